@@ -17,8 +17,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fsspec
-
 from memagent_batch.errors import InputError
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.json_files import json_object
@@ -295,16 +293,9 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
 
 
 def _listed_keys(location: Location) -> Iterator[tuple[str, int, str | None]]:
-    """Path, size and version of each key of a bucket below a place, page by page: s3fs holds a kilobyte of each."""
-    bucket, key, _ = location.fs.split_path(location.path)
-    asked = {"Bucket": bucket, "Prefix": f"{key}/" if key else ""}
-    while True:
-        page = location.fs.call_s3("list_objects_v2", **asked)
-        for each in page.get("Contents", ()):
-            yield f"{bucket}/{each['Key']}", each["Size"], f"{each['Size']} {each['ETag']}"
-        if not page.get("IsTruncated"):
-            return
-        asked["ContinuationToken"] = page["NextContinuationToken"]
+    """Path, size and version of each key of a bucket below a place."""
+    for path, key in location.keys_below():
+        yield path, key["Size"], f"{key['Size']} {key['ETag']}"
 
 
 def _listed_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
@@ -385,7 +376,7 @@ def _converted_paths(location: Location, *, root: str, has_record: bool) -> set[
 def is_delta_folder(location: Location) -> bool:
     """Whether the location is the folder of a Delta table."""
     is_folder = not location.uri.startswith(_WITHOUT_FOLDERS) and not _MAGIC & set(location.path)
-    return is_folder and _is_table(location.fs, location.path, format_="Delta")
+    return is_folder and _is_table(location, location.path, format_="Delta")
 
 
 def _without_tables(location: Location, found: Iterable[_Entry]) -> Iterator[_Entry]:
@@ -406,7 +397,7 @@ def _refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]
         folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
     with ThreadPoolExecutor(_FOLDER_THREADS) as threads:
         for format_ in _TABLE_LOGS:
-            are_tables = threads.map(partial(_is_table, location.fs, format_=format_), folders)
+            are_tables = threads.map(partial(_is_table, location, format_=format_), folders)
             for folder, is_table in zip(folders, are_tables, strict=True):
                 if is_table:
                     raise _table_error(location, folder, format_)
@@ -425,15 +416,15 @@ def _folders_below(root: str, paths: Iterable[str]) -> list[str]:
     return sorted(folder for folder in folders if "=" not in posixpath.basename(folder))
 
 
-def _is_table(fs: fsspec.AbstractFileSystem, folder: str, *, format_: str) -> bool:
+def _is_table(location: Location, folder: str, *, format_: str) -> bool:
     """Whether this folder is a table of a lake of this format."""
     log_folder, endings = _TABLE_LOGS[format_]
-    log = f"{folder}/{log_folder}"
+    fs, log = location.fs, location.at(f"{folder}/{log_folder}")
     try:
-        if "s3" in fs.protocol:  # one request: there is no folder to ask for first
-            names = fs.find(folder, prefix=f"{log_folder}/")
-        else:
-            names = fs.ls(log, detail=False) if fs.info(log)["type"] == "directory" else []
+        if location.is_s3:  # one request: there is no folder to ask for first
+            return any(path.endswith(endings) for path, _ in log.keys_below(delimiter="/"))
+        # asked first, since others list the folder above one that is not there
+        names = fs.ls(log.path, detail=False) if fs.info(log.path)["type"] == "directory" else []
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False  # a folder above the input need not be open to its reader
     return any(str(name).endswith(endings) for name in names)

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -189,7 +189,8 @@ class Location:
         paths: list[str] = []
         with storage_errors(self.uri):
             if self.is_s3:
-                paths = self._keys_below(begins)
+                with contextlib.suppress(FileNotFoundError):  # there is no such bucket
+                    paths = [path for path, _ in self.keys_below(begins=begins)]
             elif self._info() is None:
                 return []
             elif self.is_local:
@@ -198,14 +199,24 @@ class Location:
                 paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
         return sorted(path for path in paths if _is_wanted(path.rsplit("/", 1)[-1], temporary=temporary))
 
-    def _keys_below(self, begins: str) -> list[str]:
-        """The keys below this place, by a request for each 1,000. s3fs asks for a folder twice more that has none."""
-        folder, _, name = self.path.rpartition("/")
-        with contextlib.suppress(FileNotFoundError):  # there is no such bucket
-            if folder:
-                return list(self.fs.find(folder, prefix=f"{name}/{begins}"))
-            return list(self.fs.find(name, prefix=begins))
-        return []
+    def keys_below(self, *, begins: str = "", delimiter: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Path of each key of a bucket below this place, and what S3 says of it: a request for each 1,000.
+
+        s3fs would ask for a folder that there is not first, and hold a kilobyte of each key.
+
+        Args:
+            begins: how the names of wanted keys begin.
+            delimiter: `/` for those directly below alone.
+        """
+        bucket, folder, _ = self.fs.split_path(self.path)
+        asked = {"Bucket": bucket, "Prefix": f"{folder}/{begins}" if folder else begins, "Delimiter": delimiter}
+        while True:
+            page = self.fs.call_s3("list_objects_v2", **asked)
+            keys = ((f"{bucket}/{each['Key']}", each) for each in page.get("Contents", ()))
+            yield from ((path, each) for path, each in keys if not path.endswith("/"))
+            if not page.get("IsTruncated"):
+                return
+            asked["ContinuationToken"] = page["NextContinuationToken"]
 
     def open(self) -> IO[bytes]:
         """Opens the file for reading, with seeking."""
