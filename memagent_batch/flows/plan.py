@@ -276,7 +276,9 @@ def _indexed_shards(inputs: Inputs, *, sources: SourceConfig, executor: Executor
         return rows
     group = partial(group_rows, documents=make_documents(sources)[0], settings=settings)
     if reused.rows.num_rows:
-        rows = _rows_to_group(on_disk(rows, schema=row_schema(settings)), inputs, sources=sources, executor=executor)
+        schema = row_schema(settings)
+        indexed = on_disk((table.cast(schema) for table in rows), schema=schema)
+        rows = _rows_to_group(indexed, inputs, sources=sources, executor=executor)
     return executor.group(group, rows, key="document_id")
 
 
@@ -293,9 +295,11 @@ def _rows_to_group(rows: pa.Table, inputs: Inputs, *, sources: SourceConfig, exe
     others = executor.map(index, cut_shards(left, settings=settings, storage_options=options))
     unchanged = pa.concat_arrays([reused.read_again, more])
     regrouped = pa.concat_arrays([reused.changed, *grown["document_id"].chunks])
-    for batch in chain(rows.to_batches(), (batch for table in others for batch in table.to_batches())):
-        is_new = pc.invert(pc.is_in(batch["path"], value_set=unchanged))
-        yield pa.Table.from_batches([batch]).filter(pc.or_(is_new, pc.is_in(batch["document_id"], value_set=regrouped)))
+    for table in chain([rows], (table.cast(rows.schema) for table in others)):
+        for batch in table.to_batches():
+            is_new = pc.invert(pc.is_in(batch["path"], value_set=unchanged))
+            is_wanted = pc.or_(is_new, pc.is_in(batch["document_id"], value_set=regrouped))
+            yield pa.Table.from_batches([batch.filter(is_wanted)])
 
 
 def _fewest_prompt_tokens(document: CountedDocument) -> int:
