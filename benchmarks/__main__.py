@@ -14,6 +14,8 @@ MEASUREMENTS = {
     "endpoint": "What does a request to an endpoint cost, with up to 256 in flight?",
     "actor": "What do many readings of a long document cost their actor in memory, and how long is its loop blocked?",
     "length": "Does a token of a long document cost more than one of a short document?",
+    "log_scan": "How long does it take to scan a log of many files, before and after they are merged?",
+    "requests": "What does a night ask of an object store?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
     "ocr": "How many facts of scanned contracts does OCR find, and is the rest said to be unread?",
     "start": "How long is it from the command to the first turn, and where does the time go?",

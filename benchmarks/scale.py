@@ -3,8 +3,14 @@
 Documents are one line each and the engine answers at once, so that what is measured grows with the corpus and not with
 its texts. Each run is a process of its own, which also reads.
 
-Of a phase, `anonymous_mib` is the most memory that only this process can hold, without mapped files, which the system
-takes back when others need the memory; from `/proc`, looked at every 20 ms.
+With `--replicas`, actors read on Ray, each turn takes a second, and `documents_per_second` is how fast the driver has
+them read from the first quarter of the documents to the last one.
+
+With `--plan-only` nothing is listed, read or written but the plan and its record: index and keys of the log are made by
+a query. So millions of documents can be measured in minutes. The first run plans with an empty log, too.
+
+Of a phase, `cpu_seconds` are those of this process. `anonymous_mib` is the most memory that only this process can hold,
+without mapped files, which the system takes back when others need the memory; from `/proc`, looked at every 20 ms.
 """
 
 import argparse
@@ -18,12 +24,35 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from benchmarks.harness import anonymous_mib, copy_tokenizer, simulated_job
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA, IndexedFiles, in_order, require_unique_ids
+from memagent_batch.documents.questions import read_questions
+from memagent_batch.documents.shards import FOUND_FILES
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows import answer
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.history import (
+    PastRun,
+    find_changes,
+    last_run,
+    read_kept_index,
+    removed_documents,
+    write_plan,
+    write_record_manifest,
+)
+from memagent_batch.runs.manifest import FORMAT
+from memagent_batch.runs.plan import Plan, group_documents
+from memagent_batch.store.database import limit_memory, open_database, query_to_disk
+from memagent_batch.store.parquet import write_parquet
+from memagent_batch.store.turn_log.index import LogIndex
+from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.store.turn_log.question_list import write_asked
+from memagent_batch.store.turn_log.writer import new_run_id
+from memagent_batch.wiring import make_output
 
 flow: Any = answer
 """The flow, whose functions a measured run replaces by timed ones."""
@@ -44,7 +73,27 @@ FUNCTIONS = (
 FILES_IN_FOLDER = 1000
 GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
+KEYED_READINGS = 50_000
+"""Readings of a file of keys that the script writes."""
+PLANNED = {"run_id": "20260101T000000.000Z.aaaa", "fingerprint": "f"}
+_INDEX = """
+select 'd' || number as document_id, sha256('Line ' || number) as document_hash, '/corpus/part.parquet' as path,
+       'parquet' as format, number // 100000 as start, number % 100000 as stop, 25 as num_bytes,
+       null as error, null as error_type, null as rows
+from range($num_documents) as numbers(number)
+"""
+_KEYS = """
+select sha256('Line ' || number) as document_hash, question_hash, 0 as sample, $fingerprint as fingerprint,
+       $run_id as run_id, folder || '/' || $name as file, if(folder = 'log/turns', null, 'ok') as status,
+       timestamptz '2026-01-01' as finished_at, null as reused_from, (folder = 'log/turns')::int as num_turns,
+       0 as num_prompt_tokens
+from range($first, $stop) as numbers(number), unnest($questions) as questions(question_hash),
+     unnest(['log/turns', 'log/outcomes']) as folders(folder)
+"""
 CHUNK_TOKENS = 64
+READINGS_IN_FLIGHT = 16
+NO_CPUS = 0.01
+"""CPUs that Ray sets aside for a replica that only sleeps."""
 LOOK_SECONDS = 0.02
 CHANGED_SECONDS = 2.5
 """Age from which a file's times count; see `documents.listing.UNSURE_SECONDS`."""
@@ -56,13 +105,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--form", choices=("files", "rows"), default="files", help="text files, or rows of a file")
     parser.add_argument("--unchanged", type=int, default=3, help="runs in which nothing changed (default: 3)")
     parser.add_argument("--memory-gib", type=float, default=2.0, help="driver.memory_gib (default: 2)")
+    parser.add_argument("--replicas", type=int, help="readers on Ray (default: this process reads)")
+    parser.add_argument("--plan-only", action="store_true", help="read and write nothing but the plan, over a made log")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         copy_tokenizer(place / "model")
-        _write(place, num_documents=arguments.documents, form=arguments.form)
+        _write(place, num_documents=1 if arguments.plan_only else arguments.documents, form=arguments.form)
         time.sleep(CHANGED_SECONDS)
         job = simulated_job(
             place,
@@ -70,18 +121,44 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             documents=str(place / "documents"),
             ask=tuple(f"What is line {number}?" for number in range(arguments.questions)),
             model=str(place / "model"),
-            executor="local",
             driver={"memory_gib": arguments.memory_gib},
+            **_pool(arguments.replicas),
         )
+        planned = arguments.documents if arguments.plan_only else None
+        if planned:
+            _in_process(_write_keys, job, planned)
         shape = {name: getattr(arguments, name) for name in ("documents", "questions", "form", "memory_gib")}
         for run in range(1 + arguments.unchanged):
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                phases = process.submit(_run, job).result()
+            phases = _in_process(_run, job, planned)
             figures = {
                 "seconds": round(sum(phase["seconds"] for phase in phases.values()), 1),
                 "anonymous_mib": max(phase["anonymous_mib"] for phase in phases.values()),
             }
+            if arguments.replicas and not run:
+                figures |= {"replicas": arguments.replicas, "documents_per_second": _read_per_second(job)}
             yield {"what": "unchanged" if run else "first", **shape, **figures, "phases": phases}
+
+
+def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
+
+
+def _pool(replicas: int | None) -> dict[str, Any]:
+    """The settings of what reads."""
+    if replicas is None:
+        return {"executor": "local"}
+    pool = {"replicas": replicas, "readings_in_flight": READINGS_IN_FLIGHT, "cpus_per_replica": NO_CPUS}
+    return {"executor": "ray", "pool": pool, "simulated": {"turn_seconds": 1.0}}
+
+
+def _read_per_second(job: JobConfig) -> float:
+    """Documents that ended in a second, after the first quarter of them: then all readers are at work."""
+    ended = sorted(ds.dataset(f"{job.output}/answers").to_table(columns=["finished_at"])["finished_at"].to_pylist())
+    quarter = len(ended) // 4
+    seconds: float = (ended[-1] - ended[quarter]).total_seconds()
+    return round((len(ended) - 1 - quarter) / seconds, 1)
 
 
 def _pieces(count: int, length: int) -> Iterator[range]:
@@ -129,24 +206,78 @@ class _Phases:
         """The function, as a phase."""
 
         def run(*arguments: Any, **options: Any) -> Any:
-            self._most, began = 0.0, time.monotonic()
+            self._most, began, cpu = 0.0, time.monotonic(), time.process_time()
             result = phase(*arguments, **options)
-            seconds = time.monotonic() - began
+            seconds, cpu = time.monotonic() - began, time.process_time() - cpu
             self._look()
-            figures = self.figures.setdefault(name, {"seconds": 0.0, "anonymous_mib": 0.0})
+            figures = self.figures.setdefault(name, {"seconds": 0.0, "cpu_seconds": 0.0, "anonymous_mib": 0.0})
             figures["seconds"] = round(figures["seconds"] + seconds, 2)
+            figures["cpu_seconds"] = round(figures["cpu_seconds"] + cpu, 2)
             figures["anonymous_mib"] = max(figures["anonymous_mib"], self._most)
             return result
 
         return run
 
 
-def _run(job: JobConfig) -> dict[str, dict[str, float]]:
+def _run(job: JobConfig, planned: int | None) -> dict[str, dict[str, float]]:
     """The phases of a run."""
     phases = _Phases()
     pending = Plan.pending
     Plan.pending = phases.timed(lambda *given, **options: [*pending(*given, **options)], name="pending")  # type: ignore[method-assign]
     for name in FUNCTIONS:
         setattr(flow, name, phases.timed(getattr(flow, name), name=name))
-    flow.answer(job)
+    if planned:
+        _plan_only(job, planned, phases)
+    else:
+        flow.answer(job)
     return phases.figures
+
+
+def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
+    """What `answer` does before and after readings and tables: it leaves a record, from which the next run goes on."""
+    output = make_output(job)
+    limit_memory(job.driver.memory_gib)
+    kept = phases.timed(read_kept_index, name="read_kept_index")(output)
+    before = phases.timed(last_run, name="last_run")(output)
+    if kept is None:
+        documents = _made(_INDEX, schema=INDEX_SCHEMA, num_documents=num_documents)
+        documents = phases.timed(in_order, name="in_order")(documents)
+    else:
+        documents = kept.documents
+    phases.timed(require_unique_ids, name="require_unique_ids")(documents, documents=output)
+    files = IndexedFiles(versions={}, files=pa.table([["f"], ["1"]], schema=FOUND_FILES), rules="", is_kept=bool(kept))
+    plan = Plan(documents, read_questions(None, ask=job.ask), samples=1, indexed=files)
+    if kept is None:
+        everything = plan.pending(LogIndex(), retry_failed=False)  # as where nothing is read yet
+        phases.timed(lambda: sum(1 for _ in group_documents([*everything], readings_in_flight=64)), name="group")()
+    index = flow.scan_plan(output, plan, fingerprint=PLANNED["fingerprint"], executor=LocalExecutor())
+    hashes = flow.last_versions(output, before, plan, index=index, agent=job.agent)
+    assert not list(plan.pending(index, retry_failed=False, last_hashes=hashes))
+    phases.timed(lambda: sum(part.num_rows for part in flow.plan_parts(plan, index)), name="plan_parts")()
+    recorded, questions = flow.recorded_plan(plan, index), plan.asked.hashed
+    run_id = new_run_id(after=before.run_id if before else "")
+    removed = phases.timed(removed_documents, name="removed_documents")(recorded, run_id=run_id, before=before)
+    phases.timed(find_changes, name="find_changes")(recorded, questions, before=before, turns=index.turns)
+    write_asked(output, questions, run_id=run_id)
+    manifest: Any = {"format": FORMAT, "run_id": run_id, "tables": {}, "files": {}, "parts": []}
+    past = PastRun(output=output, run_id=run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed)
+    phases.timed(write_plan, name="write_plan")(past)
+    flow.write_kept_index(output, plan, run_id=run_id)
+    write_record_manifest(past)
+
+
+def _made(sql: str, *, schema: pa.Schema, **parameters: object) -> pa.Table:
+    """Rows that a query makes of nothing."""
+    with open_database({}) as database:
+        return query_to_disk(database, sql, schema=schema, **parameters)
+
+
+def _write_keys(job: JobConfig, num_documents: int) -> None:
+    """Keys of a turn and an outcome of each reading; the files that they are of are empty."""
+    output, questions = make_output(job), [text_hash(str(question)) for question in job.ask]
+    for number, rows in enumerate(_pieces(num_documents, KEYED_READINGS // len(questions))):
+        name = f"{PLANNED['run_id']}-w-{number:06d}.parquet"
+        values = PLANNED | {"name": name, "first": rows.start, "stop": rows.stop, "questions": questions}
+        write_parquet(output / f"{KEYS_FOLDER}/{name}", _made(_KEYS, schema=LOG_KEYS, **values))
+        for folder in (TURNS_FOLDER, OUTCOMES_FOLDER):
+            (output / f"{folder}/{name}").write_bytes(b"")

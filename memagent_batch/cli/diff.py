@@ -1,18 +1,23 @@
 """`memagent diff`: the answers in which two finished runs differ. Reads records and logs."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from memagent_batch.cli.screen import cut
-from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.cli.settings import OutputsCommand
+from memagent_batch.errors import SettingsError
 from memagent_batch.pages.readings import causes_of, values_of_both
 from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
+from memagent_batch.runs.manifest import read_manifest
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.location import Location
 
 TEXT_WIDTH = 200
 """Characters of an answer or question on the screen; --json has all of it."""
@@ -21,18 +26,16 @@ SHOWN_ITEMS = 200
 TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", AnswerChange.REMOVED: "GONE"}
 
 
-class Diff(OutputCommand):
+class Diff(OutputsCommand):
     """Shows the answers in which two finished runs differ: how many, then each changed answer, old and new, with the
     reason, then new documents and those that are gone. A question is the same by its question_id, a document by its
-    document_id. --json has all rows, with both memories.
+    document_id. Of two outputs of the same documents, the latest runs are compared, the earlier output first.
+    --json has all rows, with both memories.
     """
 
     command = "memagent diff"
     examples = ("memagent diff out/", "memagent diff out-before/ out-after/ --json")
-    words = ("output", "other")
 
-    other: str | None = None
-    """A second output: its latest run is compared with the latest one of the first."""
     before: str | None = None
     """Run of the first output: RUN_ID, latest or previous (default: previous; latest if there is a second output)."""
     after: str = LATEST
@@ -45,17 +48,26 @@ class Diff(OutputCommand):
     """Print each row as a JSON object on its own line."""
 
     def run(self) -> None:
-        before = find_run(self.location, self.before or (LATEST if self.other else PREVIOUS))
-        after = find_run(self.locate(self.other or self.output), self.after)
+        of_slice: dict[str, list[Location]] = defaultdict(list)
+        for output in self.locations:
+            of_slice[_slice_of(output)].append(output)
+        pairs = [self._pair(outputs) for outputs in of_slice.values()]
         counts: Counter[str] = Counter()
-        tables = self._chosen(compare_runs(before, after), counts)
-        rows = (row for table in tables for row in table.to_pylist())
+        differences = chain.from_iterable(compare_runs(before, after) for before, after in pairs)
+        rows = (row for table in self._chosen(differences, counts) for row in table.to_pylist())
         if self.as_json:
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False))
             return
         shown = _shown(rows)
-        print("\n".join([*_summary_lines(before, after, counts), *shown]))
+        print("\n".join([*_summary_lines(pairs, counts), *shown]))
+
+    def _pair(self, outputs: Sequence[Location]) -> tuple[PastRun, PastRun]:
+        """The runs that are compared of one output, or of two of the same documents."""
+        if len(outputs) > 2:
+            raise SettingsError(f"OUTPUT: {', '.join(map(str, outputs))} are of the same documents; name two of them")
+        before = find_run(outputs[0], self.before or (LATEST if len(outputs) > 1 else PREVIOUS))
+        return before, find_run(outputs[-1], self.after)
 
     def _chosen(self, tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
         """The rows that are asked for; counts them by their change."""
@@ -116,11 +128,18 @@ def _answer_of(status: str | None, answer: str | None, *, error: str | None) -> 
     return answer
 
 
-def _summary_lines(before: PastRun, after: PastRun, counts: Counter[str]) -> list[str]:
-    asked_before, asked_after = (run.manifest["counts"]["asked"] for run in (before, after))
-    return [
+def _slice_of(output: Location) -> str:
+    """The slice of the documents that an output is of; empty for all of them."""
+    with output_errors(output.uri):
+        manifest = read_manifest(output)
+    return (manifest["settings"]["input"].get("slice") if manifest else None) or ""
+
+
+def _summary_lines(pairs: Sequence[tuple[PastRun, PastRun]], counts: Counter[str]) -> Iterator[str]:
+    asked_before, asked_after = (sum(pair[side].manifest["counts"]["asked"] for pair in pairs) for side in (0, 1))
+    yield (
         f"{counts[AnswerChange.CHANGED]:,} answers changed, {counts[AnswerChange.ADDED]:,} are new, "
         f"{counts[AnswerChange.REMOVED]:,} are gone; "
-        f"{asked_before:,} were asked for before, {asked_after:,} now",
-        f"run {after.run_id}, compared with {before.run_id}",
-    ]
+        f"{asked_before:,} were asked for before, {asked_after:,} now"
+    )
+    yield from (f"run {after.run_id}, compared with {before.run_id}" for before, after in pairs)

@@ -5,24 +5,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from memagent_batch.cli.settings import StorageCommand
-from memagent_batch.config.section import TextOrTexts
+from memagent_batch.cli.settings import OutputsCommand
 from memagent_batch.pages.site import CONTEXT_CHARS, write_site
 
 
-class Page(StorageCommand):
+class Page(OutputsCommand):
     """Writes the answers of the last finished run as a site: a table of documents and questions, and a page for
-    each document with its evidence and the memory's trace. Open its index.html in a browser. Several outputs, such as
-    those of slices, are shown as one run.
+    each document with its evidence and the memory's trace. Open its index.html in a browser.
     """
 
     command = "memagent page"
     examples = ("memagent page out/", "memagent page s3://bucket/scan/ --to s3://bucket/site/ --without-text")
     page = "docs/how-to/page.md"
-    words = ("output",)
 
-    output: Annotated[TextOrTexts, Field(min_length=1)]
-    """One output of `memagent answer`, or several."""
     to: str | None = None
     """Folder of the site (default: OUTPUT/page, in the first output)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
@@ -33,10 +28,9 @@ class Page(StorageCommand):
     """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
 
     def run(self) -> None:
-        outputs = [self.locate(output) for output in self.output]
         written = write_site(
-            outputs,
-            self.locate(self.to) if self.to else outputs[0] / "page",
+            self.locations,
+            self.locate(self.to) if self.to else self.locations[0] / "page",
             context_chars=None if self.without_text else self.context,
             is_large_allowed=self.yes,
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from memagent_batch.cli.settings import JsonCommand, OutputCommand
+from memagent_batch.cli.settings import JsonCommand, OutputCommand, OutputsCommand
 from memagent_batch.config.section import Text
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.errors import SettingsError
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 OptionPartShare = Annotated[float, Field(gt=0, lt=1)]
 
 
-class MakeReview(OutputCommand):
-    """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/.
-    Labels that are there already count. After an import, run it again: it writes what a second person should read.
+class MakeReview(OutputsCommand):
+    """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/, in the
+    first output if there are several. Labels that are there already count. After an import, run it again: it writes
+    what a second person should read.
     """
 
     command = "memagent review make"
@@ -57,7 +58,7 @@ class MakeReview(OutputCommand):
             second_share=self.second,
             with_page=not self.without_page,
         )
-        print(json.dumps(make_review(self.location, asked), indent=2, ensure_ascii=False))
+        print(json.dumps(make_review(self.locations, asked), indent=2, ensure_ascii=False))
 
 
 class ImportLabels(OutputCommand):
@@ -132,7 +133,7 @@ class SignReadings(OutputCommand):
         print(json.dumps(signed))
 
 
-class EstimateReview(OutputCommand, JsonCommand):
+class EstimateReview(OutputsCommand, JsonCommand):
     """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
     each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
     """
@@ -154,11 +155,11 @@ class EstimateReview(OutputCommand, JsonCommand):
     def run(self) -> None:
         from memagent_batch.flows.review import make_estimate
 
-        values, page = make_estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
+        values, page = make_estimate(self.locations, self.review, so_far=self.so_far, with_seen=self.with_seen)
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 
-class CalibrateReview(OutputCommand, JsonCommand):
+class CalibrateReview(OutputsCommand, JsonCommand):
     """Says by the labels of a review (--purpose develop) how sure a no must be to stand: what is answered by yes
     or read again then holds the wanted share of what is looked for. Prints the condition for a second pass.
     """
@@ -184,7 +185,7 @@ class CalibrateReview(OutputCommand, JsonCommand):
         from memagent_batch.review.calibration import Target
 
         target = Target(recall=self.recall, delta=self.delta)
-        learnt = calibrate(self.location, self.question, review_id=self.review, target=target)
+        learnt = calibrate(self.locations, self.question, review_id=self.review, target=target)
         print(json.dumps(learnt, indent=2, ensure_ascii=False) if self.as_json else _sentences(learnt))
 
 

@@ -81,6 +81,19 @@ class OutputCommand(StorageCommand):
         return self.locate(self.output)
 
 
+class OutputsCommand(StorageCommand):
+    """A command that looks at one output, or at several as one scan."""
+
+    words: ClassVar[tuple[str, ...]] = ("output",)
+    output: Annotated[TextOrTexts, Field(min_length=1)]
+    """The output of `memagent answer`, a folder or any fsspec URL; or those of slices, which are then one scan."""
+
+    @property
+    def locations(self) -> "list[Location]":
+        """The outputs."""
+        return [self.locate(output) for output in self.output]
+
+
 class Settings(Section):
     """Settings of a command, flat."""
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from memagent_batch.cli.settings import JsonCommand, OutputCommand
+from memagent_batch.cli.settings import JsonCommand, OutputsCommand
 from memagent_batch.config.section import fields_of
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
-from memagent_batch.masking import DIGEST, printable
+from memagent_batch.masking import DIGEST, mask_url, printable
 
 if TYPE_CHECKING:
     from memagent_batch.audit.reread import Reread
@@ -25,7 +25,7 @@ SHOWN = 10
 """Turns that are named; --json has all."""
 
 
-class Verify(OutputCommand, JsonCommand):
+class Verify(OutputsCommand, JsonCommand):
     """Checks the last run of an output: every file, the counts, and that every row of the tables follows from the
     turn log. Exit code 0 if all holds, 5 if something does not: what, and where.
     """
@@ -48,17 +48,19 @@ class Verify(OutputCommand, JsonCommand):
     """Read no documents; the table `evidence` is then not compared."""
 
     def run(self) -> None:
+        _tell({output: self._verified(output) for output in self.output}, as_json=self.as_json)
+
+    def _verified(self, output: str) -> "Verification":
         from memagent_batch.flows.audit import RereadSample, verify
 
-        job_of = partial(_job_of, job=self.job, output=self.output, storage_options=self.storage_options)
-        result = verify(
-            self.location,
+        job_of = partial(_job_of, job=self.job, output=output, storage_options=self.storage_options)
+        return verify(
+            self.locate(output),
             with_text=not self.without_text,
             all_runs=self.all_runs,
             allowed_signers=_file_of_signers(self.allowed_signers),
             drawn=RereadSample(num=self.reread, seed=self.seed, job_of=job_of),
         )
-        _tell(result, as_json=self.as_json)
 
 
 def _file_of_signers(path: str | None) -> Path | None:
@@ -67,26 +69,31 @@ def _file_of_signers(path: str | None) -> Path | None:
     return Path(path) if path is not None else None
 
 
-def _tell(result: "Verification", *, as_json: bool) -> None:
-    """Prints what was found.
+def _tell(results: Mapping[str, "Verification"], *, as_json: bool) -> None:
+    """Prints what was found in each output.
 
     Raises:
         NotVerifiedError: something is wrong.
         MemagentError: nothing is wrong, and the engine could not be asked again.
     """
+    findings = [finding for result in results.values() for finding in result.findings]
     if as_json:
-        shown = asdict(replace(result, failure=None))
-        del shown["failure"]
-        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        shown = [asdict(replace(result, failure=None)) for result in results.values()]
+        for each in shown:
+            del each["failure"]
+        print(json.dumps(shown if len(shown) > 1 else shown[0], indent=2, ensure_ascii=False))
     else:
-        end = [] if result.findings else ["all that was checked is as it was recorded"]
-        print("\n".join(map(printable, [*_result_lines(result), *end])))
-    if result.findings:
-        number = len(result.findings)
-        what = "1 thing is not as it was" if number == 1 else f"{number:,} things are not as they were"
+        for output, result in results.items():
+            lines = _result_lines(result)
+            print("\n".join(map(printable, lines if len(results) == 1 else [f"{mask_url(output)}:", *lines])))
+        if not findings:
+            print("all that was checked is as it was recorded")
+    if findings:
+        what = "1 thing is not as it was" if len(findings) == 1 else f"{len(findings):,} things are not as they were"
         raise NotVerifiedError(f"{what} recorded; see above, and docs/how-to/record.md for what each line means")
-    if result.failure is not None:
-        raise result.failure
+    for result in results.values():
+        if result.failure is not None:
+            raise result.failure
 
 
 def _result_lines(result: "Verification") -> Iterator[str]:

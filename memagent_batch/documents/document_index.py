@@ -8,10 +8,10 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import compress
 from typing import Any, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,6 +95,9 @@ select row from documents order by sha256($seed || '|' || coalesce(document_hash
 limit $limit
 """
 """By `permanent_number`."""
+_PARTS = f'select row, unnest(coalesce("{ROWS_COLUMN}".paths, [path])) as path from documents'
+_CHANGED = f"select distinct row from ({_PARTS}) anti join known using (path)"
+_FILES = f"select distinct path from ({_PARTS})"
 _SHOWN_NAMES = 5
 """Files or documents that a line names."""
 _LEFT_OUT = (
@@ -363,28 +366,73 @@ class ReusedIndex:
     """What is left to index."""
     is_whole: bool
     """Whether nothing has changed."""
+    read_again: pa.Array = field(default_factory=lambda: pa.array([], _TEXT))
+    """Of documents of many rows: files among the shards that have not changed. They are read again for documents that
+    also have rows in a file which is gone or has changed."""
+    changed: pa.Array = field(default_factory=lambda: pa.array([], _TEXT))
+    """Ids of these documents."""
 
 
 def reuse_index(
     kept: KeptIndex, indexed: IndexedFiles, shards: Sequence[Shard], *, settings: InputConfig
 ) -> ReusedIndex:
-    """The rows of a kept index whose files have not changed, and the shards that are left to index.
-
-    Where documents have many rows, all of them are reused, or none.
-    """
+    """The rows of a kept index whose files have not changed, and the shards that are left to index."""
     if (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
         return ReusedIndex(rows=kept.documents.slice(0, 0), shards=[*shards], is_whole=False)
     known = pc.is_in(_named_versions(indexed.files), value_set=_named_versions(kept.files).combine_chunks())
     is_whole = bool(pc.all(known).as_py()) and len(pc.unique(indexed.files["path"])) == kept.files.num_rows
-    if settings.order_columns and not is_whole:
-        known = pa.chunked_array([pa.array([False] * len(known))])
     paths = indexed.files["path"].filter(known).combine_chunks()
-    rows = (
-        kept.documents if is_whole else _split(kept.documents, pc.is_in(kept.documents["path"], value_set=paths)).taken
-    )
-    is_new = iter(pc.invert(known).to_pylist())
-    left = [replace(shard, paths=tuple(compress(shard.paths, is_new))) for shard in shards]
-    return ReusedIndex(rows=rows, shards=[shard for shard in left if shard.paths], is_whole=is_whole)
+    changed = kept.documents.slice(0, 0)
+    if is_whole:
+        rows = kept.documents
+    elif settings.order_columns:
+        is_changed = np.zeros(kept.documents.num_rows, bool)
+        is_changed[_changed_rows(kept.documents, known=paths)] = True
+        taken = _split(kept.documents, pa.chunked_array([~is_changed]))
+        rows, changed = taken.taken, taken.outside
+    else:
+        rows = _split(kept.documents, pc.is_in(kept.documents["path"], value_set=paths)).taken
+    again = _among(files_of(changed), paths)
+    new = pc.or_(pc.invert(known), pc.is_in(indexed.files["path"], value_set=again))
+    left = shards_with(shards, indexed.files["path"].filter(new).combine_chunks())
+    ids = changed["document_id"].combine_chunks()
+    return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, read_again=again, changed=ids)
+
+
+def _changed_rows(documents: pa.Table, *, known: pa.Array) -> npt.NDArray[np.int64]:
+    """The documents with a row in another file than these, by their numbers."""
+    changed = run_query(_CHANGED, {"documents": _with_files(documents), "known": pa.table({"path": known})})
+    return np.asarray(changed["row"].to_numpy(), np.int64)
+
+
+def files_of(documents: pa.Table) -> pa.Array:
+    """The files that hold rows of some documents of an index, each once."""
+    return run_query(_FILES, {"documents": _with_files(documents)})["path"].combine_chunks().cast(_TEXT)
+
+
+def _with_files(documents: pa.Table) -> pa.Table:
+    return documents.select(["path", ROWS_COLUMN]).append_column("row", pa.array(np.arange(documents.num_rows)))
+
+
+def _among(paths: pa.Array, others: pa.Array) -> pa.Array:
+    return paths.filter(pc.is_in(paths, value_set=others))
+
+
+def shards_with(shards: Iterable[Shard], paths: pa.Array) -> list[Shard]:
+    """The shards with these files alone."""
+    wanted = set(paths.to_pylist())
+    left = [replace(shard, paths=tuple(path for path in shard.paths if path in wanted)) for shard in shards]
+    return [shard for shard in left if shard.paths]
+
+
+def with_new_rows(reused: ReusedIndex, rows: pa.Table) -> pa.Table:
+    """The documents that were reused and have another row now, in a file that is new or has changed.
+
+    `rows`: those of `reused.shards`.
+    """
+    new = rows.filter(pc.invert(pc.is_in(rows["path"], value_set=reused.read_again)))
+    ids = pc.unique(new["document_id"])
+    return _split(reused.rows, pc.is_in(reused.rows["document_id"], value_set=ids)).taken
 
 
 def _named_versions(files: pa.Table) -> pa.ChunkedArray:

@@ -17,8 +17,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fsspec
-
 from memagent_batch.errors import InputError
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.json_files import json_object
@@ -98,24 +96,16 @@ def list_files(
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
-        make: Callable[[Any], InputFile]
-        found: Mapping[str, Any]
-        if inventory is not None:
-            found = {name: (name, size, version) for name, size, version in inventory(location)}
-            _refuse_listed_tables(location, found)
-            make = partial(_inventory_file, root=root)
-        elif location.is_local and info is not None:
-            found = {name: name for name in _paths_below(path)}
-            make = partial(_local_file, root=root)
+        found = _without_tables(location, _entries(location, info, inventory=inventory, root=root))
+        files = _input_files(found, root=root, keep_left_out=keep_left_out)
+        converted = _converted_paths(location, root=root, has_record=any(file.name == RUN_FILE for file in files))
+        if converted is not None:
+            files = [file for file in files if file.path in converted]
+        if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
+            _refuse_tables_around(location, root=posixpath.dirname(root.rstrip("/")), paths=())
         else:
-            found = location.fs.find(path, detail=True) if info is not None else _expand(location)
-            _refuse_listed_tables(location, found)
-            make = partial(_found_file, location, root=root)
-        files = _input_files(found, make, root=root, keep_left_out=keep_left_out)
-        listed = set(_listed_paths(location, root=root, paths=[file.path for file in files]))
-        files = [file for file in files if file.path in listed]
-        is_whole = info is not None and (inventory is not None or not location.is_local)  # hidden names were listed too
-        _refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
+            paths = () if inventory is not None else [file.path for file in files]
+            _refuse_tables_around(location, root=root, paths=paths)
     if not files and inventory is not None:
         raise InputError(f"{location.uri}: input.inventory lists no file below it; name a folder that it lists")
     if not files:
@@ -221,12 +211,30 @@ def _glob_root(path: str) -> str:
     return "".join(f"{part}/" for part in parts[:fixed])
 
 
-def _input_files(
-    found: Mapping[str, Any], make: Callable[[Any], InputFile], *, root: str, keep_left_out: bool
-) -> list[InputFile]:
+_Entry = tuple[str, Callable[[], InputFile]]
+"""The path of a file that was found, and what looks at it."""
+
+
+def _entries(
+    location: Location, info: Mapping[str, Any] | None, *, inventory: Inventory | None, root: str
+) -> Iterator[_Entry]:
+    """What a folder or glob has, one by one: of millions of files, only what is wanted of each is held."""
+    if inventory is not None or (location.is_s3 and info is not None):
+        for entry in (inventory or _listed_keys)(location):
+            yield entry[0], partial(_listed_file, entry, root=root)
+    elif location.is_local and info is not None:
+        for path in _paths_below(location.path):
+            yield path, partial(_local_file, path, root=root)
+    else:
+        found = location.fs.find(location.path, detail=True) if info is not None else _expand(location)
+        for path, details in found.items():
+            yield path, partial(_found_file, location, details, root=root)
+
+
+def _input_files(found: Iterable[_Entry], *, root: str, keep_left_out: bool) -> list[InputFile]:
     """The files of a listing. Of those that are left out, hidden folders are listed as one."""
     files = dict[str, InputFile]()
-    for path, entry in found.items():
+    for path, look_at in found:
         hidden = _hidden_path(path, root)
         if path.endswith("/") or (hidden and not keep_left_out):
             continue
@@ -234,7 +242,7 @@ def _input_files(
             files[hidden] = InputFile(path=hidden, root=root, size_bytes=0, left_out=HIDDEN_NAME)
             continue
         try:
-            files[path] = make(entry)
+            files[path] = look_at()
         except InputError as error:
             if not keep_left_out:
                 raise
@@ -277,19 +285,26 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
     name = str(info["name"])
     if location.is_local:
         return _local_file(name, root=root)
-    if _VERSION_QUERY in name.lower():
-        raise InputError(
-            f"{name!r}: a client takes {_VERSION_QUERY!r} in a key for a version of another key; rename it"
-        )
     if info["type"] != "file":
         info = location.fs.info(name)
         if info["type"] != "file":
             raise InputError(f"{name!r} is {_file_kind(info)}, not a file; move it away")
-    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0), version=_store_version(info))
+    return _listed_file((name, int(info.get("size") or 0), _store_version(info)), root=root)
 
 
-def _inventory_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
+def _listed_keys(location: Location) -> Iterator[tuple[str, int, str | None]]:
+    """Path, size and version of each key of a bucket below a place."""
+    for path, key in location.keys_below():
+        yield path, key["Size"], f"{key['Size']} {key['ETag']}"
+
+
+def _listed_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
+    """A file of an inventory, or a key of a bucket."""
     path, size_bytes, version = entry
+    if _VERSION_QUERY in path.lower():
+        raise InputError(
+            f"{path!r}: a client takes {_VERSION_QUERY!r} in a key for a version of another key; rename it"
+        )
     return _input_file(path, root=root, size_bytes=size_bytes, version=version)
 
 
@@ -333,45 +348,44 @@ def _file_kind(info: Mapping[str, Any]) -> str:
 
 
 def _input_file(path: str, *, root: str, size_bytes: int, version: str | None) -> InputFile:
-    if any("\ud800" <= character <= "\udfff" for character in path):
+    if not path.isascii() and any("\ud800" <= character <= "\udfff" for character in path):
         raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
     return InputFile(path=path, root=root, size_bytes=size_bytes, version=version)
 
 
-def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Sequence[str]:
-    """Of the paths of a folder or glob those that a manifest of `memagent convert` lists; all if there is none.
+def _converted_paths(location: Location, *, root: str, has_record: bool) -> set[str] | None:
+    """The files that a manifest of `memagent convert` lists; None if the folder or glob is not of one.
 
     Beside these files lie those of a run in progress or killed, and those of the run before.
     """
     folder = posixpath.dirname(root.rstrip("/")) if posixpath.basename(root.rstrip("/")) == CONVERTED_FOLDER else None
-    if f"{root}{RUN_FILE}" in paths:
+    if has_record:
         folder = root.rstrip("/")
     run = None if folder is None else json_object(location.at(f"{folder}/{RUN_FILE}").read_bytes_if_there())
     if run is None or run.get("format") != CONVERTED_FORMAT:
-        return paths
+        return None
     manifest = json_object(location.at(f"{folder}/{MANIFEST_FILE}").read_bytes_if_there())
     if manifest is None or manifest["run_id"] != run["run_id"]:
         raise InputError(
             f"{location.uri}: a run of `memagent convert` has not ended here, so the texts are not complete; wait for "
             "it, or run the same `memagent convert` again"
         )
-    listed = {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
-    return [path for path in paths if path in listed]
+    return {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
 
 
 def is_delta_folder(location: Location) -> bool:
     """Whether the location is the folder of a Delta table."""
     is_folder = not location.uri.startswith(_WITHOUT_FOLDERS) and not _MAGIC & set(location.path)
-    return is_folder and _table_format(location.fs, location.path) == "Delta"
+    return is_folder and _is_table(location, location.path, format_="Delta")
 
 
-def _refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
-    """Refuses a table of a lake whose log is among `paths`, a listing that leaves out nothing."""
-    for path in paths:
-        folder, name = posixpath.split(path)
+def _without_tables(location: Location, found: Iterable[_Entry]) -> Iterator[_Entry]:
+    """The same entries; refuses a table of a lake whose log is among them."""
+    for path, entry in found:
         for format_, (log_folder, endings) in _TABLE_LOGS.items():
-            if posixpath.basename(folder) == log_folder and name.endswith(endings):
+            if path.endswith(endings) and posixpath.basename(folder := posixpath.dirname(path)) == log_folder:
                 raise _table_error(location, posixpath.dirname(folder), format_)
+        yield path, entry
 
 
 def _refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]) -> None:
@@ -382,10 +396,11 @@ def _refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]
     if location.uri.startswith("hf://"):
         folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
     with ThreadPoolExecutor(_FOLDER_THREADS) as threads:
-        found = threads.map(partial(_table_format, location.fs), folders)
-        for folder, format_ in zip(folders, found, strict=True):
-            if format_ is not None:
-                raise _table_error(location, folder, format_)
+        for format_ in _TABLE_LOGS:
+            are_tables = threads.map(partial(_is_table, location, format_=format_), folders)
+            for folder, is_table in zip(folders, are_tables, strict=True):
+                if is_table:
+                    raise _table_error(location, folder, format_)
 
 
 def _with_parents(folder: str) -> Iterator[str]:
@@ -401,18 +416,18 @@ def _folders_below(root: str, paths: Iterable[str]) -> list[str]:
     return sorted(folder for folder in folders if "=" not in posixpath.basename(folder))
 
 
-def _table_format(fs: fsspec.AbstractFileSystem, folder: str) -> str | None:
-    """The format of the table of a lake that this folder is, if it is one."""
-    for format_, (log_folder, endings) in _TABLE_LOGS.items():
-        log = f"{folder}/{log_folder}"
-        try:
-            # asked first, since s3fs lists the folder above one that is not there
-            names = fs.ls(log, detail=False) if fs.info(log)["type"] == "directory" else []
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue  # a folder above the input need not be open to its reader
-        if any(str(name).endswith(endings) for name in names):
-            return format_
-    return None
+def _is_table(location: Location, folder: str, *, format_: str) -> bool:
+    """Whether this folder is a table of a lake of this format."""
+    log_folder, endings = _TABLE_LOGS[format_]
+    fs, log = location.fs, location.at(f"{folder}/{log_folder}")
+    try:
+        if location.is_s3:  # one request: there is no folder to ask for first
+            return any(path.endswith(endings) for path, _ in log.keys_below(delimiter="/"))
+        # asked first, since others list the folder above one that is not there
+        names = fs.ls(log.path, detail=False) if fs.info(log.path)["type"] == "directory" else []
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False  # a folder above the input need not be open to its reader
+    return any(str(name).endswith(endings) for name in names)
 
 
 def _table_error(location: Location, folder: str, format_: str) -> InputError:

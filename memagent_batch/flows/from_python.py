@@ -280,14 +280,13 @@ def page(
     Raises:
         OutputError: no run has finished, or the folder holds other files.
     """
-    outputs = [output] if isinstance(output, str | PathLike) else output
-    places = [_location(each, storage_options) for each in outputs]
+    places = _locations(output, storage_options)
     target = places[0] / "page" if to is None else _location(to, storage_options)
     return write_site(places, target, context_chars=context, is_large_allowed=True)
 
 
 def make_review(
-    output: PlaceOrPath,
+    output: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     question_id: str,
     labels: int | str = 750,
@@ -297,7 +296,7 @@ def make_review(
     """Draws a sample of a question's answers for people to label, as `memagent review make` does; says where it is.
 
     Args:
-        output: The output of `answer`.
+        output: The output of `answer`; several, such as those of slices, are one scan, with the review in the first.
         question_id: The question.
         labels: Labels in all, or of each stratum as in `flagged=150,not_flagged=600`.
         flagged: What the scan found, as a condition.
@@ -308,7 +307,11 @@ def make_review(
         SettingsError: there is no such question, column or stratum.
     """
     asked = review.ReviewRequest(question_id=question_id, labels=str(labels), flagged=flagged)
-    return review.make_review(_location(output, storage_options), asked)
+    return review.make_review(_locations(output, storage_options), asked)
+
+
+def _locations(places: PlaceOrPath | Sequence[PlaceOrPath], options: Options | None) -> list[Location]:
+    return [_location(each, options) for each in ([places] if isinstance(places, str | PathLike) else places)]
 
 
 def _location(place: PlaceOrPath, options: Options | None) -> Location:

@@ -18,20 +18,24 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.converted import warn_of_left_out
 from memagent_batch.documents.document_index import (
     documents_named,
+    files_of,
     in_order,
     index_schema,
     log_documents,
     require_readable,
     require_unique_ids,
+    row_schema,
     sample_documents,
+    shards_with,
     warn_of_bad_files,
     warn_of_missing,
     with_missing,
+    with_new_rows,
 )
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import missing_again, missing_documents
 from memagent_batch.documents.rows import group_rows
-from memagent_batch.documents.shards import Shard
+from memagent_batch.documents.shards import cut_shards
 from memagent_batch.domain.readings import Cost
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
@@ -244,8 +248,13 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     unchanged = f", {known:,} unchanged" if known else ""
     with step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}"):
         if not inputs.reused.is_whole:
-            made = (indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor))
-            index = in_order(on_disk(chain([index], made), schema=schema))
+            found = _indexed_shards(inputs, sources=job, executor=executor)
+            made: Iterator[pa.Table] = (indexed.cast(schema) for indexed in found)
+            reused: Iterator[pa.RecordBatch] = iter(index.to_batches())
+            if job.input.order_columns and index.num_rows:
+                regrouped = on_disk(made, schema=schema)
+                made, reused = iter([regrouped]), _without_ids(reused, pc.unique(regrouped["document_id"]))
+            index = in_order(on_disk(chain(reused, made), schema=schema))
     if not index.num_rows:
         part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")
@@ -254,14 +263,43 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     return index
 
 
-def _indexed_shards(shards: Sequence[Shard], *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
-    """The index of all shards; of paged tables, the rows of a document become one."""
-    index = partial(index_shard, settings=sources.input, storage_options=sources.storage_options)
-    rows = executor.map(index, shards)
-    if not sources.input.order_columns:
+def _without_ids(batches: Iterator[pa.RecordBatch], document_ids: pa.Array) -> Iterator[pa.RecordBatch]:
+    yield from (batch.filter(pc.invert(pc.is_in(batch["document_id"], value_set=document_ids))) for batch in batches)
+
+
+def _indexed_shards(inputs: Inputs, *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
+    """The index of what is left to index; of paged tables, the rows of a document become one."""
+    settings, reused = sources.input, inputs.reused
+    index = partial(index_shard, settings=settings, storage_options=sources.storage_options)
+    rows = executor.map(index, reused.shards)
+    if not settings.order_columns:
         return rows
-    group = partial(group_rows, documents=make_documents(sources)[0], settings=sources.input)
+    group = partial(group_rows, documents=make_documents(sources)[0], settings=settings)
+    if reused.rows.num_rows:
+        schema = row_schema(settings)
+        indexed = on_disk((table.cast(schema) for table in rows), schema=schema)
+        rows = _rows_to_group(indexed, inputs, sources=sources, executor=executor)
     return executor.group(group, rows, key="document_id")
+
+
+def _rows_to_group(rows: pa.Table, inputs: Inputs, *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
+    """All rows of the documents that are new or have changed; `rows` are those of the shards that were left to index.
+
+    A document that was reused may have another row in one of them: its other files are read again too.
+    """
+    reused, settings, options = inputs.reused, sources.input, sources.storage_options
+    grown = with_new_rows(reused, rows)
+    more = files_of(grown)
+    left = shards_with(inputs.found.shards, more.filter(pc.invert(pc.is_in(more, value_set=reused.read_again))))
+    index = partial(index_shard, settings=settings, storage_options=options)
+    others = executor.map(index, cut_shards(left, settings=settings, storage_options=options))
+    unchanged = pa.concat_arrays([reused.read_again, more])
+    regrouped = pa.concat_arrays([reused.changed, *grown["document_id"].chunks])
+    for table in chain([rows], (table.cast(rows.schema) for table in others)):
+        for batch in table.to_batches():
+            is_new = pc.invert(pc.is_in(batch["path"], value_set=unchanged))
+            is_wanted = pc.or_(is_new, pc.is_in(batch["document_id"], value_set=regrouped))
+            yield pa.Table.from_batches([batch.filter(is_wanted)])
 
 
 def _fewest_prompt_tokens(document: CountedDocument) -> int:

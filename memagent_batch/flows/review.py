@@ -37,7 +37,14 @@ from memagent_batch.review.labels import (
     person,
     read_label_rows,
 )
-from memagent_batch.review.population import Population, StratumRule, draw, read_population, seed_text
+from memagent_batch.review.population import (
+    Population,
+    ReviewedScan,
+    StratumRule,
+    draw,
+    read_population,
+    seed_text,
+)
 from memagent_batch.review.record import (
     ANSWERED_BY_YES,
     REVIEW_FORMAT,
@@ -52,7 +59,6 @@ from memagent_batch.review.record import (
 )
 from memagent_batch.review.sheet import parse_sheet
 from memagent_batch.review.strata import parse_labels
-from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
@@ -86,33 +92,35 @@ class ReviewRequest:
         return rule_of(self.flagged)
 
 
-def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
+def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, Any]:
     """Draws the sample, or makes it larger, and writes what people label on; returns what there is to do.
+
+    Several outputs, such as those of slices, are one scan; the review lies in the first of them.
 
     Raises:
         InputError: the documents can't be reached or read.
         OutputError: no run has finished, or its tables can't be read.
         SettingsError: there is no such question, column or stratum.
     """
-    manifest, population = _population(output, asked)
+    output, scan = outputs[0], ReviewedScan.at(outputs)
+    population = read_population(scan, question_id=asked.question_id, rule=asked.rule)
     sizes = population.sizes
     drawn = parse_labels(asked.labels, sizes)
-    name = review_id(manifest["run_id"], asked.question_id, rule=asked.rule, seed=asked.seed, purpose=asked.purpose)
+    name = review_id(scan.run_id, asked.question_id, rule=asked.rule, seed=asked.seed, purpose=asked.purpose)
     folder = output / f"{REVIEWS_FOLDER}/{name}"
     seed = seed_text(asked.seed, asked.purpose)
     sample = draw(population.readings, drawn, seed=seed, second_share=asked.second_share)
     record: Any = {
         "review_id": name,
-        "run_id": manifest["run_id"],
+        "run_id": scan.run_id,
         "readings": sizes,
         "drawn": drawn,
         **_asked_record(asked, population),
     }
     record["grown"] = find_growth(output, record)
     review = write_review(folder, record, sample)
-    written = write_labelling(
-        output, manifest, review, counted_labels(output, review, with_seen=False), with_page=asked.with_page
-    )
+    counted = counted_labels(output, review, with_seen=False)
+    written = write_labelling(scan, review, counted, with_page=asked.with_page)
     return {
         "review": name,
         "folder": str(folder),
@@ -144,7 +152,9 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
     return {"labels": len(rows), "added": append_labels(output, rows), "reviewers": sorted(reviewers.values())}
 
 
-def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
+def make_estimate(
+    outputs: Sequence[Location], name: str | None, *, so_far: bool, with_seen: bool
+) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
     `so_far` looks before all is labelled; `with_seen` counts labels that were given with the answer in view.
@@ -152,6 +162,7 @@ def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
     """
+    output = outputs[0]
     review = open_review(output, name)
     record = review.record
     counted = counted_labels(output, review, with_seen=with_seen)
@@ -160,7 +171,7 @@ def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen
         counted,
         record["readings"],
         num_unreadable=record["num_unreadable"],
-        evidence=_estimated_sentences(output, review),
+        evidence=_estimated_sentences(outputs, review),
     )
     page = estimate_page(review, counted, result)
     values = {
@@ -228,7 +239,9 @@ class LearntCondition(TypedDict):
     """The stratum that needs more labels before more of all labels can count; None if all count."""
 
 
-def calibrate(output: Location, question_id: str, *, review_id: str | None, target: Target) -> LearntCondition:
+def calibrate(
+    outputs: Sequence[Location], question_id: str, *, review_id: str | None, target: Target
+) -> LearntCondition:
     """The threshold of a question by the labels of a review, and the condition that it means.
 
     Without a review it is the only one of the last run that was made to develop by.
@@ -237,12 +250,11 @@ def calibrate(output: Location, question_id: str, *, review_id: str | None, targ
         OutputError: there is no such review, its labels are not to be learnt from, or nothing is labelled.
         SettingsError: there are several such reviews.
     """
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
-    review = open_review(output, review_id or _only_review_of(output, manifest, question_id=question_id))
-    _require_learnable(review, manifest, question_id=question_id)
+    output, scan = outputs[0], ReviewedScan.at(outputs)
+    review = open_review(output, review_id or _only_review_of(output, scan, question_id=question_id))
+    _require_learnable(review, scan, question_id=question_id)
     counted = counted_labels(output, review, with_seen=False)
-    answers = answers_to_calibrate(output, manifest, question_id=question_id)
+    answers = answers_to_calibrate(scan, question_id=question_id)
     units = uniform_units(review, counted)
     limited_by = limiting_stratum(review, counted)
     if not units:
@@ -309,12 +321,6 @@ def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any
     }
 
 
-def _population(output: Location, asked: ReviewRequest) -> tuple[Manifest, Population]:
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
-    return manifest, read_population(output, manifest, question_id=asked.question_id, rule=asked.rule)
-
-
 def _only_review(output: Location) -> str:
     names = find_reviews(output)
     if len(names) == 1:
@@ -324,16 +330,15 @@ def _only_review(output: Location) -> str:
     raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
 
 
-def _estimated_sentences(output: Location, review: Review) -> EvidenceEstimate | None:
+def _estimated_sentences(outputs: Sequence[Location], review: Review) -> EvidenceEstimate | None:
     """What people say of the sentences of the run that was reviewed, where its tables are still there."""
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
-    if manifest["run_id"] != review.record["run_id"]:
+    scan = ReviewedScan.at(outputs)
+    if scan.run_id != review.record["run_id"]:
         return None
     strata = {each["document_id"]: each["stratum"] for each in review.sample}
-    said = sentence_labels(as_labels(read_label_rows(output)), purpose=review.purpose)
+    said = sentence_labels(as_labels(read_label_rows(outputs[0])), purpose=review.purpose)
     judged: dict[str, list[list[bool]]] = defaultdict(list)
-    for document_id, rows in chosen_evidence(output, manifest, review).items():
+    for document_id, rows in chosen_evidence(scan, review).items():
         keys = [label_key(row) for row in rows]
         judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
     return estimate_evidence(
@@ -349,11 +354,11 @@ def _estimated_sentences(output: Location, review: Review) -> EvidenceEstimate |
     )
 
 
-def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -> str:
+def _only_review_of(output: Location, scan: ReviewedScan, *, question_id: str) -> str:
     """The review of a question that can be learnt from."""
     with output_errors(output.uri):
         records = [read_record(output / f"{REVIEWS_FOLDER}/{name}") for name in find_reviews(output)]
-    wanted = (question_id, Purpose.DEVELOP, manifest["run_id"])
+    wanted = (question_id, Purpose.DEVELOP, scan.run_id)
     names = [
         record["review_id"]
         for record in records
@@ -369,7 +374,7 @@ def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -
     return names[0]
 
 
-def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) -> None:
+def _require_learnable(review: Review, scan: ReviewedScan, *, question_id: str) -> None:
     """Refuses reviews that a threshold can't be learnt from.
 
     Raises:
@@ -388,8 +393,8 @@ def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) 
             f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
             "the condition of a second pass can tell that of each answer"
         )
-    if record["run_id"] != manifest["run_id"]:
+    if record["run_id"] != scan.run_id:
         raise OutputError(
-            f"review {record['review_id']} is of run {record['run_id']}, the last one is {manifest['run_id']}; run "
+            f"review {record['review_id']} is of run {record['run_id']}, the last one is {scan.run_id}; run "
             "`memagent review make` again: it asks only for labels that are missing"
         )

@@ -21,11 +21,9 @@ from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.errors import OutputError
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit
 from memagent_batch.review.labels import YES
-from memagent_batch.review.population import rows_of_question
+from memagent_batch.review.population import ReviewedScan
 from memagent_batch.review.record import Review
-from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
-from memagent_batch.store.location import Location
 
 ALL_AGAIN, NONE_AGAIN = 1.0, 0.0
 """Thresholds at which all readings that are not flagged are read again, and none."""
@@ -107,14 +105,13 @@ def fewest_draws(*, share: float, delta: float) -> int:
     return number
 
 
-def answers_to_calibrate(output: Location, manifest: Manifest, *, question_id: str) -> pa.Table:
+def answers_to_calibrate(scan: ReviewedScan, *, question_id: str) -> pa.Table:
     """What the scan says of each document, sample 0: `CALIBRATION_COLUMNS`.
 
     Raises:
         OutputError: a table file is gone or can't be read.
     """
-    rows = rows_of_question(output, manifest, ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS)
-    return pa.concat_tables(rows)
+    return pa.concat_tables(scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS))
 
 
 def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:

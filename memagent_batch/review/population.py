@@ -13,10 +13,11 @@ from memagent_batch.documents.where import Condition, canonical, columns_of, mat
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
 from memagent_batch.review.strata import UNANSWERED, Stratum
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, DocumentId, QuestionText, read_table_columns, read_tables
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import run_query
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 
 DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
@@ -120,7 +121,45 @@ class Population:
         return dict(sorted(zip(*(each.to_pylist() for each in counted.flatten()), strict=True)))
 
 
-def read_population(output: Location, manifest: Manifest, *, question_id: str, rule: StratumRule) -> Population:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedScan:
+    """What is reviewed: the last finished run of an output, or those of several outputs as one."""
+
+    runs: Sequence[tuple[Location, Manifest]]
+
+    @classmethod
+    def at(cls, outputs: Sequence[Location]) -> "ReviewedScan":
+        """The last finished runs of these outputs; the first output has reviews and labels.
+
+        Raises:
+            OutputError: no run has finished in one of them.
+        """
+        runs = []
+        for output in outputs:
+            with output_errors(output.uri):
+                runs.append((output, require_manifest(output)))
+        return cls(runs=runs)
+
+    @property
+    def run_id(self) -> str:
+        """The ids of all runs."""
+        return ", ".join(sorted(manifest["run_id"] for _, manifest in self.runs))
+
+    def rows_of_question(self, table: str, *, question_id: str, columns: Collection[str]) -> Iterator[pa.Table]:
+        """The rows of a table for a question, sample 0, file by file; files without any are left out.
+
+        Raises:
+            OutputError: a file is gone or can't be read.
+        """
+        for output, manifest in self.runs:
+            for name in manifest["files"].get(table, []):
+                rows = read_table_columns(output / name, {"question_id", "sample", *columns})
+                rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
+                if rows.num_rows:
+                    yield rows
+
+
+def read_population(scan: ReviewedScan, *, question_id: str, rule: StratumRule) -> Population:
     """The readings of a question, sample 0 of each, in the order of their document ids.
 
     Raises:
@@ -130,12 +169,13 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
     tables: list[pa.Table] = []
     question, num_unreadable = "", 0
     columns = {*DRAWN_COLUMNS, *STRATUM_COLUMNS, *rule.columns}
-    for answers in rows_of_question(output, manifest, ANSWERS_FOLDER, question_id=question_id, columns=columns):
+    for answers in scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=columns):
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
         tables.append(readable.select(DRAWN_COLUMNS).append_column("stratum", strata_of(readable, rule=rule)))
     if not question:
+        output, manifest = scan.runs[0]
         ids = read_tables(output, manifest["files"].get(ANSWERS_FOLDER, []), columns=["question_id"])["question_id"]
         asked = sorted(ids.unique().to_pylist())[:10]
         raise SettingsError(
@@ -160,18 +200,3 @@ def strata_of(answers: pa.Table, *, rule: StratumRule) -> pa.Array:
     columns["is_flagged"] = pa.array(is_flagged)
     query = _STRATA.format(**Stratum.__members__)
     return run_query(query, {"answers": pa.table(columns)})["stratum"]
-
-
-def rows_of_question(
-    output: Location, manifest: Manifest, table: str, *, question_id: str, columns: Collection[str]
-) -> Iterator[pa.Table]:
-    """The rows of a table for a question, sample 0, file by file; files without any are left out.
-
-    Raises:
-        OutputError: a file is gone or can't be read.
-    """
-    for name in manifest["files"].get(table, []):
-        rows = read_table_columns(output / name, {"question_id", "sample", *columns})
-        rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
-        if rows.num_rows:
-            yield rows

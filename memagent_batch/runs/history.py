@@ -126,11 +126,17 @@ def _planned(documents: pa.Table, rows: Rows, found: Sequence[pa.Table], *, sche
 
 def finished_runs(output: Location) -> list[str]:
     """Ids of the runs that have finished, in order of time."""
-    suffix = f"/{MANIFEST_FILE}"
-    files = (output / RUNS_FOLDER).files()
-    kept = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in files if path.endswith(suffix)}
+    return _finished(output, (output / RUNS_FOLDER).files())
+
+
+def _finished(output: Location, files: Sequence[str]) -> list[str]:
     manifest = read_manifest(output)
-    return sorted(kept | ({manifest["run_id"]} if manifest else set()))
+    return sorted(_runs_with(MANIFEST_FILE, files) | ({manifest["run_id"]} if manifest else set()))
+
+
+def _runs_with(name: str, files: Sequence[str]) -> set[str]:
+    """Ids of the runs whose record has a file of this name."""
+    return {path.rsplit("/", 2)[-2] for path in files if path.endswith(f"/{name}")}
 
 
 def find_run(output: Location, name: str) -> PastRun:
@@ -219,9 +225,8 @@ def _begun_versions(output: Location, wanted: pa.Table, *, after: str, logged: p
     earlier = run_query(_EARLIER, {"logged": logged, "wanted": wanted})
     if not earlier.num_rows:  # as where a run goes on that was stopped: its plan need not be read
         return
-    suffix = f"/{PLAN_FILE}"
-    plans = [path for path in (output / RUNS_FOLDER).files() if path.endswith(suffix)]
-    begun = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in plans} - {*finished_runs(output)}
+    files = (output / RUNS_FOLDER).files()
+    begun = _runs_with(PLAN_FILE, files) - {*_finished(output, files)}
     for run_id in sorted((each for each in begun if each > after), reverse=True)[:LOOKED_BACK]:
         plan = _read_table(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").select(["document_id", "document_hash"])
         yield run_query(_BEGUN, {"plan": plan, "wanted": wanted, "earlier": earlier})
@@ -285,9 +290,9 @@ def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
 def read_kept_index(output: Location) -> KeptIndex | None:
     """The index that the last of the finished runs which kept one has; None if there is none."""
     with output_errors(output.uri):
-        paths = (output / RUNS_FOLDER).files()
-        kept = {path.rsplit("/", 2)[1] for path in paths if path.endswith(f"/{FILES_FILE}")}
-        runs = [run_id for run_id in finished_runs(output) if run_id in kept] if kept else []
+        files = (output / RUNS_FOLDER).files()
+        kept = _runs_with(FILES_FILE, files)
+        runs = [run_id for run_id in _finished(output, files) if run_id in kept] if kept else []
     if not runs:
         return None
     folder = output / f"{RUNS_FOLDER}/{runs[-1]}"

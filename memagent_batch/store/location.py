@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -186,14 +186,37 @@ class Location:
             begins: how the names of wanted files begin; an object store then lists those alone, others list all.
             temporary: whether half-written files are among them, which a disk has.
         """
+        paths: list[str] = []
         with storage_errors(self.uri):
-            if self._info() is None:
+            if self.is_s3:
+                with contextlib.suppress(FileNotFoundError):  # there is no such bucket
+                    paths = [path for path, _ in self.keys_below(begins=begins)]
+            elif self._info() is None:
                 return []
-            if self.is_local:
+            elif self.is_local:
                 paths = files_below(Path(self.path))
             else:
                 paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
         return sorted(path for path in paths if _is_wanted(path.rsplit("/", 1)[-1], temporary=temporary))
+
+    def keys_below(self, *, begins: str = "", delimiter: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Path of each key of a bucket below this place, and what S3 says of it: a request for each 1,000.
+
+        s3fs would ask for a folder that there is not first, and hold a kilobyte of each key.
+
+        Args:
+            begins: how the names of wanted keys begin.
+            delimiter: `/` for those directly below alone.
+        """
+        bucket, folder, _ = self.fs.split_path(self.path)
+        asked = {"Bucket": bucket, "Prefix": f"{folder}/{begins}" if folder else begins, "Delimiter": delimiter}
+        while True:
+            page = self.fs.call_s3("list_objects_v2", **asked)
+            keys = ((f"{bucket}/{each['Key']}", each) for each in page.get("Contents", ()))
+            yield from ((path, each) for path, each in keys if not path.endswith("/"))
+            if not page.get("IsTruncated"):
+                return
+            asked["ContinuationToken"] = page["NextContinuationToken"]
 
     def open(self) -> IO[bytes]:
         """Opens the file for reading, with seeking."""
@@ -258,7 +281,7 @@ class Location:
         An object store's ETag, elsewhere a hash of the content.
         """
         with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if self._is_s3:
+            if self.is_s3:
                 etag: str | None = self.fs.info(self.path).get("ETag")
                 return etag
             return sha256(self.read_bytes()).hexdigest()
@@ -275,7 +298,7 @@ class Location:
         with storage_errors(self.uri, done="written"):
             if self.is_local:
                 return self._replace_on_disk(data, version=version)
-            if not self._is_s3:
+            if not self.is_s3:
                 return self._compare_and_write(data, version=version)
             try:
                 one_part = len(data) + 1  # in several parts, s3fs would leave out the condition
@@ -306,7 +329,8 @@ class Location:
         return self.exists() and self.read_bytes() == data
 
     @property
-    def _is_s3(self) -> bool:
+    def is_s3(self) -> bool:
+        """Whether it lies in a bucket of an S3 API."""
         return "s3" in self.fs.protocol
 
     def delete(self) -> None:

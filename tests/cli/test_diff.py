@@ -86,7 +86,7 @@ def test_diff_of_two_outputs_compares_their_latest_runs(
     ("arguments", "said"),
     [
         (["{output}", "--before", "monday"], "no finished run 'monday' at {output}; there are {runs}"),
-        (["latest", "previous", "--output", "{output}"], "'previous' belongs to no option"),
+        (["latest", "previous", "--output", "{output}"], "'latest' belongs to no option"),
     ],
 )
 def test_diff_mistake_is_named_with_its_remedy(

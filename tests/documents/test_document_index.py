@@ -160,8 +160,8 @@ def test_reused_index_of_an_unchanged_table_is_whole_and_of_a_grown_one_has_its_
     write_deltalake(tmp_path / "t", pa.table(more), mode="append")
     grown, now = _found(place, settings)
     reused = reuse_index(kept, now, grown.shards, settings=settings)
-    assert reused.rows["document_id"].to_pylist() == ([] if form == "pages" else list(PAGES))
-    assert sum(len(shard.paths) for shard in reused.shards) == (2 if form == "pages" else 1)
+    assert sorted(reused.rows["document_id"].to_pylist()) == sorted(PAGES)
+    assert sum(len(shard.paths) for shard in reused.shards) == 1
     assert not reused.is_whole
 
 

@@ -3,6 +3,8 @@
 Arguments: settings of the outputs as JSON (`output`, `storage_options`), and the distance between two moments that are
 struck. Each moment has its own output, `output/n`. Prints the number of moments. Children are forked before
 anything but imports has been done, so that no thread is lost with the fork.
+
+With `documents` and `model` among the settings, the nights are real jobs over text files in that folder.
 """
 
 import itertools
@@ -11,13 +13,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from aiobotocore.client import AioBaseClient
 
+from memagent_batch.config.job import JobConfig
+from memagent_batch.documents import listing
 from memagent_batch.errors import MemagentError
+from memagent_batch.flows.answer import answer
 from memagent_batch.runs import parts
 from memagent_batch.store.location import Location
+from tests.jobs import small_job
 from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}
@@ -32,12 +40,14 @@ REQUESTS = frozenset({"PutObject", "DeleteObject"})
 def main() -> None:
     settings, stride = json.loads(sys.argv[1]), int(sys.argv[2])
     parts.PART_READINGS = 1
+    listing.UNSURE_SECONDS = 0.0  # else no file is known again
+    run = partial(answered, settings=settings) if "model" in settings else night
     for number in itertools.count():
         output = Location(uri=f"{settings['output']}/{number}", storage_options=settings["storage_options"])
         for documents in (SUNDAY, MONDAY):
-            if in_a_fork(lambda output=output, documents=documents: night(output, documents)) != 0:  # type: ignore[misc]
+            if in_a_fork(partial(run, output, documents)) != 0:
                 sys.exit("Sunday or Monday failed")
-        ended = in_a_fork(lambda output=output, number=number: killed_tuesday(output, number * stride))  # type: ignore[misc]
+        ended = in_a_fork(partial(killed_tuesday, output, number * stride, run=run))
         if ended != signal.SIGKILL:
             print(number if ended == 0 else f"Tuesday failed: {ended}")
             return
@@ -48,7 +58,25 @@ def night(output: Location, documents: dict[str, str | None]) -> None:
     Nights(output).run(documents, QUESTIONS, record={"keep_nights": 1})
 
 
-def killed_tuesday(output: Location, moment: int) -> None:
+def answered(output: Location, documents: dict[str, str | None], *, settings: dict[str, str]) -> None:
+    """The same by the real job, over text files."""
+    answer(real_job(output, documents, folder=Path(settings["documents"]), model=settings["model"]))
+
+
+def real_job(output: Location, documents: dict[str, str | None], *, folder: Path, model: str) -> JobConfig:
+    """The job over these text files, which are written if they are others."""
+    wanted = {f"{name}.txt": text for name, text in documents.items() if text is not None}
+    for file in folder.iterdir():
+        if file.name not in wanted:
+            file.unlink()
+    for name, text in wanted.items():
+        if not (folder / name).exists() or (folder / name).read_text() != text:
+            (folder / name).write_text(text)
+    settings = {"documents": str(folder), "output": output.uri, "ask": ("Who?",), "record": {"keep_nights": 1}}
+    return small_job(folder, model, **settings)
+
+
+def killed_tuesday(output: Location, moment: int, *, run: Callable[[Location, dict[str, str | None]], None]) -> None:
     """Tuesday, which ends right before change number `moment`, counted from 0, if there are as many."""
     changes = itertools.count()
 
@@ -64,7 +92,7 @@ def killed_tuesday(output: Location, moment: int) -> None:
 
     AioBaseClient._make_api_call = counted
     sys.addaudithook(lambda event, arguments: count(event) if _is_below(output, event, arguments) else None)
-    night(output, TUESDAY)
+    run(output, TUESDAY)
 
 
 def _is_below(output: Location, event: str, arguments: tuple[Any, ...]) -> bool:

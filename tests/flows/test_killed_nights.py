@@ -9,20 +9,23 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import StorageOutageError
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.audit import verify
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.faults.loopback.small_disk import small_disk
-from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY, night
+from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY, night, real_job
 from tests.runs.recorded_nights import Killed, Nights
 
 SCRIPT = Path(__file__).with_name("killed_nights.py")
 ROOT = Path(__file__).parents[2]
 
 
-def killed_nights(output: Location, *, stride: int) -> int:
+def killed_nights(output: Location, *, stride: int, **others: str) -> int:
     """Strikes; returns the number of outputs whose Tuesday was killed."""
-    settings = json.dumps({"output": output.uri, "storage_options": dict(output.storage_options)})
+    settings = json.dumps({"output": output.uri, "storage_options": dict(output.storage_options), **others})
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), settings, str(stride)],
         capture_output=True,
@@ -82,6 +85,35 @@ def uris(output: Location, name: str) -> list[str]:
 def test_night_killed_at_any_change_of_a_disk_leaves_one_night_whole(tmp_path: Path, stride: int) -> None:
     output = Location(uri=str(tmp_path))
     require_whole(output, moments=killed_nights(output, stride=stride))
+
+
+@pytest.mark.slow
+def test_job_killed_at_any_change_of_a_disk_goes_on_with_the_index_and_the_parts_of_a_finished_night(
+    tmp_path: Path, text_model: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    output = Location(uri=str(tmp_path / "nights"))
+    moments = killed_nights(output, stride=6, documents=str(folder), model=text_model)
+    for number in range(moments):
+        place = output / str(number)
+        assert hashes(place) in (hashes_of(MONDAY), hashes_of(TUESDAY))
+        changes = answer(real_job(place, TUESDAY, folder=folder, model=text_model))["changes"]["readings"]
+        assert hashes(place) == hashes_of(TUESDAY)
+        assert changes["read"] <= 2, "a and b were not read again"
+        assert not verify(place).findings
+
+
+def hashes(output: Location) -> dict[str, str]:
+    """Hashes of the documents that the tables show, each with one row."""
+    rows = [row for uri in table_files(output.uri, "answers") for row in pq.read_table(uri).to_pylist()]
+    found = {row["document_id"]: row["document_hash"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def hashes_of(documents: dict[str, str | None]) -> dict[str, str]:
+    return {f"{name}.txt": text_hash(text) for name, text in documents.items() if text is not None}
 
 
 @pytest.mark.s3

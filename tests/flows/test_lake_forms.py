@@ -1,5 +1,6 @@
 """One corpus in five forms, without a model: the same answers, and the version of each table is told."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents import listing, shards
+from memagent_batch.documents import indexing, listing, shards
 from memagent_batch.documents.formats.formats import TextReader
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
@@ -16,6 +17,7 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import TEXTS, write_delta, write_pages
 from tests.jobs import small_job
@@ -105,3 +107,53 @@ def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(
     assert changes["documents"] == {"added": 0, "changed": 1, "removed": 0, "unchanged": 3}
     assert (changes["readings"]["read"], changes["readings"]["kept"]) == (1, 3)
     assert len(TEXTS[gone].split("\n\n")) > 1
+
+
+def _write_rows(folder: Path, files: dict[str, str]) -> None:
+    """Files of pages: `a1 b2` is page 1 of document a and page 2 of b, `a1!` the same with another text."""
+    for file in folder.glob("*.jsonl"):
+        if file.stem not in files:
+            file.unlink()
+    for name, rows in files.items():
+        pages = [{"document_id": row[0], "page": int(row[1]), "text": f"page {row}"} for row in rows.split()]
+        text = "\n".join(map(json.dumps, pages))
+        if not (folder / f"{name}.jsonl").exists() or (folder / f"{name}.jsonl").read_text() != text:
+            (folder / f"{name}.jsonl").write_text(text)
+
+
+def _hashes(output: Path) -> dict[str, str]:
+    rows = [row for file in table_files(str(output), "answers") for row in pq.read_table(file).to_pylist()]
+    return {row["document_id"]: row["document_hash"] for row in rows}
+
+
+def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    opened = set[str]()
+    read = indexing.document_records
+
+    def noting(location: Location, **options: Any) -> Any:
+        opened.add(Path(location.path).stem)
+        return read(location, **options)
+
+    monkeypatch.setattr(indexing, "document_records", noting)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    settings: dict[str, Any] = {"input": {"order_columns": "page", "locator": "page {page}"}}
+    first = {"one": "a1 b1", "two": "a2 c1", "three": "d1", "four": "e1"}
+    nights: list[tuple[dict[str, str], set[str]]] = [
+        (first, {*first}),
+        (first | {"one": "a1! b1"}, {"one", "two"}),
+        (first | {"one": "a1! b1", "five": "d2 f1"}, {"five", "three"}),
+        (first | {"one": "a1! b1", "five": "d2 f1 c2"}, {"five", "three", "two"}),
+        ({"one": "a1! b1", "three": "d1", "four": "e1", "five": "d2 f1 c2"}, {"one", "five"}),
+        ({"one": "a1! b1", "three": "d1", "four": "e1", "five": "d2 f1 c2", "six": "g1"}, {"six"}),
+    ]
+    for number, (files, wanted) in enumerate(nights):
+        _write_rows(folder, files)
+        opened.clear()
+        answer(_job(str(folder), tmp_path / "out", text_model, **settings))
+        assert opened == wanted, f"night {number}"
+        answer(_job(str(folder), tmp_path / f"fresh-{number}", text_model, **settings))
+        assert _hashes(tmp_path / "out") == _hashes(tmp_path / f"fresh-{number}"), f"night {number}"

@@ -62,6 +62,36 @@ def test_slices_together_are_the_whole_run_and_are_read_as_one(
     assert len(list((tmp_path / "site").glob("build-*/documents/*/*.html"))) == NUM_DOCUMENTS
 
 
+def test_diff_and_verify_take_the_outputs_of_slices_as_one_scan(
+    job: JobConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [str(tmp_path / f"slice-{number}") for number in range(1, NUM_SLICES + 1)]
+    file = tmp_path / "in/all.jsonl"
+    new = json.dumps({"document_id": "new", "text": "A new text."})
+    for lines in (file.read_text().splitlines(), [*file.read_text().splitlines()[:-1], new]):
+        file.write_text("\n".join(lines))
+        for number, output in enumerate(outputs, start=1):
+            answer(in_slice(job, f"{number}/{NUM_SLICES}", output))
+    capsys.readouterr()
+    assert main(["diff", *outputs, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    last = f"d{NUM_DOCUMENTS - 1}"
+    assert sorted((row["document_id"], row["change"]) for row in rows) == [(last, "removed"), ("new", "added")]
+    assert main(["diff", *outputs]) == 0
+    counted, *runs = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert counted.endswith("1 are new, 1 are gone; 13 were asked for before, 13 now")
+    assert len(runs) == NUM_SLICES
+    assert main(["diff", outputs[0], *outputs, outputs[0]]) == 2
+    assert "are of the same documents; name two of them" in capsys.readouterr().err
+    assert main(["verify", *outputs]) == 0
+    said = capsys.readouterr().out
+    assert said.count("rows compared with the log") == NUM_SLICES
+    Path(table_files(outputs[1], "memories")[0]).unlink()
+    assert main(["verify", *outputs, "--json"]) == 5
+    found = json.loads(capsys.readouterr().out)
+    assert [len(each["findings"]) for each in found] == [0, 1, 0]
+
+
 def test_another_slice_and_a_slice_without_a_document_are_refused(job: JobConfig, tmp_path: Path) -> None:
     answer(in_slice(job, "1/3", job.output))
     for other in ("2/3", None):

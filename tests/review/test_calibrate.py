@@ -29,7 +29,7 @@ def label(
 ) -> str:
     """Has one person label what is left; returns the review's id."""
     location = Location(uri=str(output))
-    made = make_review(location, asked)
+    made = make_review([location], asked)
     if made["left"]["first"]:
         data = fill_sheet(Path(made["folder"]) / "labels.csv", truth, reviewer="ada", most=most, seed=seed)
         import_labels(location, [take_in(output, data)], reviewer=None)
@@ -51,7 +51,7 @@ def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_sha
 ) -> None:
     truth = write_run(output, MADE)
     label(output, truth)
-    learnt = calibrate(location, "clause", review_id=None, target=TARGET)
+    learnt = calibrate([location], "clause", review_id=None, target=TARGET)
     assert 0.4 < learnt["up_to"] < 0.9
     assert share_found(output, truth, up_to=learnt["up_to"]) >= TARGET.recall
     assert 900 < learnt["num_labels"] < 1150, "more of what was flagged is labelled, and does not count"
@@ -62,7 +62,7 @@ def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_sha
 
 def test_condition_selects_the_readings_that_the_threshold_has_read_again(output: Path, location: Location) -> None:
     label(output, write_run(output, replace(MADE, value_labels=("red", None))))
-    learnt = calibrate(location, "clause", review_id=None, target=TARGET)
+    learnt = calibrate([location], "clause", review_id=None, target=TARGET)
     answers = pa.concat_tables(pq.read_table(path) for path in sorted((output / "answers").iterdir()))
     rows = matching_rows(answers, parse_where(learnt["where"]))
     assert len(rows) == learnt["read_again"]
@@ -76,22 +76,22 @@ def test_next_night_learns_on_old_labels(output: Path, location: Location) -> No
     tonight = replace(MADE, num_documents=2600, run_id="20261124T010000.000Z")
     truth = write_run(output, tonight)
     with pytest.raises(OutputError, match=r"no review of question 'clause' to learn from: run `memagent review make`"):
-        calibrate(location, "clause", review_id=None, target=TARGET)
-    assert make_review(location, DEVELOP)["left"]["first"] < 400
+        calibrate([location], "clause", review_id=None, target=TARGET)
+    assert make_review([location], DEVELOP)["left"]["first"] < 400
     with pytest.raises(OutputError, match=r"is of run 20261123T010000\.000Z, the last one is 20261124"):
-        calibrate(location, "clause", review_id=name, target=TARGET)
+        calibrate([location], "clause", review_id=name, target=TARGET)
     label(output, truth, seed=48)
-    assert calibrate(location, "clause", review_id=None, target=TARGET)["num_labels"] > 900
+    assert calibrate([location], "clause", review_id=None, target=TARGET)["num_labels"] > 900
 
 
 def test_threshold_is_learnt_of_the_condition_however_it_is_written(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     written = replace(DEVELOP, flagged="value_bool=true", labels="200")
     name = label(output, truth, asked=written)
-    assert calibrate(location, "clause", review_id=name, target=TARGET)["num_labels"] > 100
+    assert calibrate([location], "clause", review_id=name, target=TARGET)["num_labels"] > 100
     other = replace(written, flagged="value_label = 'red'")
     with pytest.raises(OutputError, match="a review flagged by value_bool = true"):
-        calibrate(location, "clause", review_id=label(output, truth, asked=other), target=TARGET)
+        calibrate([location], "clause", review_id=label(output, truth, asked=other), target=TARGET)
 
 
 def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
@@ -100,7 +100,7 @@ def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
     truth = write_run(output, MADE)
     name = label(output, truth, most=60)
     with pytest.raises(OutputError, match="readings that a threshold is learnt from are not labelled"):
-        calibrate(location, "clause", review_id=name, target=TARGET)
+        calibrate([location], "clause", review_id=name, target=TARGET)
     few = replace(DEVELOP, seed=1, labels="flagged=40,not_flagged=80,invalid=2,failed=3")
     assert label(output, truth, asked=few) != name
     arguments = ["review", "calibrate", str(output), "--question", "clause", "--recall", "0.9"]
@@ -115,7 +115,7 @@ def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
     said = capsys.readouterr().out
     assert "confidence <= 1 is read again: this holds recall 0.9 with delta 0.05" in said
     assert f'--where "{shown["where"]}"' in said
-    validate = make_review(location, ASKED)["review"]
+    validate = make_review([location], ASKED)["review"]
     with pytest.raises(OutputError, match="made to validate by"):
-        calibrate(location, "clause", review_id=validate, target=TARGET)
+        calibrate([location], "clause", review_id=validate, target=TARGET)
     assert main([*arguments, "--recall", "1.5"]) == 2

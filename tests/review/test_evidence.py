@@ -52,7 +52,7 @@ def test_sentences_that_were_labelled_to_develop_by_do_not_count() -> None:
 
 def test_estimate_says_of_which_strata_the_sentences_are(output: Path, location: Location) -> None:
     truth = write_run(output, MadeRun(num_documents=300))
-    folder = Path(make_review(location, replace(ASKED, labels="120", second_share=0.0))["folder"])
+    folder = Path(make_review([location], replace(ASKED, labels="120", second_share=0.0))["folder"])
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada").decode()
     rows = list(csv.DictReader(io.StringIO(data, newline="")))
     sink = io.StringIO(newline="")
@@ -64,7 +64,7 @@ def test_estimate_says_of_which_strata_the_sentences_are(output: Path, location:
         span = {"char_start": text.index("The clause"), "char_end": len(text) - 1}
         writer.writerow({**row, **span, "label": "yes" if truth[row["document_id"]] else "no", "blind": "false"})
     import_labels(location, [take_in(output, sink.getvalue().encode())], reviewer=None)
-    values, page = make_estimate(location, None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False, with_seen=False)
     precision = values["values"][0]["measures"]["precision"]["value"]
     assert values["evidence"]["share"] == pytest.approx(precision), "answers that flag alone rest on a sentence here"
     assert values["evidence"]["strata"] == ["flagged"]

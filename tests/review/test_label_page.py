@@ -47,7 +47,7 @@ def opened(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) 
     """A review of 300 readings in headless Chromium; all texts and ids are hostile."""
     output = tmp_path_factory.mktemp("scan") / "out"
     truth = write_run(output, MadeRun(num_documents=600, hostile=HOSTILE))
-    made = make_review(Location(uri=str(output)), ReviewRequest(question_id="clause", labels=str(NUM_LABELS)))
+    made = make_review([Location(uri=str(output))], ReviewRequest(question_id="clause", labels=str(NUM_LABELS)))
     downloads = tmp_path_factory.mktemp("downloads")
     browser.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
     browser.get_log("browser")  # type: ignore[no-untyped-call]  # what other tests logged is gone then
@@ -172,7 +172,7 @@ def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
     (sheet,) = opened.downloads.glob("*.csv")
     taken = import_labels(output, [Location(uri=str(sheet))], reviewer=None)
     assert (taken["labels"], taken["added"], len(taken["reviewers"])) == (NUM_LABELS + 2, NUM_LABELS + 2, 1)
-    values, page = make_estimate(output, None, so_far=False, with_seen=False)
+    values, page = make_estimate([output], None, so_far=False, with_seen=False)
     assert values["evidence"]["num_sentences"] == 1
     assert QUESTION in page
 

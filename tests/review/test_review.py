@@ -14,8 +14,7 @@ from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.labels import Purpose, read_label_rows
-from memagent_batch.review.population import draw, read_population, seed_text
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.review.population import ReviewedScan, draw, read_population, seed_text
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_documents import Form
@@ -32,7 +31,7 @@ def label_all(
     location = Location(uri=str(output))
     folder = output
     for number, (role, reviewer) in enumerate(ROLES):
-        made = make_review(location, asked)
+        made = make_review([location], asked)
         folder = Path(made["folder"])
         sheet = folder / f"labels{role}.csv"
         if sheet.exists():
@@ -57,7 +56,7 @@ def test_estimates_cover_the_truth_and_say_how_far_reviewers_agree(
 ) -> None:
     truth = write_run(output, MADE)
     label_all(output, truth, error_rate=error_rate)
-    values, page = make_estimate(location, None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False, with_seen=False)
     measures = values["values"][0]["measures"]
     for name, true in zip(("recall", "precision"), true_recall(output, truth), strict=True):
         assert measures[name]["low"] <= true <= measures[name]["high"], name
@@ -66,12 +65,35 @@ def test_estimates_cover_the_truth_and_say_how_far_reviewers_agree(
     assert "errors of reviewers are not allowed for" in page
 
 
+def test_outputs_of_slices_are_reviewed_as_one_scan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (replace(MADE, num_documents=300, run_id=name, hostile=name) for name in ("r1", "r2"))
+    folders = [tmp_path / "a" / "out", tmp_path / "b" / "out"]
+    truth = write_run(folders[0], first) | write_run(folders[1], second)
+    outputs = [Location(uri=str(folder)) for folder in folders]
+    made = make_review(outputs, replace(ASKED, labels="300", second_share=0.0, with_page=True))
+    assert (sum(made["readings"].values()), made["texts_gone"]) == (600, 0)
+    folder = Path(made["folder"])
+    assert folder.is_relative_to(folders[0])
+    names = pq.read_table(folder / "sample.parquet")["document_id"].to_pylist()
+    assert {name[-2:] for name in names} == {"r1", "r2"}
+    for number, (role, reviewer) in enumerate(ROLES):
+        if (sheet := folder / f"labels{role}.csv").exists():
+            data = fill_sheet(sheet, truth, reviewer=reviewer, seed=number)
+            import_labels(outputs[0], [take_in(folders[0], data)], reviewer=None)
+        make_review(outputs, replace(ASKED, labels="300", second_share=0.0))
+    assert main(["review", "estimate", *map(str, folders), "--json"]) == 0
+    estimate = json.loads(capsys.readouterr().out)
+    found = [true_recall(folder, truth)[0] for folder in folders]
+    recall = estimate["values"][0]["measures"]["recall"]
+    assert recall["low"] <= sum(found) <= recall["high"]
+
+
 def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, location: Location) -> None:
     write_run(output, MADE)
-    folder = Path(make_review(location, ASKED)["folder"])
+    folder = Path(make_review([location], ASKED)["folder"])
     record = json.loads((folder / "review.json").read_text())
     sample = pq.read_table(folder / "sample.parquet").to_pylist()
-    population = read_population(location, require_manifest(location), question_id="clause", rule=ASKED.rule)
+    population = read_population(ReviewedScan.at([location]), question_id="clause", rule=ASKED.rule)
     seed = seed_text(record["seed"], Purpose.VALIDATE)
     assert draw(population.readings, record["drawn"], seed=seed, second_share=0.1).to_pylist() == sample
     assert record["readings"] == population.sizes
@@ -85,11 +107,11 @@ def test_labels_of_night_one_are_used_on_night_two(output: Path, location: Locat
     assert not first_estimate
     tonight = replace(MADE, num_documents=2100, run_id="20261124T010000.000Z", changed=200)
     truth = write_run(output, tonight)
-    made = make_review(location, ASKED)
+    made = make_review([location], ASKED)
     assert Path(made["folder"]) != first
     assert 0 < made["left"]["first"] < 200
     label_all(output, truth, seed=1)
-    values, _ = make_estimate(location, made["review"], so_far=False, with_seen=False)
+    values, _ = make_estimate([location], made["review"], so_far=False, with_seen=False)
     recall = values["values"][0]["measures"]["recall"]
     assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
     assert len(read_label_rows(location)) < 1100
@@ -99,26 +121,26 @@ def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, locat
     truth = write_run(output, replace(MADE, num_documents=400, typed=False))
     asked = replace(ASKED, flagged="answer ~ '(?i)^yes'", labels="300")
     label_all(output, truth, asked=asked)
-    values, _ = make_estimate(location, None, so_far=False, with_seen=False)
+    values, _ = make_estimate([location], None, so_far=False, with_seen=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
     with pytest.raises(InputError, match="no column 'value_boool'"):
-        make_review(location, replace(ASKED, flagged="value_boool = true"))
+        make_review([location], replace(ASKED, flagged="value_boool = true"))
     untyped = replace(ASKED, flagged="value_number > 3")
     write_run(output, replace(MADE, num_documents=100))
     with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in value_number"):
-        make_review(location, untyped)
+        make_review([location], untyped)
 
 
 def test_estimate_refuses_what_is_not_labelled_yet_or_says_what_is_left(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=500))
-    folder = Path(make_review(location, ASKED)["folder"])
+    folder = Path(make_review([location], ASKED)["folder"])
     asked = replace(ASKED, labels="200")
-    folder = Path(make_review(location, asked)["folder"])
+    folder = Path(make_review([location], asked)["folder"])
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", most=120)
     import_labels(location, [take_in(output, data)], reviewer=None)
     with pytest.raises(OutputError, match=r"80 of 200 readings of the sample are not labelled.*--so-far"):
-        make_estimate(location, None, so_far=False, with_seen=False)
-    values, page = make_estimate(location, None, so_far=True, with_seen=False)
+        make_estimate([location], None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=True, with_seen=False)
     assert values["labels"]["left"] == 80
     assert "**80 readings are not labelled yet**" in page
 
@@ -126,7 +148,7 @@ def test_estimate_refuses_what_is_not_labelled_yet_or_says_what_is_left(output: 
 def test_estimate_by_labels_with_the_answer_in_view_says_so(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     asked = replace(ASKED, labels="120", second_share=0.0)
-    folder = Path(make_review(location, asked)["folder"])
+    folder = Path(make_review([location], asked)["folder"])
     sheet = fill_sheet(folder / "labels.csv", truth, reviewer="ada")
     lines = sheet.decode().splitlines(keepends=True)
     place = lines[0].strip().split(",").index("blind")
@@ -136,8 +158,8 @@ def test_estimate_by_labels_with_the_answer_in_view_says_so(output: Path, locati
     data = "".join(",".join(row) for row in rows).encode()
     import_labels(location, [take_in(output, data)], reviewer=None)
     with pytest.raises(OutputError, match=r"30 of 120 .* not labelled \(30 with labels given with the answer in view"):
-        make_estimate(location, None, so_far=False, with_seen=False)
-    values, page = make_estimate(location, None, so_far=False, with_seen=True)
+        make_estimate([location], None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False, with_seen=True)
     assert "**30 readings count by labels that were given with the scan's answer in view**" in page
     assert "these are left out" not in page
     assert (values["with_seen"], values["labels"]["judged_seen"]) == (True, 30)
@@ -147,11 +169,11 @@ def test_estimate_of_a_sample_that_grew_after_a_look_says_so_for_good(output: Pa
     truth = write_run(output, replace(MADE, num_documents=1000))
     small, large = (replace(ASKED, labels=number) for number in ("150", "300"))
     label_all(output, truth, asked=small)
-    first = make_estimate(location, None, so_far=False, with_seen=False)[1]
+    first = make_estimate([location], None, so_far=False, with_seen=False)[1]
     assert "size of the sample was changed after an estimate" not in first
     label_all(output, truth, asked=large, seed=1)
     for _ in range(2):
-        values, page = make_estimate(location, None, so_far=False, with_seen=False)
+        values, page = make_estimate([location], None, so_far=False, with_seen=False)
         assert "size of the sample was changed after an estimate" in page
     assert [growth["is_after_look"] for growth in values["grown"]] == [True]
 
@@ -160,14 +182,14 @@ def test_review_by_values_of_an_older_version_is_refused_and_keeps_no_label_of_a
     output: Path, location: Location
 ) -> None:
     truth = write_run(output, replace(MADE, num_documents=60))
-    older = Path(make_review(location, replace(ASKED, flagged="value_label = 'red'", labels="20"))["folder"])
+    older = Path(make_review([location], replace(ASKED, flagged="value_label = 'red'", labels="20"))["folder"])
     record = json.loads((older / "review.json").read_text())
     (older / "review.json").write_text(json.dumps(record | {"flagged": None, "by": "value_label"}))
     folder = label_all(output, truth, asked=replace(ASKED, labels="20", second_share=0.0))
-    values, _ = make_estimate(location, folder.name, so_far=False, with_seen=False)
+    values, _ = make_estimate([location], folder.name, so_far=False, with_seen=False)
     assert values["labels"]["left"] == 0
     with pytest.raises(OutputError, match=r"a review of each value of value_label.*--flagged"):
-        make_estimate(location, older.name, so_far=True, with_seen=False)
+        make_estimate([location], older.name, so_far=True, with_seen=False)
 
 
 def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, location: Location) -> None:
@@ -177,12 +199,12 @@ def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, 
         for text in ("value_label = 'red'", " value_label='red'", "value_label in ('red', 'green')")
     )
     first = label_all(output, truth, asked=red)
-    assert make_review(location, same)["left"]["first"] == 0
-    assert make_review(location, either)["left"]["first"] == 120, "a no to red is none to both"
+    assert make_review([location], same)["left"]["first"] == 0
+    assert make_review([location], either)["left"]["first"] == 120, "a no to red is none to both"
     shutil.rmtree(first)
-    assert make_review(location, same)["left"]["first"] == 0, "labels outlive their review"
-    other = make_review(location, either)["review"]
-    _, page = make_estimate(location, other, so_far=True, with_seen=False)
+    assert make_review([location], same)["left"]["first"] == 0, "labels outlive their review"
+    other = make_review([location], either)["review"]
+    _, page = make_estimate([location], other, so_far=True, with_seen=False)
     assert " readings have only labels of another decision" in page
 
 
@@ -190,7 +212,7 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(output: Pa
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=0,failed=9,invalid=9", second_share=0.0)
     label_all(output, truth, asked=asked)
-    values, page = make_estimate(location, None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False, with_seen=False)
     assert "| recall | not known |" in page
     assert "Error rate: not known" in page
     assert "**Nothing is known of not\\_flagged**: none of its" in page
@@ -203,9 +225,9 @@ def test_review_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are
 ) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
-    assert make_review(location, asked)["drawn"] == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
+    assert make_review([location], asked)["drawn"] == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
     label_all(output, truth, asked=asked)
-    values, _ = make_estimate(location, None, so_far=False, with_seen=False)
+    values, _ = make_estimate([location], None, so_far=False, with_seen=False)
     assert all(each["value"] is not None for each in values["values"][0]["measures"].values())
 
 
@@ -215,7 +237,7 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
     drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
     for asked in (drawn, replace(drawn, flagged=red, second_share=0.0)):
         label_all(output, truth, asked=asked, error_rate=0.05)
-        make_estimate(location, make_review(location, asked)["review"], so_far=False, with_seen=False)
+        make_estimate([location], make_review([location], asked)["review"], so_far=False, with_seen=False)
     (of_bool, of_red) = latest_estimates(location)
     assert (of_bool.looked_for, of_red.looked_for) == ("value_bool = true", "value_label = 'red'")
     values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())["values"]
@@ -231,8 +253,8 @@ def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location)
     develop = replace(ASKED, labels="100", purpose=Purpose.DEVELOP)
     label_all(output, truth, asked=develop)
     with pytest.raises(OutputError, match="made to develop by"):
-        make_estimate(location, None, so_far=False, with_seen=False)
-    made = make_review(location, replace(ASKED, labels="100"))
+        make_estimate([location], None, so_far=False, with_seen=False)
+    made = make_review([location], replace(ASKED, labels="100"))
     assert made["left"]["first"] == 100
 
 
@@ -247,7 +269,7 @@ def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(output: Path,
     asked = replace(ASKED, labels="100")
     folder = label_all(output, truth, asked=asked)
     assert json.loads((folder / "review.json").read_text())["num_unreadable"] == 20
-    values, page = make_estimate(location, None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False, with_seen=False)
     assert sum(values["readings"].values()) == 80
     found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
     right = [truth[row["document_id"]] == row["value_bool"] for row in rows if row["value_bool"] is not None]
@@ -266,13 +288,13 @@ def test_texts_that_changed_since_the_run_are_said(output: Path, location: Locat
     texts = [text + "!" if number < 10 else text for number, text in enumerate(table["text"].to_pylist())]
     pq.write_table(table.set_column(1, "text", [texts]), place)
     asked = replace(ASKED, labels="60", with_page=True)
-    assert make_review(location, asked)["texts_gone"] == 10
+    assert make_review([location], asked)["texts_gone"] == 10
 
 
 @pytest.mark.parametrize("form", [Form.PAGES, Form.DELTA])
 def test_label_page_has_texts_of_pages_and_of_tables(output: Path, location: Location, form: Form) -> None:
     write_run(output, replace(MADE, num_documents=60, form=form))
-    made = make_review(location, replace(ASKED, labels="60", with_page=True))
+    made = make_review([location], replace(ASKED, labels="60", with_page=True))
     assert made["texts_gone"] == 0
     parts = [part.read_text() for part in Path(made["folder"]).glob("documents/*.html")]
     assert len(parts) == made["left"]["first"] > 50

@@ -19,12 +19,11 @@ from memagent_batch.evaluation.report.templates import frame_page, page_bytes, p
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.labels import NO, YES
-from memagent_batch.review.population import SampleRow, rows_of_question
+from memagent_batch.review.population import ReviewedScan, SampleRow
 from memagent_batch.review.record import Review
 from memagent_batch.review.sheet import SHEET_COLUMNS, sheet_bytes
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -125,13 +124,11 @@ def units_left(counted: CountedLabels) -> dict[str, list[SampleRow]]:
     return left
 
 
-def write_labelling(
-    output: Location, manifest: Manifest, review: Review, counted: CountedLabels, *, with_page: bool
-) -> WrittenLabelling:
+def write_labelling(scan: ReviewedScan, review: Review, counted: CountedLabels, *, with_page: bool) -> WrittenLabelling:
     """Writes pages and sheets into the review's folder; removes those that nobody needs any more."""
     left = units_left(counted)
     needed = [unit for units in left.values() for unit in units]
-    num_gone = _write_parts(output, manifest, review, needed) if with_page else 0
+    num_gone = _write_parts(scan, review, needed) if with_page else 0
     for role, units in left.items():
         end = "" if role == ROLES[0] else f"-{role}"
         files = (review.folder / f"page{end}.html", review.folder / f"labels{end}.csv")
@@ -145,13 +142,11 @@ def write_labelling(
     return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
 
 
-def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[Row]]:
+def chosen_evidence(scan: ReviewedScan, review: Review) -> dict[str, list[Row]]:
     """The sentences that the answers of a sample rest on, by document_id, the best first."""
     wanted = {each["document_id"] for each in review.sample}
     question_id, found = review.record["question_id"], defaultdict[str, list[Row]](list)
-    for rows in rows_of_question(
-        output, manifest, EVIDENCE_FOLDER, question_id=question_id, columns=SHOWN_EVIDENCE_COLUMNS
-    ):
+    for rows in scan.rows_of_question(EVIDENCE_FOLDER, question_id=question_id, columns=SHOWN_EVIDENCE_COLUMNS):
         for row in rows.filter(pc.field("how") == How.CHOSEN.value).to_pylist():
             if row["document_id"] in wanted:
                 found[row["document_id"]].append(row)
@@ -192,21 +187,21 @@ def _role(unit: LabelledUnit) -> str | None:
     return ROLES[2] if len(values) == 2 and values[0] != values[1] else None
 
 
-def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[SampleRow]) -> int:
+def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]) -> int:
     """The parts of pages that are not there yet; returns how many texts are gone."""
     units = {unit["document_id"]: unit for unit in needed}
     there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
-    wanted = {name: unit["document_hash"] for name, unit in new.items()}
-    if wanted:
+    for output, manifest in scan.runs if new else ():
+        wanted = {name: unit["document_hash"] for name, unit in new.items()}
         texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
         for fetched in texts.fetch(list(wanted)):
             place = _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(fetched.document_id))
             place.write_bytes(document_part(fetched.text))
     for unit in new.values():
         _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
-    evidence = chosen_evidence(output, manifest, review)
-    rows = _answers_by_document(output, manifest, review, units)
+    evidence = chosen_evidence(scan, review)
+    rows = _answers_by_document(scan, review, units)
     for name, unit in units.items():
         _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(
             answer_part(rows.get(name), evidence.get(name, []))
@@ -214,13 +209,9 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
     return len(new)
 
 
-def _answers_by_document(
-    output: Location, manifest: Manifest, review: Review, document_ids: Collection[str]
-) -> dict[str, Row]:
+def _answers_by_document(scan: ReviewedScan, review: Review, document_ids: Collection[str]) -> dict[str, Row]:
     question_id, found = review.record["question_id"], {}
-    for rows in rows_of_question(
-        output, manifest, ANSWERS_FOLDER, question_id=question_id, columns=SHOWN_ANSWER_COLUMNS
-    ):
+    for rows in scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=SHOWN_ANSWER_COLUMNS):
         mine = rows.filter(pc.field("document_id").isin(list(document_ids)))
         found.update({row["document_id"]: row for row in mine.to_pylist()})
     return found

@@ -31,6 +31,7 @@ from memagent_batch.store.turn_log.keys import (
     merged_file,
     read_keys,
     read_log_file,
+    run_tasks,
 )
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, FollowUpRow, OutcomeRow
 
@@ -150,7 +151,7 @@ def scan_log(
     begins: str = "",
     among: Collection[str] | None = None,
     before: LogIndex | None = None,
-    mapped: MapFiles = map,
+    mapped: MapFiles = run_tasks,
 ) -> LogIndex:
     """Reads the keys of the log: memory grows with readings, not with turns.
 

@@ -7,12 +7,13 @@ these are there: a row whose file is not there is left out, and a log file witho
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.errors import StorageError
 from memagent_batch.store.columns import Column, arrow_schema
-from memagent_batch.store.database import on_disk
+from memagent_batch.store.database import BATCH_ROWS, on_disk
 from memagent_batch.store.errors import storage_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
@@ -44,8 +45,14 @@ TASK_FILES = 2000
 _LOG_NAME = re.compile(r"(.+)-(\d+)(?:to(\d+))?\.parquet")
 _REMEDY = "restore it, or delete it to read its turns again"
 
-MapFiles = Callable[[Callable[[pa.Table], pa.Table], Iterable[pa.Table]], Iterator[pa.Table]]
+FileTask = Callable[[pa.Table], Iterator[pa.Table]]
+MapFiles = Callable[[FileTask, Iterable[pa.Table]], Iterator[pa.Table]]
 """How a scan's tasks are run: `Executor.map`."""
+
+
+def run_tasks(task: FileTask, tasks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Runs them here, one after the other."""
+    return chain.from_iterable(map(task, tasks))
 
 
 class KeyRow(AddressRow):
@@ -186,7 +193,7 @@ def read_keys(
     folders: Collection[str] = tuple(LOG_SCHEMAS),
     begins: str = "",
     among: Collection[str] | None = None,
-    mapped: MapFiles = map,
+    mapped: MapFiles = run_tasks,
 ) -> pa.Table:
     """The keys of these fingerprints: a table of `LOG_KEYS`, in no order, where `file` is the path of a log file.
 
@@ -207,7 +214,7 @@ def read_keys(
         task = partial(_read_task, output=output, fingerprints=tuple(fingerprints))
         tasks = [read.slice(first, TASK_FILES).combine_chunks() for first in range(0, read.num_rows, TASK_FILES)]
         try:
-            return on_disk(map(task, tasks) if len(tasks) <= 1 else mapped(task, tasks), schema=LOG_KEYS)
+            return on_disk((run_tasks if len(tasks) <= 1 else mapped)(task, tasks), schema=LOG_KEYS)
         except StorageError as error:
             if not tries_left or not isinstance(error.__cause__, FileNotFoundError):
                 raise  # a run that merges files meanwhile has removed one
@@ -230,15 +237,30 @@ def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[str]) -> pa.Table:
-    """The keys in some files, of log files that count."""
+def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[str]) -> Iterator[pa.Table]:
+    """Streams the keys in some files, of log files that count."""
+    rows, num_rows, wanted = [LOG_KEYS.empty_table()], 0, pa.array(fingerprints, pa.string())
+    for keys, of_files in zip(_read_ahead(output, files["path"].to_pylist()), files["files"], strict=True):
+        file = pc.binary_join_element_wise(output.path.rstrip("/"), keys["file"], "/")
+        keys = keys.set_column(LOG_KEYS.get_field_index("file"), LOG_KEYS.field("file"), file)
+        is_wanted = pc.is_in(keys["fingerprint"], wanted)
+        rows.append(keys.filter(pc.and_(is_wanted, pc.is_in(keys["file"], of_files.values))))
+        num_rows += rows[-1].num_rows
+        if num_rows >= BATCH_ROWS:
+            yield pa.concat_tables(rows).combine_chunks()
+            rows, num_rows = [LOG_KEYS.empty_table()], 0
+    yield pa.concat_tables(rows).combine_chunks()
+
+
+def _read_ahead(output: Location, paths: Iterable[str]) -> Iterator[pa.Table]:
+    """The keys of files, in order; few wait at a time, since a merged file has many."""
+    waiting = deque[Future[pa.Table]]()
     with ThreadPoolExecutor(LOG_THREADS) as threads:
-        tables = list(threads.map(partial(_read_keys_of, output), files["path"].to_pylist()))
-    keys = pa.concat_tables([LOG_KEYS.empty_table(), *tables]).combine_chunks()
-    file = pc.binary_join_element_wise(output.path.rstrip("/"), keys["file"], "/")
-    keys = keys.set_column(LOG_KEYS.get_field_index("file"), LOG_KEYS.field("file"), file)
-    is_wanted = pc.is_in(keys["fingerprint"], pa.array(fingerprints, pa.string()))
-    return keys.filter(pc.and_(is_wanted, pc.is_in(keys["file"], pc.list_flatten(files["files"]))))
+        for path in paths:
+            waiting.append(threads.submit(_read_keys_of, output, path))
+            if len(waiting) > LOG_THREADS:
+                yield waiting.popleft().result()
+        yield from (each.result() for each in waiting)
 
 
 def _read_keys_of(output: Location, path: str) -> pa.Table:

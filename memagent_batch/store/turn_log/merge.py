@@ -26,6 +26,7 @@ from memagent_batch.store.turn_log.keys import (
     LogName,
     MapFiles,
     read_log_file,
+    run_tasks,
     without_merged,
     write_log_files,
 )
@@ -43,7 +44,7 @@ def merge_log(
     *,
     recorded: Callable[[], Collection[str]],
     require_claim: Callable[[], None],
-    mapped: MapFiles = map,
+    mapped: MapFiles = run_tasks,
 ) -> list[str]:
     """Merges the flushes of each writer, if there are many; returns the names of the merged files.
 
@@ -67,7 +68,12 @@ def merge_log(
     paths = [*(path for folder in LOG_SCHEMAS for path in (output / folder).files()), *keys]
     start = len(output.path.rstrip("/")) + 1
     below = [path[start:] for path in paths if path.endswith(".parquet")]
-    tasks = [_task(names, below) for names in ranges]
+    files_of: dict[str, list[str]] = defaultdict(list)
+    for path in below:
+        if not path.startswith(KEYS_FOLDER):
+            files_of[path.rpartition("/")[2]].append(path)
+    files = ([file for name in names for file in files_of[name]] for names in ranges)
+    tasks = [pa.table({"file": pa.array(each, pa.string())}) for each in files]
     try:
         merge = partial(_merge, output=output)
         merged = [name for table in mapped(merge, tasks) for name in table["name"].to_pylist()]
@@ -103,13 +109,6 @@ def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) 
         yield from [joined] if len(joined) > 1 else []
 
 
-def _task(names: Sequence[str], below: Sequence[str]) -> pa.Table:
-    wanted = set(names)
-    files = [file for file in below if file.rpartition("/")[2] in wanted and not file.startswith(KEYS_FOLDER)]
-    files.sort(key=lambda file: LogName.of(file).first)
-    return pa.table({"file": pa.array(files, pa.string())})
-
-
 def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
     """The files that a merged one of these stands for."""
     of_line: dict[str, list[LogName]] = defaultdict(list)
@@ -122,22 +121,21 @@ def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
             yield file
 
 
-def _merge(files: pa.Table, *, output: Location) -> pa.Table:
-    """Merges the files of some flushes of one writer, in as many merged files as their bytes need."""
-    merged: list[str] = []
+def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:
+    """Merges the files of some flushes of one writer, in as many merged files as their bytes need; gives names."""
     rows: dict[str, list[pa.Table]] = defaultdict(list)
     numbers: list[LogName] = []
+    num_bytes = 0
     for file, table in _read(files["file"].to_pylist(), output=output):
         name = LogName.of(file)
-        is_full = sum(each.nbytes for tables in rows.values() for each in tables) >= MERGED_BYTES
-        if is_full and name != numbers[-1] and numbers[-1] != numbers[0]:
-            merged.append(_write_merged(output, rows, first=numbers[0], last=numbers[-1]))
-            rows, numbers = defaultdict(list), []
+        if num_bytes >= MERGED_BYTES and name != numbers[-1] and numbers[-1] != numbers[0]:
+            yield _write_merged(output, rows, first=numbers[0], last=numbers[-1])
+            rows, numbers, num_bytes = defaultdict(list), [], 0
         rows[file.rpartition("/")[0]].append(table)
         numbers.append(name)
+        num_bytes += table.nbytes
     if numbers and numbers[-1] != numbers[0]:
-        merged.append(_write_merged(output, rows, first=numbers[0], last=numbers[-1]))
-    return pa.table({"name": pa.array(merged, pa.string())})
+        yield _write_merged(output, rows, first=numbers[0], last=numbers[-1])
 
 
 def _read(files: Sequence[str], *, output: Location) -> Iterator[tuple[str, pa.Table]]:
@@ -152,10 +150,10 @@ def _read_whole(output: Location, file: str) -> pa.Table:
     return read_log_file(output, (output / file).path, columns=schema.names).cast(schema)
 
 
-def _write_merged(output: Location, rows: dict[str, list[pa.Table]], *, first: LogName, last: LogName) -> str:
+def _write_merged(output: Location, rows: dict[str, list[pa.Table]], *, first: LogName, last: LogName) -> pa.Table:
     name = f"{first.line}-{first.first:06d}to{last.last:06d}.parquet"
     order = [(column, "ascending") for column in ("document_hash", "question_hash", "sample")]
     write_log_files(
         output, {folder: pa.concat_tables(tables).sort_by(order) for folder, tables in rows.items()}, name=name
     )
-    return name
+    return pa.table({"name": [name]})

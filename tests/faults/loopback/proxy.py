@@ -68,8 +68,6 @@ class FaultProxy:
     port: int = 0
     """Where it listens."""
     struck: Counter[RequestFault] = field(default_factory=Counter)
-    asked: list[str] = field(default_factory=list)
-    """First lines of the requests: method and path."""
 
     _server: asyncio.Server | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
@@ -118,7 +116,6 @@ class FaultProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             request = await _read_request(reader, writer)
-            self.asked.append(request.split(b" HTTP/", 1)[0].decode("latin-1"))
             fault = self.rng.choice(self.faults) if self.faults and self.rng.random() < self.rate else None
             if fault is not None:
                 self.struck[fault] += 1
