@@ -100,7 +100,7 @@ class Review:
     def instruction(self) -> str:
         """What people decide, in words."""
         about = self.decision
-        return f"yes: the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
+        return f"say yes if the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
 
     @property
     def is_changed_after_look(self) -> bool:
