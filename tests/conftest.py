@@ -253,7 +253,14 @@ async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIt
 
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[webdriver.Chrome]":
-    """A headless Chromium, which keeps what a page logs; one for all tests."""
+    """A browser, one for all tests."""
+    driver = start_browser()
+    yield driver
+    driver.quit()
+
+
+def start_browser() -> "webdriver.Chrome":
+    """A headless Chromium, which keeps what a page logs."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -267,9 +274,7 @@ def browser() -> "Iterator[webdriver.Chrome]":
     for argument in f"{flags} {quiet}".split():
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(driver_program))
-    yield driver
-    driver.quit()
+    return webdriver.Chrome(options=options, service=Service(driver_program))
 
 
 async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingConfig) -> AsyncIterator[Engine]:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli import main as cli
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply
 
@@ -22,24 +20,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
-
-
-def command_lines() -> list[list[str]]:
-    """Words of every `memagent ...` in README, as a shell splits them."""
-    text = "\n".join(blocks("bash")).replace("\\\n", " ")
-    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
-    module = ["python", "-m", "memagent_batch"]
-    commands = [
-        line[line.index("memagent_batch") + 1 :] for line in lines if module == line[-6:-3] or module == line[6:9]
-    ]
-    return commands + [line[1:] for line in lines if line[:1] == ["memagent"]]
-
-
-@pytest.mark.parametrize("words", [words for words in command_lines() if words != ["--version"]], ids=" ".join)
-def test_readme_command_is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    name, rest = cli.split_name(words)
-    assert cli.read_command(cli.command_class(name), rest).command == f"memagent {name}"
 
 
 def test_readme_fits_on_four_screens_and_begins_with_the_two_commands_and_what_was_not_measured() -> None:

@@ -87,14 +87,15 @@ class ImportLabels(OutputCommand):
 
 
 class SignReadings(OutputCommand):
-    """Signs readings off, so that they need no look: those of signed.csv files that the page of the answers saved, or
-    those of a document. A reading whose text, answer, value or support changes is open again.
+    """Signs readings off, so that they need no look: those of signed.csv files that the page saved, or those of a
+    document. A reading whose text, answer, value or support changes is open again.
     """
 
     command = "memagent review sign"
     examples = (
         "memagent review sign out/ signed.csv",
         "memagent review sign out/ --document contract-7.txt --by ada --comment 'seen on paper'",
+        "memagent review sign out/ --document contract-7.txt --question notice --by ada --correct '45 days'",
     )
     page = "docs/how-to/page.md"
     words = ("output", "sheets")
@@ -107,6 +108,10 @@ class SignReadings(OutputCommand):
     """Only the answers to this question_id."""
     by: Text | None = None
     """Who signs."""
+    correct: Text | None = None
+    """The right answer, if it is another than the scan's."""
+    reject: bool = False
+    """The answer is wrong."""
     comment: str | None = None
     """A remark."""
     withdraw: bool = False
@@ -114,6 +119,7 @@ class SignReadings(OutputCommand):
 
     def run(self) -> None:
         from memagent_batch.flows.sign import sign_readings, sign_sheets
+        from memagent_batch.review.sign_offs import Decision
 
         if bool(self.sheets) == (self.document is not None):
             raise SettingsError("name sheets, or a document with --document and --by")
@@ -121,12 +127,16 @@ class SignReadings(OutputCommand):
             signed = sign_sheets(self.location, [self.locate(uri) for uri in self.sheets])
         elif self.by is None:
             raise SettingsError("--by: missing; name who signs")
+        elif self.correct and (self.reject or self.question is None):
+            raise SettingsError("--correct: one answer is corrected, by its --question and without --reject")
         else:
             signed = sign_readings(
                 self.location,
                 document=self.document,
                 question=self.question,
                 by=self.by,
+                decision=Decision.CORRECT if self.correct else Decision.REJECT if self.reject else Decision.ACCEPT,
+                correction=self.correct,
                 comment=self.comment,
                 withdraw=self.withdraw,
             )

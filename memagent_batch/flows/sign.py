@@ -7,7 +7,7 @@ from typing import TypedDict
 from memagent_batch.errors import InputError
 from memagent_batch.pages.readings import find_readings, table_rows
 from memagent_batch.review.sheet import parse_sign_sheet
-from memagent_batch.review.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
+from memagent_batch.review.sign_offs import Decision, SignOff, append_sign_offs, current_sign_offs, reading_hash
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.errors import input_errors, output_errors
@@ -44,9 +44,19 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
 
 
 def sign_readings(
-    output: Location, *, document: str, question: str | None, by: str, comment: str | None, withdraw: bool = False
+    output: Location,
+    *,
+    document: str,
+    question: str | None,
+    by: str,
+    decision: Decision = Decision.ACCEPT,
+    correction: str | None = None,
+    comment: str | None = None,
+    withdraw: bool = False,
 ) -> Signed:
     """Signs the answers of a document in the last run, to one question or to all; or takes that back.
+
+    `correction`: the right answer, if the decision is to correct.
 
     Raises:
         OutputError: no run has finished, it has no such reading, or a table can't be read.
@@ -64,6 +74,8 @@ def sign_readings(
             reading_hash=reading_hash(reading.answer),
             signed_by=by,
             signed_at=now,
+            decision=decision.value,
+            correction=correction,
             comment=comment,
             withdrawn=withdraw,
         )

@@ -1,8 +1,5 @@
 // The table of all answers: rows come from frames of further files, are filtered and sorted here, and drawn a page at a
-// time. All text goes in as text (textContent): nothing of a document, a question or an answer is ever parsed as HTML.
-"use strict";
-
-const SITE = JSON.parse(document.getElementById("site").textContent);
+// time. Follows sign.js.
 const GRID_ROWS = 50;      // documents on a page of the grid
 const LIST_ROWS = 100;     // answers on a page of the list
 const GRID_QUESTIONS = 6;  // columns of the grid at once
@@ -10,12 +7,15 @@ const LOADS_AT_ONCE = 4;   // files of rows
 const WAIT_MS = 10000;     // for the rows of a file that has loaded
 const KEEPS_GRID = 0.5;    // share of filled cells from which the grid is shown first
 
-const byId = (id) => document.getElementById(id);
 const CONTROLS = ["search", "look", "question", "outcome", "confidence", "support", "change"];
-const LOOKS = { "needs a look": (row) => row.why !== null && !signing(row), "signed off": (row) => row.signed !== "" || signing(row) };
+const LOOKS = { "needs a look": (row) => row.why !== null && !(row.hash in decided), "signed off": (row) => row.signed !== "" || row.hash in decided };
 const order = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
+const NARROW = matchMedia("(max-width: 42rem)");  // as in pages.css
+const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
 const rows = [];
+const asked = new Set();      // document and question of every row
 const questions = new Map();  // id -> text
 let state = { view: "", sort: "", down: false, page: 0, column: 0 };
 let shown = [];
@@ -27,6 +27,7 @@ function take(file) {
   for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look, signed, hash] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
+    asked.add(`${doc}\n${id}`);
     rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
       href, before, look, why: SITE.needs[look] ?? null, signed, hash, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
@@ -61,7 +62,7 @@ async function loadAll() {
     while (left.length) {
       const failed = await load(left.shift());
       if (failed) missing.push(failed);
-      byId("state").textContent = `Loading … ${rows.length.toLocaleString("en")} of ${SITE.readings.toLocaleString("en")} answers`;
+      say(`Loading … ${rows.length.toLocaleString("en")} of ${counted(SITE.num_readings, "answer")}`);
     }
   };
   await Promise.all(Array.from({ length: LOADS_AT_ONCE }, work));
@@ -127,16 +128,6 @@ function asDocuments(found) {
 
 /* ---- drawing ---- */
 
-function element(name, properties = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (key.startsWith("aria-") || key === "scope" || key === "dir") made.setAttribute(key, value);
-    else made[key] = value;
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
-
 function bar(share) {
   const made = element("span", { className: "meter", "aria-hidden": "true" });
   const fill = element("i");
@@ -164,8 +155,9 @@ function answerOf(row) {
 
 const whyOf = (row) => (row.why === null ? null : element("small", { className: "why" }, row.why));
 
-function cell(found) {
+function cell(found, doc, id) {
   const made = element("td");
+  if (!found && asked.has(`${doc}\n${id}`)) made.append(element("small", {}, "does not fit the filter"));
   for (const row of found ?? []) {
     const signs = [confidenceOf(row), supportOf(row), changeOf(row)].filter(Boolean);
     const sample = row.sample ? element("span", { className: "muted" }, ` sample ${row.sample}`) : null;
@@ -175,64 +167,16 @@ function cell(found) {
   return made;
 }
 
-/* ---- signing off: kept in this browser until signed.csv is saved ---- */
+const signOf = (row) => {
+  if (row.signed) return element("small", { className: "signed" }, "signed off: ", element("bdi", {}, row.signed));
+  return row.why === null && !(row.hash in decided) && state.view === "grid" ? null : decisionControls(row);
+};
 
-const SIGNED = `memagent-signed:${SITE.run}`;
-let signed = JSON.parse(localStorage.getItem(SIGNED) ?? "{}");  // hash -> { at, comment }
-const signing = (row) => row.hash in signed;
-
-function keepSigned() {
-  try {
-    localStorage.setItem(SIGNED, JSON.stringify(signed));
-  } catch (error) {
-    byId("state").textContent = "This browser can't keep sign-offs: save them before you leave the page.";
-  }
-  byId("save-signed").textContent = `Save signed.csv (${Object.keys(signed).length.toLocaleString("en")})`;
-  byId("save-signed").disabled = !Object.keys(signed).length;
+onDecided = () => {
   for (const option of [...byId("look").options].slice(1)) {
     option.textContent = `${option.value} (${rows.filter(LOOKS[option.value]).length.toLocaleString("en")})`;
   }
-}
-
-function signOf(row) {
-  if (row.signed) return element("small", { className: "signed" }, "signed off: ", element("bdi", {}, row.signed));
-  if (row.why === null && !signing(row) && state.view === "grid") return null;
-  const box = element("input", { type: "checkbox", checked: signing(row) });
-  const comment = element("input", { type: "text", placeholder: "comment", hidden: !box.checked, value: signed[row.hash]?.comment ?? "",
-    "aria-label": "Comment on the sign-off" });
-  box.addEventListener("change", () => {
-    if (box.checked) signed[row.hash] = { at: new Date().toISOString(), comment: "" };
-    else delete signed[row.hash];
-    comment.hidden = !box.checked;
-    comment.value = "";
-    keepSigned();
-  });
-  comment.addEventListener("change", () => { signed[row.hash].comment = comment.value; keepSigned(); });
-  return element("span", { className: "sign-off" }, element("label", {}, box, " sign off"), comment);
-}
-
-// A cell that a spreadsheet would run as a formula is text: it gets a mark in front. As in label.js.
-function sheetCell(value) {
-  const isFormula = /^(?:\s*[=+\-@＝＋－＠]|[\t\r\n'])/.test(value) && !/^-?[0-9]+(\.[0-9]+)?$/.test(value);
-  const words = isFormula ? `'${value}` : value;
-  return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
-}
-
-function saveSigned() {
-  const name = byId("signer").value.trim();
-  if (!name) {
-    byId("state").textContent = "Write your name first: sign-offs say who signed.";
-    byId("signer").focus();
-    return;
-  }
-  const lines = rows.filter(signing).map((row) => [row.doc, row.question, String(row.sample), row.hash, name, signed[row.hash].at,
-    signed[row.hash].comment].map(sheetCell).join(","));
-  const text = `\ufeff${[SITE.columns.join(","), ...lines].join("\r\n")}\r\n`;
-  const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" })), download: "signed.csv" });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), WAIT_MS);
-  byId("state").textContent = "signed.csv is saved where downloads go. It counts once whoever runs the scan has taken it in, with: memagent review sign";
-}
+};
 
 function heading(name, text, title = "") {
   const isSorted = state.sort === name;
@@ -246,7 +190,7 @@ function heading(name, text, title = "") {
   return element("th", { scope: "col", "aria-sort": isSorted ? (state.down ? "descending" : "ascending") : "none" }, button);
 }
 
-const TITLES = { change: "since last run", look: "needs a look" };
+const TITLES = { change: "since last run", look: "decision" };
 let KEYS_SHOWN = [];
 
 function drawGrid(found) {
@@ -258,7 +202,7 @@ function drawGrid(found) {
   KEYS_SHOWN = ["document", ...columns.map((id) => `q:${id}`)];
   const head = element("tr", {}, heading("document", "document"), ...columns.map((id) => heading(`q:${id}`, questions.get(id), id)));
   const body = page(documents, GRID_ROWS).map(([doc, cells]) => element("tr", {},
-    element("th", { scope: "row", className: "name" }, element("bdi", {}, doc)), ...columns.map((id) => cell(cells.get(id)))));
+    element("th", { scope: "row", className: "name" }, element("bdi", {}, doc)), ...columns.map((id) => cell(cells.get(id), doc, id))));
   byId("columns").hidden = ids.length <= GRID_QUESTIONS;
   byId("columns-shown").textContent =
     `questions ${state.column + 1} – ${state.column + columns.length} of ${ids.length.toLocaleString("en")}`;
@@ -284,7 +228,11 @@ function drawList(found) {
   };
   const list = sorted(found, KEYS[state.sort] ?? KEYS.look);
   const head = element("tr", {}, ...columns.map((name) => heading(name, TITLES[name] ?? name)));
-  const body = page(list, LIST_ROWS).map((row) => element("tr", {}, ...columns.map((name) => cells[name](row))));
+  const body = page(list, LIST_ROWS).map((row) => element("tr", {}, ...columns.map((name) => {
+    const made = cells[name](row);
+    made.dataset.label = TITLES[name] ?? name;
+    return made;
+  })));
   byId("columns").hidden = true;
   draw(head, body, list.length, LIST_ROWS, "answers");
 }
@@ -297,6 +245,7 @@ function page(items, size) {
 
 function draw(head, body, total, size, noun) {
   const table = byId("table");
+  table.className = state.view === "list" ? "cards" : "";
   table.tHead.replaceChildren(head);
   table.tBodies[0].replaceChildren(...body);
   const first = state.page * size;
@@ -311,9 +260,10 @@ function update() {
   const documents = new Set(found.map((row) => row.doc)).size;
   (state.view === "grid" ? drawGrid : drawList)(found);
   const all = found.length === rows.length ? "" : ` of ${rows.length.toLocaleString("en")}`;
-  byId("state").textContent = found.length
-    ? `${found.length.toLocaleString("en")}${all} answers in ${documents.toLocaleString("en")} documents`
-    : "No answer fits: change the search or a filter.";
+  byId("answers").hidden = !found.length;
+  if (found.length) say(`${found.length.toLocaleString("en")}${all} ${rows.length === 1 ? "answer" : "answers"} in ${counted(documents, "document")}`);
+  else if (!rows.length) say("This run asked for no answers.");
+  else say(byId("look").value === "needs a look" ? "No answer fits: none of them needs a look." : "No answer fits: change the search or a filter.");
   remember();
 }
 
@@ -334,7 +284,7 @@ function recall() {
     if (control.tagName !== "SELECT" || [...control.options].some((option) => option.value === value)) control.value = value;
   }
   const filled = rows.length / (new Set(rows.map((row) => row.doc)).size * questions.size || 1);
-  const view = values.get("view") ?? (filled >= KEEPS_GRID ? "grid" : "list");
+  const view = values.get("view") ?? (filled >= KEEPS_GRID && !NARROW.matches ? "grid" : "list");
   state = { view: view === "list" ? "list" : "grid", sort: values.get("sort") ?? "", down: values.has("down"),
     page: Number(values.get("page")) || 0, column: Number(values.get("column")) || 0 };
   document.querySelector(`input[name=view][value=${state.view}]`).checked = true;
@@ -365,15 +315,15 @@ function listen() {
     state = { ...state, sort: "", down: false, page: 0, column: 0 };
     update();
   });
+  byId("filters").addEventListener("click", () => {
+    const isOpen = byId("filters").closest("form").classList.toggle("open");
+    byId("filters").setAttribute("aria-expanded", String(isOpen));
+  });
   const step = (name, by) => () => { state[name] += by; update(); };
   byId("before").addEventListener("click", step("page", -1));
   byId("after").addEventListener("click", step("page", 1));
   byId("columns-before").addEventListener("click", step("column", -GRID_QUESTIONS));
   byId("columns-after").addEventListener("click", step("column", GRID_QUESTIONS));
-  byId("signer").value = localStorage.getItem("memagent-signer") ?? "";
-  byId("signer").addEventListener("change", () => localStorage.setItem("memagent-signer", byId("signer").value.trim()));
-  byId("save-signed").addEventListener("click", saveSigned);
-  keepSigned();
 }
 
 async function begin() {
@@ -385,10 +335,11 @@ async function begin() {
   for (const about of [byId("confidence").closest("label"), byId("about-confidence")]) {
     about.hidden = !rows.some((row) => row.confidence !== null);
   }
+  onDecided();
   recall();
   listen();
   update();
-  if (missing.length) byId("state").textContent = `Rows are missing: ${missing.join(", ")} can't be read. Make the page again.`;
+  if (missing.length) say(`Rows are missing: ${missing.join(", ")} can't be read. Make the page again.`);
   document.body.dataset.ready = "yes";
 }
 

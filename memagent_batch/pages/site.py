@@ -64,8 +64,11 @@ SHOWN_REMOVED = 1_000
 """Most removed documents that the index names; the table `removed` has all."""
 MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
-SIGN_SHEET_COLUMNS = ("document_id", "question_id", "sample", "reading_hash", "signed_by", "signed_at", "comment")
-"""Of `signed.csv`, which the table saves for `memagent review sign`."""
+SIGN_SHEET_COLUMNS = (
+    *("document_id", "question_id", "sample", "decision", "correction", "comment", "signed_by", "signed_at"),
+    "reading_hash",
+)
+"""Of `signed.csv`, which the pages save for `memagent review sign`."""
 TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
 SHEET_TO_INDEX = "../../../index.html"
 """From a document's page to the index."""
@@ -259,12 +262,16 @@ def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: 
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
         without_text = [
-            name for run in runs for name in _write_sheets(run, table, number=number, context_chars=context_chars or 0)
+            name
+            for run in runs
+            for name in _write_sheets(
+                run, table, run_id=manifest["run_id"], number=number, context_chars=context_chars or 0
+            )
         ]
         table.write()
         values = _index_values(table, runs, manifest=manifest, changes=changes)
         values |= {"num_without_text": len({*without_text}), "build": files.build}
-        index = render("index.html", values, script="grid.js", frames=True)
+        index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
         publish_site(target, files, index)
     summary = _summary_files(table, manifest, changes=changes, removed=values["removed"])
     for name, data in summary.items():
@@ -281,7 +288,9 @@ def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: 
     )
 
 
-def _write_sheets(run: _ShownRun, table: AnswerTable, *, number: Iterator[int], context_chars: int) -> Iterator[str]:
+def _write_sheets(
+    run: _ShownRun, table: AnswerTable, *, run_id: str, number: Iterator[int], context_chars: int
+) -> Iterator[str]:
     """Writes the pages of a run; gives the documents whose text is gone."""
     for batch in _sheet_batches(run.sheets(number)):
         found = _passages(batch, texts=run.texts, context_chars=context_chars)
@@ -289,8 +298,9 @@ def _write_sheets(run: _ShownRun, table: AnswerTable, *, number: Iterator[int], 
             passages = found[sheet.document_id]
             if passages.missing:
                 yield sheet.document_id
-            values = {**template_values(sheet, passages), "since": run.changes.since}
-            table.files.write(sheet.path, render("document.html", {**values, "index": SHEET_TO_INDEX}))
+            values = template_values(sheet, passages) | {"since": run.changes.since, "index": SHEET_TO_INDEX}
+            values["site"] = _signing(run_id) | {"readings": [_to_sign(view) for view in sheet.readings]}
+            table.files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
             table.add(sheet)
 
 
@@ -371,20 +381,25 @@ def _index_values(
         "facts": {
             "documents": table.num_documents,
             "questions": len(table.question_ids),
-            "asked": num_readings,
+            "answers": num_readings,
             **{outcome: table.outcomes[outcome] for outcome in OUTCOMES if table.outcomes[outcome]},
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
             **({"signed off": table.num_signed} if table.num_signed else {}),
         },
         "estimates": [each for run in runs for each in latest_estimates(run.output)],
-        "site": {
-            "files": table.paths,
-            "readings": num_readings,
-            "run": manifest["run_id"],
-            "needs": NEEDS,
-            "columns": SIGN_SHEET_COLUMNS,
-        },
+        "site": {**_signing(manifest["run_id"]), "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
     }
+
+
+def _signing(run_id: str) -> dict[str, Any]:
+    """What `sign.js` takes: where a browser keeps decisions, and the columns of `signed.csv`."""
+    return {"run": run_id, "columns": SIGN_SHEET_COLUMNS}
+
+
+def _to_sign(view: ReadingView) -> dict[str, Any]:
+    """A reading as `sign.js` takes it."""
+    row = view.answer
+    return {"doc": row["document_id"], "question": row["question_id"], "sample": row["sample"], "hash": view.hash}
 
 
 def _summary_files(
@@ -454,17 +469,22 @@ def publish_site(target: Location, files: SiteFiles, index: bytes) -> None:
     )
 
 
-def render(template: str, values: Mapping[str, Any], *, script: str | None = None, frames: bool = False) -> bytes:
+def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] = (), frames: bool = False) -> bytes:
     """A page, UTF-8."""
-    program = None if script is None else (_PAGES / script).read_text(encoding="utf-8")
+    program = "".join(map(_page_file, scripts)) or None
     return page_bytes(
         _page_templates().get_template(template), values, style=_stylesheet(), script=program, frames=frames
     )
 
 
 @cache
+def _page_file(name: str) -> str:
+    return (_PAGES / name).read_text(encoding="utf-8")
+
+
+@cache
 def _stylesheet() -> str:
-    return page_style((_PAGES / "pages.css").read_text(encoding="utf-8"))
+    return page_style(_page_file("pages.css"))
 
 
 def seen_json(value: Any) -> Markup:

@@ -66,10 +66,8 @@ class TraceLine:
     first_turn: int
     """Its first turn, from 0."""
     last_turn: int
-    token_start: int | None
-    """First token that was shown; None where no chunk was."""
-    token_end: int | None
     char_start: int | None
+    """First character that was shown; None where no chunk was."""
     char_end: int | None
     locator: str | None = None
     """Where that stood in the source; None where it is not known, and for several turns."""
@@ -196,8 +194,6 @@ def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> TraceLine:
         turn_kind=first["kind"],
         first_turn=first["turn"],
         last_turn=last["turn"],
-        token_start=first["token_start"],
-        token_end=last["token_end"],
         char_start=first["char_start"],
         char_end=last["char_end"],
         locator=first.get("locator") if first is last else None,

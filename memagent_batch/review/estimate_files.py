@@ -83,7 +83,7 @@ def _estimates_of(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
             review_id=str(record["review_id"]),
             run_id=str(record["run_id"]),
             question_id=str(record["question_id"]),
-            looked_for=f"{record['by']} = {value['value']}" if record.get("by") else str(record["decision"]),
+            looked_for=str(record["decision"]),
             num_labels=sum(int(stratum["num_labelled"]) for stratum in value["strata"]),
             shares={**{name: _share(value["measures"][name]) for name in MEASURES}, **of_all},
             remarks=[*_remarks(record, value)],

@@ -210,7 +210,7 @@ class ReviewEstimate:
     """What a review says of a scan."""
 
     values: Sequence[ValueEstimate]
-    """One; in estimates of older versions one for each value of a column."""
+    """One."""
     error_rate: MeasureEstimate
     """Wrong or missing answers, of all readings, those of documents that nobody can read included."""
     agreement: Agreement

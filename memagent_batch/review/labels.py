@@ -38,10 +38,7 @@ class LabelColumns(TypedDict):
     char_end: CharEnd
     value: Annotated[
         str,
-        Column(
-            "what the person says: yes, no or unclear, in older rows also a value of the question; of a sentence, "
-            "whether it supports the answer"
-        ),
+        Column("what the person says: yes, no or unclear; of a sentence, whether it supports the answer"),
     ]
     reviewer: Annotated[str, Column("who says it")]
     labelled_at: Annotated[datetime, Column("when, UTC")]
@@ -50,10 +47,7 @@ class LabelColumns(TypedDict):
     comment: Annotated[str | None, Column("the person's remark")]
     decision: Annotated[
         str,
-        Column(
-            "what was decided: the condition that the right answer fulfils if the value is yes; in older rows also "
-            "the column whose right value was chosen"
-        ),
+        Column("what was decided: the condition that the right answer fulfils if the value is yes"),
     ]
     choices: Annotated[list[str], Column("what could be chosen, except for unclear")]
     review_id: Annotated[str, Column("the review that it was made in")]

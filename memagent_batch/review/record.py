@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 
@@ -43,8 +43,6 @@ class ReviewRecord(TypedDict):
     question_id: str
     question: str
     flagged: str
-    by: NotRequired[str | None]
-    """Of older versions: the column whose values were reviewed, each apart."""
     seed: int
     purpose: str
     second_share: float
@@ -69,16 +67,7 @@ class Review:
 
     @property
     def rule(self) -> StratumRule:
-        """How its strata are made.
-
-        Raises:
-            OutputError: it is of an older version, by the values of a column.
-        """
-        if (column := self.record.get("by")) is not None:
-            raise OutputError(
-                f"{self.folder} is a review of each value of {column}, of an older version; make one with "
-                f"--flagged \"{column} = '...'\" for each value that matters"
-            )
+        """How its strata are made."""
         return rule_of(self.record["flagged"])
 
     @property
@@ -100,7 +89,7 @@ class Review:
     def instruction(self) -> str:
         """What people decide, in words."""
         about = self.decision
-        return f"yes: the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
+        return f"say yes if the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
 
     @property
     def is_changed_after_look(self) -> bool:
@@ -124,8 +113,6 @@ def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, pu
         "run_id": run_id,
         "question_id": question_id,
         "flagged": rule.text,
-        "by": None,  # older versions reviewed the values of a column, too
-        "unsure_below": None,  # and had a stratum of what was not flagged with little confidence
         "seed": seed,
         "purpose": purpose.value,
     }

@@ -13,7 +13,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.review.labels import NO, YES, LabelRow
 from memagent_batch.review.population import SampleRow
 from memagent_batch.review.record import Review
-from memagent_batch.review.sign_offs import HASH_DIGITS, SignOff
+from memagent_batch.review.sign_offs import HASH_DIGITS, Decision, SignOff
 
 SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),
@@ -74,7 +74,7 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
 
 
 def parse_sign_sheet(data: bytes, *, name: str, now: datetime) -> list[SignOff]:
-    """The sign-offs of a sheet that the page of the answers saved; a row without a time is signed now.
+    """The sign-offs of a sheet that a page saved; a row without a time is signed now, one without a decision accepts.
 
     Raises:
         InputError: a row can't be taken; names the line and what to do. None is taken then.
@@ -91,6 +91,9 @@ def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOf
         raise InputError(f"{where}: reading_hash or sample is not as the page wrote it; save signed.csv from it again")
     if not values["signed_by"]:
         raise InputError(f"{where}: nobody is named; fill in signed_by")
+    decision, correction = values.get("decision") or Decision.ACCEPT.value, values.get("correction") or None
+    if decision not in {*Decision} or (decision == Decision.CORRECT) != (correction is not None):
+        raise InputError(f"{where}: decision is accept, reject, or correct with the right answer in `correction`")
     return SignOff(
         document_id=values["document_id"],
         question_id=values["question_id"],
@@ -98,6 +101,8 @@ def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOf
         reading_hash=values["reading_hash"],
         signed_by=values["signed_by"],
         signed_at=_sheet_time(values.get("signed_at", ""), where=f"{where}: signed_at") or now,
+        decision=decision,
+        correction=correction,
         comment=values.get("comment") or None,
         withdrawn=False,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any, TypedDict
 
@@ -29,6 +30,17 @@ SIGNED_COLUMNS = (
 """Columns of `answers` that a sign-off is of: it is open again if one of them changes."""
 
 
+class Decision(StrEnum):
+    """What a person says of an answer."""
+
+    ACCEPT = "accept"
+    """It is right."""
+    CORRECT = "correct"
+    """Another one is right."""
+    REJECT = "reject"
+    """It is wrong."""
+
+
 class SignOff(TypedDict):
     """One row for each sign-off; the last one of a reading stands."""
 
@@ -38,6 +50,8 @@ class SignOff(TypedDict):
     reading_hash: Annotated[str, Column("hash of what was signed: text, question, answer, value, support")]
     signed_by: Annotated[str, Column("who")]
     signed_at: Annotated[datetime, Column("when, UTC")]
+    decision: Annotated[str, Column("accept: the answer is right; correct: another one is; reject: it is wrong")]
+    correction: Annotated[str | None, Column("the right answer, if the person corrects it")]
     comment: Annotated[str | None, Column("the person's remark")]
     withdrawn: Annotated[bool, Column("whether it takes an earlier one back")]
 
@@ -91,9 +105,11 @@ def current_sign_offs(output: Location) -> dict[str, SignOff]:
 
 
 def signed_words(signed: SignOff) -> str:
-    """Who signed, when and why, in words."""
+    """What was decided, by whom, when and why, in words."""
+    decided = {Decision.CORRECT: f"corrected to “{signed['correction']}”", Decision.REJECT: "rejected"}
     comment = f": {signed['comment']}" if signed["comment"] else ""
-    return f"{signed['signed_by']}, {signed['signed_at']:%Y-%m-%d}{comment}"
+    words = decided.get(Decision(signed["decision"]), "accepted")
+    return f"{words} by {signed['signed_by']}, {signed['signed_at']:%Y-%m-%d}{comment}"
 
 
 def _content(row: SignOff) -> tuple[Any, ...]:

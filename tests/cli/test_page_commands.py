@@ -114,8 +114,9 @@ def test_locators_stand_beside_spans_wherever_they_are_shown(
     (sheet,) = (tmp_path / "site").rglob("0000000.html")
     page = sheet.read_text(encoding="utf-8")
     shown = "a&lt;b&gt;.pdf, page 3"
-    assert re.search(rf"characters [^<]*, chunk \d+, {shown}</span>", page)
-    assert page.count(shown) > page.count(f"{shown}</span></li>")  # in the trace, too
+    in_evidence = re.findall(rf"chosen by the model; {shown}, characters [^<]*</span></li>", page)
+    assert in_evidence
+    assert page.count(shown) > len(in_evidence)  # in the trace, too
     assert place not in page
     assert cli.main(["export", output.uri, "--to", "csv"]) == 0
     with (Path(output.path) / "export/answers.csv").open(encoding="utf-8-sig", newline="") as file:

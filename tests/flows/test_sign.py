@@ -10,7 +10,7 @@ import pytest
 
 from memagent_batch.cli.main import EXIT_USAGE, main
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
-from memagent_batch.review.sign_offs import current_sign_offs, read_sign_offs, reading_hash
+from memagent_batch.review.sign_offs import current_sign_offs, read_sign_offs, reading_hash, signed_words
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 
@@ -50,10 +50,10 @@ def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
     assert "answers need a look, 1 more are signed off" in (scan / "page/summary.txt").read_bytes().decode()
     pages = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
     (page,) = [page for page in pages if "<dt>signed off</dt>" in page]
-    assert "Ada, 20" in page
+    assert "accepted by Ada, 20" in page
     assert "&lt;b&gt;on paper" in page
     assert main(["export", scan.uri, "--to", "xlsx", "--into", str(tmp_path / "a.xlsx")]) == 0
-    assert _last_cells(tmp_path / "a.xlsx")[-1].startswith("Ada, 20")
+    assert _last_cells(tmp_path / "a.xlsx")[-1].startswith("accepted by Ada, 20")
 
 
 def _last_cells(file: Path) -> list[str]:
@@ -91,6 +91,16 @@ def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location) -
     assert len(read_sign_offs(scan)) == 10
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--correct", "Jana"], "corrected to “Jana” by Ada, 20"), (["--reject"], "rejected by Ada, 20")],
+)
+def test_answer_that_is_wrong_is_corrected_or_rejected(scan: Location, words: list[str], said: str) -> None:
+    question = ["--question", "signatory"] if "--correct" in words else []
+    assert sign(scan, "--document", FAILED, "--by", "Ada", *question, *words) == 0
+    assert {signed_words(each)[: len(said)] for each in current_sign_offs(scan).values()} == {said}
+
+
 def written_sheet(folder: Path, row: dict[str, Any], **cells: str) -> Path:
     """`signed.csv` as the page saves it, with a row of `answers`."""
     values = {**{name: str(row.get(name, "")) for name in SIGN_SHEET_COLUMNS}, "reading_hash": reading_hash(row)}
@@ -114,7 +124,7 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
         assert sign(scan, str(sheet)) == 0
         assert json.loads(capsys.readouterr().out) == {"added": added, "signed": 1, "readings": 20}
     (signed,) = current_sign_offs(scan).values()
-    assert (signed["signed_by"], signed["comment"]) == ("Ada", "=1, two")
+    assert (signed["signed_by"], signed["comment"], signed["decision"]) == ("Ada", "=1, two", "accept")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +133,8 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
         ({"signed_by": ""}, "signed.csv, line 2: nobody is named"),
         ({"reading_hash": "1"}, "signed.csv, line 2: reading_hash or sample is not as the page wrote it"),
         ({"signed_at": "noon"}, "signed.csv, line 2: signed_at 'noon' is not a time"),
+        ({"decision": "maybe"}, "signed.csv, line 2: decision is accept, reject, or correct"),
+        ({"decision": "correct"}, "signed.csv, line 2: decision is accept, reject, or correct"),
     ],
 )
 def test_row_that_can_not_be_taken_is_named_and_none_is_added(
@@ -133,9 +145,20 @@ def test_row_that_can_not_be_taken_is_named_and_none_is_added(
     assert read_sign_offs(scan) == []
 
 
-@pytest.mark.parametrize("words", [[], ["signed.csv", "--document", "a"], ["--document", FAILED]])
-def test_command_without_a_sheet_or_a_signer_says_what_to_name(scan: Location, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name sheets, or a document"),
+        (["signed.csv", "--document", "a"], "name sheets, or a document"),
+        (["--document", FAILED], "--by: missing"),
+        (["--document", FAILED, "--by", "Ada", "--correct", "5"], "--correct: one answer is corrected"),
+    ],
+)
+def test_command_without_a_sheet_or_a_signer_says_what_to_name(
+    scan: Location, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert sign(scan, *words) == EXIT_USAGE
+    assert said in capsys.readouterr().err
 
 
 def test_hash_of_a_reading_of_unread_sources_is_of_the_source_file_too(scan: Location) -> None:

@@ -1,7 +1,6 @@
 """A finished scan of contracts with typed values, evidence and a night before it, written by hand with its schemas.
 
-`python -m tests.pages.reviewed_run FOLDER` writes one to look at. The pictures in the docs are made of it: by
-`memagent page`, and `chromium --headless --window-size=1240,790 --screenshot=page-answers.png .../page/index.html`.
+`python -m tests.pages.reviewed_run FOLDER` writes one to look at.
 """
 
 import random
@@ -30,6 +29,7 @@ Row = dict[str, Any]
 LAST_NIGHT, TONIGHT = "20261121T010000.000Z.aaaa", "20261122T010000.000Z.bbbb"
 CHUNK_CHARS = 2_400
 FINGERPRINT = "f" * 64
+NO_MODEL = "no model: these answers are made up"
 PARTIES = (
     "Nordhafen Logistik",
     "Calder & Voss",
@@ -197,7 +197,7 @@ def _answer(
     row: Row = dict.fromkeys(ANSWERS.names) | {
         **key,
         "question": asked.question + scan.hostile,
-        "model": "memagent-tiny",
+        "model": NO_MODEL,
         "num_document_tokens": len(text) // 4,
         "num_chunks": turns - 1,
         "num_turns": turns,
@@ -296,7 +296,7 @@ def _write_run(
         "run_id": TONIGHT,
         "counts": counts | {"answers_rows": len(tables["answers"]), "memories_rows": len(tables["memories"])},
         "fingerprint": FINGERPRINT,
-        "settings": public_settings(job),
+        "settings": public_settings(job) | {"model": NO_MODEL},
         "started_at": "2026-11-22T01:00:00+00:00",
         "finished_at": "2026-11-22T01:07:12+00:00",
         "seconds": 432.0,

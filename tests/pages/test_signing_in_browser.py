@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.cli.main import main
@@ -57,6 +58,10 @@ def written(output: Location) -> str:
     return Path((output / "page/index.html").path).as_uri()
 
 
+def press(browser: webdriver.Chrome, *keys: str) -> None:
+    webdriver.ActionChains(browser).send_keys(*keys).perform()
+
+
 def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signed_off(
     browser: webdriver.Chrome, planted: tuple[Location, dict[tuple[str, str], str]], tmp_path: Path
 ) -> None:
@@ -74,18 +79,21 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     ]
     assert {(document, question): why for document, question, why in first} == truth
     table.find_element(By.CSS_SELECTOR, "#table tbody tr a").click()
-    why = table.find_element(By.ID, urlsplit(table.current_url).fragment).find_element(By.CSS_SELECTOR, ".why")
-    assert why.text.lower() == f"{first[0][2]}: sign off in the list"
-    why.find_element(By.TAG_NAME, "a").click()
+    reading = table.find_element(By.ID, urlsplit(table.current_url).fragment)
+    assert reading.find_element(By.CSS_SELECTOR, ".why").text.lower().startswith(f"{first[0][2]}: accept")
+    press(table, "a")  # marks the answer, and decides nothing yet
+    assert table.find_elements(By.CSS_SELECTOR, "[aria-pressed=true]") == []
+    press(table, "c", '=1+1; "as agreed", see mail', Keys.ENTER)
+    assert reading.find_element(By.CSS_SELECTOR, "[aria-pressed=true]").text.startswith("Correct")
+    table.back()
     WebDriverWait(table, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
-    assert set(column(table, 0)) == {first[0][0]}
-    table.find_element(By.ID, "reset").click()
-    choose(table, "look", "needs a look (10)")
-    for number in range(10):
-        row = table.find_elements(By.CSS_SELECTOR, "#table tbody tr")[number]
-        row.find_element(By.CSS_SELECTOR, ".sign-off input[type=checkbox]").click()
-        if number == 0:
-            row.find_element(By.CSS_SELECTOR, ".sign-off input[type=text]").send_keys('=1+1; "as agreed", see mail')
+    choose(table, "look", "needs a look (9)")
+    assert len(column(table, 0)) == 9
+    press(table, Keys.ESCAPE, "r", *"a" * 8)
+    assert len(table.find_elements(By.CSS_SELECTOR, "#table [aria-pressed=true]")) == 9
+    choose(table, "look", "all")
+    choose(table, "look", "needs a look (0)")
+    assert state(table) == "No answer fits: none of them needs a look."
     save = table.find_element(By.ID, "save-signed")
     save.click()
     assert state(table) == "Write your name first: sign-offs say who signed."
@@ -102,9 +110,10 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     assert main(["review", "sign", output.uri, str(sheet)]) == 0
     signed = current_sign_offs(output).values()
     assert {(row["document_id"], row["question_id"]) for row in signed} == truth.keys()
-    assert [row["comment"] for row in signed if row["comment"]] == ['=1+1; "as agreed", see mail']
+    assert [row["correction"] for row in signed if row["correction"]] == ['=1+1; "as agreed", see mail']
+    assert sorted(row["decision"] for row in signed) == ["accept"] * 8 + ["correct", "reject"]
     table = opened(browser, f"{written(output)}#look=needs+a+look")
     assert state(table).startswith("No answer fits")
     table = opened(browser, f"{written(output)}#look=signed+off&view=list")
     assert state(table) == "10 of 256 answers in 10 documents"
-    assert all(text.startswith("signed off: Ada, 20") for text in column(table, -1))
+    assert all("by Ada, 20" in text for text in column(table, -1))

@@ -62,7 +62,6 @@ def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = 
         "run_id": run_id,
         "question_id": question_id,
         "decision": flagged,
-        "by": None,
         "values": [{**value, "recall_at_worst": None}],
         "error_rate": share,
         "evidence": None,

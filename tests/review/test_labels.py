@@ -71,7 +71,7 @@ def drawn(name: str) -> SampleRow:
 def review(tmp_path: Path) -> Review:
     """A review of three readings, one with an id that is a formula."""
     record: Any = {"review_id": "r", "question_id": "clause", "choices": ["yes", "no"], "purpose": "validate"}
-    record |= {"flagged": "value_number >= 1000", "by": None}
+    record |= {"flagged": "value_number >= 1000"}
     sample = [drawn("a"), drawn("=1+1"), drawn("'quoted'")]
     return Review(folder=Location(uri=str(tmp_path)), record=record, sample=sample)
 
@@ -179,7 +179,7 @@ def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
     cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
     assert "'=1+1" in cells
     assert "'=Who?" in cells
-    assert "yes: the right answer fulfils value_number >= 1000" in cells
+    assert "say yes if the right answer fulfils value_number >= 1000" in cells
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))]
     for text in ("=1", "'=1", "''", "-", "plain", "it's", "@x", "\tx", " =1", "\n=1", "＝1", "-5"):
         assert unquoted(quoted(text)) == text

@@ -178,20 +178,6 @@ def test_estimate_of_a_sample_that_grew_after_a_look_says_so_for_good(output: Pa
     assert [growth["is_after_look"] for growth in values["grown"]] == [True]
 
 
-def test_review_by_values_of_an_older_version_is_refused_and_keeps_no_label_of_another_one(
-    output: Path, location: Location
-) -> None:
-    truth = write_run(output, replace(MADE, num_documents=60))
-    older = Path(make_review([location], replace(ASKED, flagged="value_label = 'red'", labels="20"))["folder"])
-    record = json.loads((older / "review.json").read_text())
-    (older / "review.json").write_text(json.dumps(record | {"flagged": None, "by": "value_label"}))
-    folder = label_all(output, truth, asked=replace(ASKED, labels="20", second_share=0.0))
-    values, _ = make_estimate([location], folder.name, so_far=False, with_seen=False)
-    assert values["labels"]["left"] == 0
-    with pytest.raises(OutputError, match=r"a review of each value of value_label.*--flagged"):
-        make_estimate([location], older.name, so_far=True, with_seen=False)
-
-
 def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     red, same, either = (

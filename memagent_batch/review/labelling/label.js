@@ -77,7 +77,8 @@ function drawChoices() {
     const button = document.createElement("button");
     const key = [...keys].filter(([, of]) => of === label).map(([name]) => name).pop();
     button.type = "button";
-    button.textContent = key ? `${label} (${key})` : label;
+    button.textContent = `${label} `;
+    if (key) button.append(Object.assign(document.createElement("kbd"), { textContent: key }));
     button.setAttribute("aria-pressed", String(label === chosen));
     button.classList.toggle("saved", label === saved);
     button.addEventListener("click", () => choose(label));
@@ -85,6 +86,7 @@ function drawChoices() {
   });
   at("choices").replaceChildren(...buttons);
   const left = review.items.filter((each) => !last(kept(each))).length;
+  at("done").value = review.items.length - left;
   at("left").textContent = left ? `${left} left.` : "All are labelled: save labels.csv.";
 }
 

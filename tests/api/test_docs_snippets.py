@@ -1,0 +1,117 @@
+"""The Python of the docs, run as it is over a few texts: against a chat server, or by an engine without a model."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import memagent_batch as ma
+from memagent_batch.convert.converter import Part
+from tests import unstating_engine
+from tests.api.conftest import table_of
+from tests.engines.scripted_server import Reply, scripted_server
+from tests.engines.test_chat import chat_reply
+
+DOCS = Path(__file__).parents[2] / "docs"
+ADDRESS = "http://127.0.0.1:8000/v1"
+ELSEWHERE = {
+    "how-to/other-trainers.md": "bridges",
+    "how-to/plugins.md": "plugins/test_example.py",
+}
+"""Pages whose Python other tests run."""
+
+
+def snippets(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_every_page_with_python_is_run_by_a_test() -> None:
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
+    here = set(re.findall(r'snippets\("([^"]+)"\)', Path(__file__).read_text()))
+    assert pages == here | ELSEWHERE.keys()
+
+
+def test_snippet_of_an_endpoint_reads_through_a_chat_api() -> None:
+    (snippet,) = [code for code in snippets("how-to/python.md") if ADDRESS in code]
+    names: dict[str, str] = {"text": "It rained. " * 3000}
+    with scripted_server(chat_reply(r"\boxed{Ann}")) as script:
+        script.models = Reply(body=json.dumps({"data": [{"id": "the-served-name"}]}).encode())
+        exec(snippet.replace(ADDRESS, script.base_url), names)
+    assert names["answer"] == "Ann"
+    assert len(script.requests) > 2
+
+
+class Party(BaseModel):
+    name: str
+
+
+@pytest.fixture
+def names(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the pages take for granted, in a folder with a contract."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts/a.txt").write_text("It rained. " * 50)
+    policy = ma.Overwrite(chunk_tokens=50, question_tokens=60, memory_tokens=40, answer_tokens=40)
+    agent = ma.Agent(model=text_model, engine=unstating_engine.KIND, window_tokens=4000, policy=policy)
+    questions = [ma.Question(question_id="notice", question="Is there notice?", type=ma.Bool())]
+    frame = table_of({"friday.txt": "It rained. " * 50}).to_pandas()
+    return {
+        "ma": ma,
+        "agent": agent,
+        "better": agent,
+        "Party": Party,
+        "questions": questions,
+        "text": "It rained.",
+        "frame": frame,
+        "parsed": bytes.decode,
+    }
+
+
+def run_local(code: str, names: dict[str, Any]) -> None:
+    """Runs it in this folder instead of a bucket, without Ray."""
+    exec(code.replace("s3://bucket/", "").replace("agent=agent)", 'agent=agent, executor="local")'), names)
+
+
+def test_page_of_typed_answers_runs(names: dict[str, Any]) -> None:
+    (code,) = snippets("how-to/answers.md")
+    run_local(code, names)
+    assert names["run"].results().column_names[1:3] == ["price", "party"]
+
+
+def test_page_of_python_runs(names: dict[str, Any]) -> None:
+    agent, _, chains, reader, _, run = snippets("how-to/python.md")
+    exec(agent, dict(names))
+    run_local(reader, names)
+    run_local(run.partition("run.diff")[0], names)  # one run has none before it
+    assert names["run"].manifest["counts"]["ok"] == 1
+    run_local("\n".join(chains.splitlines()[:3]), names)  # the others need labels and rollouts, so a model
+    assert Path("nightly/pages/index.html").exists()
+
+
+def test_page_of_a_second_pass_runs(names: dict[str, Any]) -> None:
+    ma.answer(documents="contracts", questions=names["questions"], output="out", agent=names["agent"], executor="local")
+    (code,) = snippets("how-to/second-pass.md")
+    run_local(
+        code.replace("documents=...", "documents='contracts'")
+        .replace("questions=...", "questions=questions")
+        .replace('"confidence < 0.8"', "\"status = 'ok'\""),
+        names,
+    )
+    assert names["answers"].num_rows == 1
+
+
+def test_tutorial_reads_the_tables_of_a_scan(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    ma.answer(documents=names["frame"], questions=["Why?"], output="scan", agent=names["agent"], executor="local")
+    for code in snippets("tutorial/first-scan.md"):
+        exec(code, names)
+    assert capsys.readouterr().out.count("friday.txt") == 1
+    assert len(names["turns"].fetchall()) > 2
+
+
+def test_converter_of_the_page_converts(names: dict[str, Any]) -> None:
+    (code,) = snippets("how-to/convert.md")
+    exec(code, names)
+    assert list(names["Dat"]().convert(Path("contracts/a.txt"))) == [Part(locator="text", text="It rained. " * 50)]
