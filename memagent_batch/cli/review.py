@@ -94,7 +94,6 @@ class SignReadings(OutputCommand):
     command = "memagent review sign"
     examples = (
         "memagent review sign out/ signed.csv",
-        "memagent review sign out/ --document contract-7.txt --by ada --comment 'seen on paper'",
         "memagent review sign out/ --document contract-7.txt --question notice --by ada --correct '45 days'",
     )
     page = "docs/how-to/page.md"
