@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import gc
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.harness import SENTENCE, anonymous_mib, spread
+from benchmarks.harness import LOOK_SECONDS, SENTENCE, MemoryWatch, anonymous_mib, spread
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
@@ -38,7 +37,6 @@ from memagent_batch.wiring import identify_reader, make_tokenizer
 CHUNK_TOKENS = 5000
 TURN_SECONDS = 0.5
 """Time of a turn in the simulated engine."""
-LOOK_SECONDS = 0.02
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +101,7 @@ async def _read(task: ReaderTask, call: pa.Table) -> dict[str, float]:
     reader = Reader(task)
     await reader.start()
     gc.collect()
-    idle, watch, ended = anonymous_mib(), _MemoryWatch(), asyncio.Event()
+    idle, watch, ended = anonymous_mib(), MemoryWatch(), asyncio.Event()
     blocked, cpu = asyncio.create_task(_longest_block(ended)), time.process_time()
     rows = await reader(call)
     cpu = time.process_time() - cpu
@@ -119,19 +117,6 @@ async def _read(task: ReaderTask, call: pa.Table) -> dict[str, float]:
         "blocked_milliseconds": 1000 * longest,
         "cpu_milliseconds_a_turn": 1000 * cpu / turns,
     }
-
-
-class _MemoryWatch:
-    """The most private memory of this process since it was made, MiB."""
-
-    def __init__(self) -> None:
-        self.most = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            self.most = max(self.most, anonymous_mib())
-            time.sleep(LOOK_SECONDS)
 
 
 async def _longest_block(ended: asyncio.Event) -> float:

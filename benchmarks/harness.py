@@ -4,6 +4,8 @@ import random
 import re
 import shutil
 import statistics
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -32,7 +34,7 @@ QUESTION = "What colour is the sky?"
 NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
 """Tasks of the suites that documents are made of, in turn."""
 
-
+LOOK_SECONDS = 0.02
 MEMORY_LINE = re.compile(r"RssAnon:\s+(\d+) kB")
 """Of `/proc/PID/status`."""
 
@@ -41,6 +43,28 @@ def anonymous_mib() -> float:
     """Memory that only this process can hold, without mapped files, which the system takes back when it is short."""
     (kib,) = MEMORY_LINE.findall(Path("/proc/self/status").read_text())
     return int(kib) / 1024
+
+
+class MemoryWatch:
+    """The most memory that only this process held since it was made, or reset, MiB; looked at every 20 ms."""
+
+    def __init__(self) -> None:
+        self._most = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def reset(self) -> None:
+        """Forgets what was held before."""
+        self._most = 0.0
+
+    @property
+    def most(self) -> float:
+        """Looks once more, too."""
+        self._most = max(self._most, anonymous_mib())
+        return self._most
+
+    def _watch(self) -> None:
+        while self.most:
+            time.sleep(LOOK_SECONDS)
 
 
 def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, float | list[float]]:

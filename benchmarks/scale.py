@@ -15,7 +15,6 @@ without mapped files, which the system takes back when others need the memory; f
 
 import argparse
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from benchmarks.harness import anonymous_mib, copy_tokenizer, simulated_job
+from benchmarks.harness import MemoryWatch, copy_tokenizer, simulated_job
 from memagent_batch.config.job import JobConfig
 from memagent_batch.documents.document_index import INDEX_SCHEMA, IndexedFiles, in_order, require_unique_ids
 from memagent_batch.documents.questions import read_questions
@@ -94,7 +93,6 @@ CHUNK_TOKENS = 64
 READINGS_IN_FLIGHT = 16
 NO_CPUS = 0.01
 """CPUs that Ray sets aside for a replica that only sleeps."""
-LOOK_SECONDS = 0.02
 CHANGED_SECONDS = 2.5
 """Age from which a file's times count; see `documents.listing.UNSURE_SECONDS`."""
 
@@ -191,29 +189,20 @@ class _Phases:
 
     def __init__(self) -> None:
         self.figures: dict[str, dict[str, float]] = {}
-        self._most = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while True:
-            self._look()
-            time.sleep(LOOK_SECONDS)
-
-    def _look(self) -> None:
-        self._most = max(self._most, round(anonymous_mib()))
+        self._memory = MemoryWatch()
 
     def timed(self, phase: Callable[..., Any], *, name: str) -> Callable[..., Any]:
         """The function, as a phase."""
 
         def run(*arguments: Any, **options: Any) -> Any:
-            self._most, began, cpu = 0.0, time.monotonic(), time.process_time()
+            self._memory.reset()
+            began, cpu = time.monotonic(), time.process_time()
             result = phase(*arguments, **options)
             seconds, cpu = time.monotonic() - began, time.process_time() - cpu
-            self._look()
             figures = self.figures.setdefault(name, {"seconds": 0.0, "cpu_seconds": 0.0, "anonymous_mib": 0.0})
             figures["seconds"] = round(figures["seconds"] + seconds, 2)
             figures["cpu_seconds"] = round(figures["cpu_seconds"] + cpu, 2)
-            figures["anonymous_mib"] = max(figures["anonymous_mib"], self._most)
+            figures["anonymous_mib"] = max(figures["anonymous_mib"], round(self._memory.most))
             return result
 
         return run

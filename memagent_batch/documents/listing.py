@@ -421,7 +421,7 @@ def _is_table(location: Location, folder: str, *, format_: str) -> bool:
     log_folder, endings = _TABLE_LOGS[format_]
     fs, log = location.fs, location.at(f"{folder}/{log_folder}")
     try:
-        if location.is_s3:  # one request: there is no folder to ask for first
+        if location.is_s3:  # one request: a bucket has no folder to ask for
             return any(path.endswith(endings) for path, _ in log.keys_below(delimiter="/"))
         # asked first, since others list the folder above one that is not there
         names = fs.ls(log.path, detail=False) if fs.info(log.path)["type"] == "directory" else []

@@ -3,7 +3,7 @@
 "use strict";
 
 const SITE = JSON.parse(document.getElementById("site").textContent);
-const KEPT = `memagent-signed:${SITE.run}`;
+const KEPT = `memagent-decisions:${SITE.run}`;
 const DECISIONS = { a: "accept", c: "correct", r: "reject" };  // by their keys
 const STEPS = { n: 1, p: -1 };
 const SAVING_MS = 10000;  // until the saved file may be dropped

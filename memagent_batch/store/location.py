@@ -189,7 +189,7 @@ class Location:
         paths: list[str] = []
         with storage_errors(self.uri):
             if self.is_s3:
-                with contextlib.suppress(FileNotFoundError):  # there is no such bucket
+                with contextlib.suppress(FileNotFoundError):  # the bucket does not exist
                     paths = [path for path, _ in self.keys_below(begins=begins)]
             elif self._info() is None:
                 return []
@@ -202,7 +202,7 @@ class Location:
     def keys_below(self, *, begins: str = "", delimiter: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Path of each key of a bucket below this place, and what S3 says of it: a request for each 1,000.
 
-        s3fs would ask for a folder that there is not first, and hold a kilobyte of each key.
+        s3fs would first ask for a folder, which S3 does not have, and hold a kilobyte of each key.
 
         Args:
             begins: how the names of wanted keys begin.

@@ -9,8 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import EXIT_USAGE, main
+from memagent_batch.errors import OutputError
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
-from memagent_batch.review.sign_offs import current_sign_offs, read_sign_offs, reading_hash, signed_words
+from memagent_batch.review.sign_offs import (
+    SIGNED_FOLDER,
+    current_sign_offs,
+    read_sign_offs,
+    reading_hash,
+    signed_words,
+)
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 
@@ -99,6 +106,16 @@ def test_answer_that_is_wrong_is_corrected_or_rejected(scan: Location, words: li
     question = ["--question", "signatory"] if "--correct" in words else []
     assert sign(scan, "--document", FAILED, "--by", "Ada", *question, *words) == 0
     assert {signed_words(each)[: len(said)] for each in current_sign_offs(scan).values()} == {said}
+
+
+def test_sign_off_of_before_there_were_decisions_accepts(scan: Location) -> None:
+    assert sign(scan, "--document", FAILED, "--by", "Ada") == 0
+    (file,) = (scan / SIGNED_FOLDER).files()
+    pq.write_table(pq.read_table(file).drop_columns(["decision", "correction"]), file)
+    assert {signed_words(each)[:16] for each in current_sign_offs(scan).values()} == {"accepted by Ada,"}
+    pq.write_table(pq.read_table(file).drop_columns(["signed_by"]), file)
+    with pytest.raises(OutputError, match="restore it"):
+        read_sign_offs(scan)
 
 
 def written_sheet(folder: Path, row: dict[str, Any], **cells: str) -> Path:

@@ -135,7 +135,7 @@ class FactMaker:
     Args:
         apart: whether they are of the half that is measured.
         rivals: how many others of the same kind each has, at least and at most.
-        words: names of people, places and things, of which most names are put together; the others are made up.
+        words: most words of names are drawn from these; the others are made up.
     """
 
     def __init__(

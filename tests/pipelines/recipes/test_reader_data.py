@@ -1,6 +1,7 @@
 """The samples that the reader is trained on: what is stated, where it stands, and what a perfect agent writes."""
 
 import asyncio
+import json
 import random
 import zipfile
 from collections.abc import Sequence
@@ -19,10 +20,10 @@ from memagent_batch.wiring import resolve_model
 from pipelines import licence_scan
 from pipelines.recipes.reader.facts import Fact, FactMaker, Kind, Mention, Value
 from pipelines.recipes.reader.oracle import Written
-from pipelines.recipes.reader.samples import agent_config, written
+from pipelines.recipes.reader.samples import agent_config, sample_lines, written
 from pipelines.recipes.reader.suite import Cell, write_suite
 from pipelines.recipes.reader.tasks import LICENCES, Tasks, granting, telling
-from pipelines.recipes.reader.texts import Story, story
+from pipelines.recipes.reader.texts import Story, name_words, story
 
 README = Path(__file__).parents[3] / "pipelines" / "recipes" / "reader" / "README.md"
 FILLER = "The quick pump was oiled. Nobody saw the grey barn. A list of parts follows below.\n"
@@ -36,6 +37,18 @@ class Steady(random.Random):
 
     def random(self) -> float:
         return 0.999
+
+
+def test_words_of_names_are_written_small_nowhere() -> None:
+    assert name_words(["May we ask Ada Byron? She may.", "she rode to Ulm"]) == ["Ada", "Byron", "Ulm"]
+
+
+def test_first_samples_are_short_turns_of_one_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks(FactMaker(random.Random(1), apart=False, words=["Ada"]), [FILLER * 200], licences=None)
+    lines = [json.loads(line) for line in sample_lines("tiny", tasks, num_samples=40, first=True)]
+    assert {line["policy"] for line in lines} == {"gated"}
+    turns = [turn for line in lines for turn in line["turns"] if turn["kind"] == "update"]
+    assert {len(turn["prompt"]) < 600 for turn in turns} == {True}
 
 
 def _story(*said: tuple[str, str, Value | None], aliased: Sequence[int] = ()) -> Story:
