@@ -53,6 +53,11 @@ select count(*) filter (before.name is null) as added,
 from (from before where is_document) before full join (from after where is_document) after
     on before.name = after.name and before.place is not distinct from after.place
 """
+_TURNS = """
+select coalesce(sum(num_turns) filter (reused_from is null), 0)::bigint as asked,
+       coalesce(sum(num_turns) filter (reused_from is not null), 0)::bigint as reused
+from turns where run_id > $since
+"""
 _LATEST = "select document_id, document_hash, min(age) as age from found group by all"
 _EARLIER = "select distinct document_hash from logged anti join wanted using (document_hash)"
 _BEGUN = """
@@ -362,20 +367,15 @@ def find_changes(
     versions = before.manifest["tables"] if before else {}
     since = before.run_id if before else ""
     turns = LOG_KEYS.empty_table() if turns is None else turns
-    new = turns.filter(pc.greater(turns["run_id"], since))
-    asked = new.filter(pc.is_null(new["reused_from"]))
+    (new_turns,) = run_query(_TURNS, {"turns": turns}, since=since).to_pylist()
     return {
         "since": before.run_id if before else None,
         "documents": _count(_documents(before.plan) if before else None, _documents(plan)),
         "questions": _count(_questions(before.questions) if before else None, _questions(questions)),
         "readings": _count_readings(plan, since=since),
         "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
-        "turns": {"asked": _sum_turns(asked), "reused": _sum_turns(new) - _sum_turns(asked)},
+        "turns": new_turns,
     }
-
-
-def _sum_turns(keys: pa.Table) -> int:
-    return int(pc.sum(keys["num_turns"], min_count=0).as_py())
 
 
 def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) -> pa.Table:
