@@ -33,8 +33,8 @@ POLICIES = {
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
-TASK_SHARE = 0.25
-"""Share of documents that are real files with a truth of their own; facts are put into the others."""
+TASK_SHARE, TASKS = 0.35, {"changelog": 1, "copyright": 1, "licence": 3}
+"""Share of documents that are real files with a truth of their own, and their sorts; facts are put into the others."""
 CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (160, 256, 384, 512), (96, 128, 192)
 """Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""
 CHARS_A_TOKEN = 3
@@ -121,7 +121,8 @@ def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
         chunk_tokens = rng.choice(FIRST_CHUNK_TOKENS if first else CHUNK_TOKENS)
         num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4]))
         if not first and tasks.names and rng.random() < TASK_SHARE:
-            yield tasks.story(rng.choice(tasks.names), num_chars=num_chars), chunk_tokens
+            task = rng.choices(tasks.names, [TASKS[name] for name in tasks.names])[0]
+            yield tasks.story(task, num_chars=num_chars), chunk_tokens
             continue
         asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
         num_facts = rng.randint(4, 6 + num_chars // 200)
