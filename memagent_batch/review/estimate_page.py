@@ -37,10 +37,7 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
     return environment.get_template("estimate.md.j2").render(
         record=review.record,
         about=review.decision,
-        is_changed_after_look=review.is_changed_after_look,
         counted=counted,
         estimate=estimate,
-        agreement=estimate.agreement,
-        evidence=estimate.evidence,
         meanings=MEANINGS,
     )
