@@ -112,8 +112,7 @@ COMMANDS = {
         "evaluate:RunSuite",
         "reads a suite with one or several policies or models, and scores the answers",
     ),
-    "evaluate score": ("evaluate:Score", "scores the answers of a run against a suite"),
-    "evaluate report": ("evaluate:ReportEvaluation", "draws the results of `run` on one page, with the failures"),
+    "evaluate report": ("evaluate:ReportEvaluation", "prints the results of `run` again, as Markdown"),
 }
 """Each command with its class in this package, and a line of help."""
 

@@ -51,7 +51,7 @@ WHOLE = frozenset({"documents", "ask", "sheets", "over", "output"})
 """Lists whose parts may hold commas."""
 PATHS = frozenset(
     {"documents", "questions", "again_from", "output", "rollouts", "reference", "allowed_signers"}
-    | {"over", "to", "into", "sheets", "suite", "answers", "variants"}
+    | {"over", "to", "into", "sheets", "suite", "variants"}
     | {"job", "input.inventory"}
 )
 """Options whose value is a path or URL."""

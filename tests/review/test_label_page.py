@@ -168,7 +168,7 @@ def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
     output = Location(uri=str(opened.output))
     (sheet,) = opened.downloads.glob("*.csv")
     taken = import_labels(output, [Location(uri=str(sheet))], reviewer=None)
-    assert (taken["labels"], taken["added"], len(taken["reviewers"])) == (NUM_LABELS + 2, NUM_LABELS + 2, 1)
+    assert (taken["labels"], taken["added"], len(taken["reviewers"])) == (NUM_LABELS + 1, NUM_LABELS + 1, 1)
     _, page = make_estimate([output], None, so_far=False)
     assert QUESTION in page
 
