@@ -59,7 +59,7 @@ class MakeSuite(StorageCommand):
     seed: int = 0
     """The same seed makes the same suite."""
     typed: bool = False
-    """Ask for a number or a label if a task's answer is one."""
+    """Ask for a number if a task's answer is one."""
 
     def run(self) -> None:
         from memagent_batch.evaluation.make import make_suite, read_suite_inputs

@@ -40,7 +40,6 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
         "brief": brief,
         "inert_json": inert_json,
         "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
-        "minute": lambda time: f"{time:%Y-%m-%d %H:%M}",
         "number": lambda number: f"{number:,}",
         "span": _span_text,
     }
