@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import ClassVar, TypeVar
 
-from memagent_batch.domain.document import Chunk, Document, token_windows
+from memagent_batch.domain.document import Chunk, Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
@@ -72,8 +72,8 @@ class ParallelPolicy(OverwritePolicy):
     ) -> Outcome:
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
-        chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
         for number in range(1, self.rounds + 1):
+            chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
             reads = (self._read(prompts, question, memory, chunk, number=number) for chunk in chunks)
             written = await side_by_side(reads, turns=turns, use=partial(read_note, prompts, memory))
             notes = [note for note in written if note is not None]
@@ -103,8 +103,9 @@ class ParallelPolicy(OverwritePolicy):
         num_written = len(windows) + num_merges
         fixed = len(windows) * prompts.update.num_fixed_tokens + num_merges * prompts.merge.num_fixed_tokens
         notes = num_written * (self.memory_tokens + LABEL_TOKENS)
-        shown = self.rounds * (fixed + windows.num_shown_tokens + notes)
-        first_round = len(windows) * prompts.update.num_fixed_tokens + windows.num_shown_tokens
+        in_chunks = num_shown_tokens(windows)
+        shown = self.rounds * (fixed + in_chunks + notes)
+        first_round = len(windows) * prompts.update.num_fixed_tokens + in_chunks
         return Cost(
             num_chunks=len(windows),
             num_turns=self.rounds * num_written + 1,
