@@ -19,17 +19,14 @@ from memagent_batch.engines.openai.completions import CompletionsApi
 from memagent_batch.engines.openai.outage import FIRST_BACKOFF_SECONDS, Backoff, CircuitBreaker, Failure, Pace
 from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
-    NO_THINKING_BUDGET,
     PROBE_TOKENS,
     PROBES,
     REMEDIES,
-    THINKING_BUDGET,
     Api,
     GuideForm,
     ModelList,
     Response,
     holds_choices,
-    refused_fields,
 )
 from memagent_batch.errors import (
     EngineRefusedError,
@@ -50,10 +47,6 @@ START_TRIES = 3
 """Most tries of each question at the start of a run: a wrong address must show within seconds."""
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
-THINKING_REMEDY = (
-    "serve the model with vLLM and its --reasoning-parser, or set sampling.thinking_tokens to null; other APIs bound "
-    "thoughts by fields of their own, such as openai.extra_body: {reasoning_effort: low}"
-)
 Ask = Callable[[], Awaitable[Response | Failure]]
 """One try at the endpoint."""
 
@@ -105,11 +98,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
     def takes_messages(self) -> bool:
         """Whether the server wraps prompts into its chat template."""
         return self.api is EndpointApi.CHAT
-
-    @property
-    def ends_thoughts(self) -> bool:
-        """Its server may; that is asked before the run."""
-        return True
 
     @property
     def away_seconds(self) -> float:
@@ -256,8 +244,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
             )
 
     def _remedy(self, response: Response) -> str:
-        if refused_fields(response, [THINKING_BUDGET]):
-            return THINKING_REMEDY
         return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
 
     async def _check_once(self) -> None:
@@ -323,14 +309,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
             self._completion(response, prompt=prompt)
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
-        if self._context.sampling.thinking_tokens is not None:
-            await self._require_thinking_budget(answer, prompt)
-
-    async def _require_thinking_budget(self, answer: Callable[[Ask], Awaitable[Response]], prompt: Prompt) -> None:
-        """Sends a budget that can't be: an endpoint that answers does not look at it."""
-        body = {**self._body(prompt, seed=0), THINKING_BUDGET: NO_THINKING_BUDGET}
-        if (await answer(partial(self._ask, body))).status_code == 200:
-            raise EngineStartError(f"{self._client.name} passes over {THINKING_BUDGET}; {THINKING_REMEDY}")
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
         """The field by which the endpoint obeys guides of this kind, found by a probe the first time.
