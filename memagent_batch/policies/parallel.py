@@ -22,10 +22,6 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
 
-MAX_TURNS = 256
-"""Turns that one reading has in flight at once where no number of places is known: as many as an actor runs by default.
-"""
-
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
 
@@ -271,19 +267,13 @@ async def side_by_side(
         ExceptionGroup: what the turns that failed, or `use`, raised.
     """
     asked: list[asyncio.Task[UseT]] = []
-    unfinished: set[asyncio.Task[UseT]] = set()
     placed = turns if isinstance(turns, PlacedTurns) else None  # looked at once: it takes as long as a prompt
     async with asyncio.TaskGroup() as group:
         for place, prompt in enumerate(prompts):
             prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
-            task = group.create_task(_ask(prompt, turns=turns, use=partial(use, place)))
-            asked.append(task)
-            unfinished.add(task)
-            task.add_done_callback(unfinished.discard)
+            asked.append(group.create_task(_ask(prompt, turns=turns, use=partial(use, place))))
             if placed is not None:
                 await placed.room()
-            elif len(unfinished) == MAX_TURNS:
-                await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
     return [task.result() for task in asked]
 
 

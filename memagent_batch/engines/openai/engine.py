@@ -16,7 +16,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.completions import CompletionsApi
-from memagent_batch.engines.openai.outage import FIRST_BACKOFF_SECONDS, Backoff, CircuitBreaker, Failure, Pace
+from memagent_batch.engines.openai.outage import CircuitBreaker, Failure, Pace, pause_seconds
 from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
     PROBE_TOKENS,
@@ -64,7 +64,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
     _context: EngineContext = PrivateAttr()
     _tokenizer: Tokenizer = PrivateAttr()
-    _backoff: Backoff = PrivateAttr()
     _api: Api = PrivateAttr()
     _pace: Pace = PrivateAttr()
     _client: "OpenAIClient" = PrivateAttr()
@@ -83,10 +82,9 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
-        self._backoff = Backoff(max_retries=self.max_retries, first_seconds=FIRST_BACKOFF_SECONDS)
         self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
         self._pace, self._checking = Pace(), asyncio.Lock()
-        self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)
+        self._outage = CircuitBreaker(self._probe, max_retries=self.max_retries, longest_seconds=self.outage_seconds)
         return self
 
     def identity(self) -> Mapping[str, Any]:
@@ -147,8 +145,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         response = await self._outage.answer(lambda: self._paced(body))
         if response.status_code != 200:
             await self._require_served()
-            message = f"turn {prompt.path}: {self._client.refusal(response)}"
-            raise EngineRequestError(message, is_rejected_before_generation=True)
+            raise EngineRequestError(f"turn {prompt.path}: {self._client.refusal(response)}")
         return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
@@ -270,13 +267,12 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """The first response that is not a passing failure."""
         attempt = 0
         while isinstance(result := await send(), Failure):
-            pause = self._backoff.pause_seconds(attempt, retry_after_seconds=result.retry_after_seconds)
             attempt += 1
-            if pause is None or attempt == START_TRIES:
+            if attempt > min(START_TRIES - 1, self.max_retries):
                 raise EngineStartError(
                     f"{result.message} ({attempt} tries); check that it runs, and openai.base_url (up to /v1)"
                 )
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause_seconds(attempt - 1, retry_after_seconds=result.retry_after_seconds))
         return result
 
     async def _require_model(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:

@@ -159,7 +159,7 @@ class VllmEngine(VllmConfig, Engine):
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:
             message = f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}"
-            raise EngineRequestError(message, is_rejected_before_generation=True) from error
+            raise EngineRequestError(message) from error
 
 
 def needs_gpu() -> bool:
