@@ -96,9 +96,9 @@ metrics: setup
 
 # A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
-	$(PYTHON) -m benchmarks overhead --runs 1 --documents 50
 	$(PYTHON) -m benchmarks start --runs 1
-	$(PYTHON) -m benchmarks length --tokens 10000 1000000
+	$(PYTHON) -m benchmarks endpoint --runs 1
+	$(PYTHON) -m benchmarks scale --documents 10000 --unchanged 1
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks peers

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.harness import LOOK_SECONDS, SENTENCE, MemoryWatch, anonymous_mib, spread
+from benchmarks.harness import LOOK_SECONDS, MemoryWatch, anonymous_mib, spread
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
@@ -35,6 +35,7 @@ from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import identify_reader, make_tokenizer
 
 CHUNK_TOKENS = 5000
+SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
 TURN_SECONDS = 0.5
 """Time of a turn in the simulated engine."""
 

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -77,11 +78,8 @@ class RecordedTurn:
     """A turn of the run."""
 
     prompt: Prompt
-    completion_token_ids: list[int]
-    num_cached_tokens: int
-    """Tokens of the prompt that were found in the prefix cache."""
-    began_at: float
-    """When the engine got it, seconds since 1970."""
+    row: TurnRow
+    """As the log has it."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -154,7 +152,7 @@ def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
         same.append(num_same / len(turns))
     shares = [job / vllm for job, vllm in zip(jobs, alone, strict=True)]
     num_prompt_tokens = sum(len(turn.prompt.token_ids) for turn in turns)
-    num_cached = sum(turn.num_cached_tokens for turn in turns)
+    num_cached = sum(turn.row["num_cached_prompt_tokens"] for turn in turns)
     return {
         "turns": len(turns),
         "rounds": rounds,
@@ -164,7 +162,7 @@ def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
         "same_completions_share": round(statistics.median(same), 3),
         "prompt_tokens": num_prompt_tokens,
         "computed_prompt_share": round(1 - num_cached / num_prompt_tokens, 3),
-        "completion_tokens": sum(len(turn.completion_token_ids) for turn in turns),
+        "completion_tokens": sum(len(turn.row["token_ids"]) for turn in turns),
     }
 
 
@@ -195,7 +193,7 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, i
             outputs = llm.generate(prompts, params, use_tqdm=False)
             seconds += time.monotonic() - began
             completions = [list(output.outputs[0].token_ids) for output in outputs]
-            num_same += sum(map(list.__eq__, completions, [turn.completion_token_ids for turn in batch]))
+            num_same += sum(map(list.__eq__, completions, [turn.row["token_ids"] for turn in batch]))
     finally:
         llm.llm_engine.engine_core.shutdown()
     return seconds, num_same
@@ -222,12 +220,11 @@ def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     turns = []
     for text, question in product(texts, questions):
         rows = logged[text_hash(text), text_hash(question)]
-        turns += [
-            _recorded(prompt, rows[prompt.path]) for prompt in asyncio.run(_asked(agent, text, question, rows=rows))
-        ]
+        prompts = asyncio.run(_asked(agent, text, question, rows=rows))
+        turns += [RecordedTurn(prompt=prompt, row=rows[prompt.path]) for prompt in prompts]
     if len(turns) != sum(len(rows) for rows in logged.values()):
         raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
-    return sorted(turns, key=lambda turn: turn.began_at)
+    return sorted(turns, key=lambda turn: turn.row["finished_at"] - timedelta(seconds=turn.row["engine_seconds"]))
 
 
 async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
@@ -244,12 +241,3 @@ async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[
     asked = Question(question_id="", text=question)
     await read(make_tokenizer(agent).document(text), asked, agent=make_agent(agent), turns=turns)
     return prompts
-
-
-def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
-    return RecordedTurn(
-        prompt=prompt,
-        completion_token_ids=row["token_ids"],
-        num_cached_tokens=row["num_cached_prompt_tokens"],
-        began_at=row["finished_at"].timestamp() - row["engine_seconds"],
-    )

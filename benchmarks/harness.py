@@ -23,13 +23,12 @@ from memagent_batch.evaluation.needles import prose
 from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import make_tokenizer, resolve_model
+from memagent_batch.wiring import resolve_model
 
 ROOT = Path(__file__).parents[1]
 """The checkout."""
 TINY_JOB = ROOT / "jobs" / "tiny.yaml"
 """Job file of the shipped model."""
-SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
 QUESTION = "What colour is the sky?"
 NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
 """Tasks of the suites that documents are made of, in turn."""
@@ -129,11 +128,3 @@ def simulated_job(place: Path, *, chunk_tokens: int, **settings: Any) -> JobConf
         "executor": "ray",
     }
     return job_of(**given | settings)
-
-
-def write_documents(job: JobConfig, *, num_documents: int, num_chunks: int) -> None:
-    """Writes documents of so many chunks where the job reads them."""
-    tokens = len(make_tokenizer(job.agent).encode(SENTENCE * 100)) / 100
-    text = SENTENCE * int((num_chunks - 0.5) * job.agent.policy.chunk_tokens / tokens)
-    rows = [{"document_id": f"d{number}", "text": f"{number} {text}"} for number in range(num_documents)]
-    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])

@@ -5,6 +5,7 @@ started once, which forgets its prefix cache before each run. Runs alternate.
 """
 
 import argparse
+import json
 import math
 import os
 import random
@@ -13,8 +14,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.harness import ROOT, TINY_JOB, copy_tokenizer, engine_of, make_tasks, spread, write_tasks
-from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_result, save
 from benchmarks.peer_server import VllmServer, vllm_server
 from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.document import token_windows
 from memagent_batch.engines.vllm.start import GIB_BYTES
 from memagent_batch.wiring import make_prompt_set, make_tokenizer, resolve_model
 
@@ -64,7 +64,17 @@ NUM_LONGEST = 3
 """Documents at the end of the tail."""
 MAX_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
-WORK_FILE = "work.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerResult:
+    """What a run brings back."""
+
+    seconds: float
+    """From the first request to the last result."""
+    num_turns: int
+    responses: dict[str, str]
+    """Text of the answer turn by question id."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -78,14 +88,15 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         agent = job_settings(Mode.SAME).agent
         corpus = Path(folder, "corpus")
-        num_turns = make_corpus(corpus, num_documents=arguments.documents, agent=agent)
+        work = make_corpus(corpus, num_documents=arguments.documents, agent=agent)
+        num_turns = sum(len(document["chunks"]) + 1 for document in work["documents"])
         for mode in arguments.modes:
             pairs = []
             with start_server(mode, folder=Path(folder, f"server-{mode}")) as server:
                 for run in range(arguments.runs):
                     output = Path(folder, f"{mode}-{run}")
                     job = run_job(mode, corpus, output=output)
-                    pairs.append((job, run_peer(mode, corpus, server=server, output=output / "peer.json")))
+                    pairs.append((job, run_peer(mode, work, server=server, output=output / "peer.json")))
             wrong = [result.num_turns for pair in pairs for result in pair if result.num_turns != num_turns]
             if wrong:
                 raise RuntimeError(f"the corpus takes {num_turns} turns, runs made {wrong}")
@@ -102,14 +113,8 @@ def run_job(mode: Mode, corpus: Path, *, output: Path) -> PeerResult:
     """Runs the real job in its own process; the result is read from its tables."""
     arguments = [
         *("--config", str(TINY_JOB), "--executor", "ray", *MODE_ARGUMENTS[mode]),
-        *(
-            "--documents",
-            str(corpus / "documents.parquet"),
-            "--questions",
-            str(corpus / "questions.parquet"),
-            "--output",
-            str(output),
-        ),
+        *("--documents", str(corpus / "documents.parquet"), "--questions", str(corpus / "questions.parquet")),
+        *("--output", str(output)),
     ]
     _run([sys.executable, "-m", "memagent_batch", "answer", *arguments], log=output.with_suffix(".log"))
     rows = pq.read_table(output / "answers").to_pylist()
@@ -123,14 +128,15 @@ def run_job(mode: Mode, corpus: Path, *, output: Path) -> PeerResult:
     )
 
 
-def run_peer(mode: Mode, corpus: Path, *, server: VllmServer, output: Path) -> PeerResult:
+def run_peer(mode: Mode, work: Mapping[str, Any], *, server: VllmServer, output: Path) -> PeerResult:
     """Runs datatrove in its own process against the server, after its prefix cache is emptied."""
     server.forget()
-    options = ["--work", str(corpus / WORK_FILE), "--url", server.url, "--model", server.model, "--output", str(output)]
-    if mode == Mode.SAME:
-        options += ["--concurrency", str(job_settings(mode).pool.readings_in_flight)]
-    _run([str(PEERS_PYTHON), "-m", "benchmarks.peer_datatrove", *options], log=output.with_suffix(".log"))
-    return load_result(output)
+    in_flight = job_settings(mode).pool.readings_in_flight if mode == Mode.SAME else None
+    work_file = output.with_name("work.json")
+    work_file.write_text(json.dumps({**work, "url": server.url, "model": server.model, "in_flight": in_flight}))
+    command = [str(PEERS_PYTHON), "-m", "benchmarks.peer_datatrove", str(work_file), str(output)]
+    _run(command, log=output.with_suffix(".log"))
+    return PeerResult(**json.loads(output.read_text()))
 
 
 def start_server(mode: Mode, *, folder: Path) -> AbstractContextManager[VllmServer]:
@@ -182,8 +188,8 @@ def chunk_counts(num_documents: int) -> list[int]:
     return counts
 
 
-def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> int:
-    """Writes the corpus, for the job and as `WORK_FILE` for datatrove; returns the turns that reading it takes.
+def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> dict[str, Any]:
+    """Writes the corpus for the job; returns it for datatrove, with the texts of the prompts and their budgets.
 
     Chunks are cut as the job cuts them, with the policy's chunk size and overlap.
     """
@@ -192,31 +198,22 @@ def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> int:
     counts = chunk_counts(num_documents)
     tasks = make_tasks([count * stride - stride // 2 for count in counts], seed=SEED)  # some way into the last chunk
     write_tasks(folder, tasks)
-    documents = [
-        TextDocument(question_id=f"d{number:04d}", question=task.question, chunks=chunk_texts(task.document, agent))
-        for number, task in enumerate(tasks)
-    ]
-    save(_work(agent, documents), folder / WORK_FILE)
-    return sum(len(document.chunks) + 1 for document in documents)
+    prompts = make_prompt_set(agent)
+    return {
+        "update": prompts.update,
+        "answer": prompts.answer_text(agent.answer_form),
+        "first_memory": prompts.first_memory,
+        "memory_tokens": agent.policy.memory_tokens,
+        "answer_tokens": agent.policy.answer_tokens,
+        "documents": [
+            {"question_id": f"d{number:04d}", "question": task.question, "chunks": chunk_texts(task.document, agent)}
+            for number, task in enumerate(tasks)
+        ],
+    }
 
 
 def chunk_texts(text: str, agent: AgentConfig) -> list[str]:
     """The document's chunks as text: its tokens cut as the job cuts them, each chunk decoded."""
-    tokenizer = make_tokenizer(agent)
-    token_ids = tokenizer.encode(text)
-    windows = token_windows(
-        len(token_ids), chunk_tokens=agent.policy.chunk_tokens, overlap_tokens=agent.policy.overlap_tokens
-    )
-    return [tokenizer.decode(token_ids[start:end]) for start, end in windows]
-
-
-def _work(agent: AgentConfig, documents: list[TextDocument]) -> Work:
-    prompts = make_prompt_set(agent)
-    return Work(
-        update=prompts.update,
-        answer=prompts.answer_text(agent.answer_form),
-        first_memory=prompts.first_memory,
-        memory_tokens=agent.policy.memory_tokens,
-        answer_tokens=agent.policy.answer_tokens,
-        documents=documents,
-    )
+    tokenizer, policy = make_tokenizer(agent), agent.policy
+    chunks = tokenizer.document(text).chunks(policy.chunk_tokens, overlap_tokens=policy.overlap_tokens)
+    return [tokenizer.decode(chunk.token_ids) for chunk in chunks]

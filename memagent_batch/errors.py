@@ -84,11 +84,6 @@ class NotLoggedError(ReadingError):
 class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 
-    def __init__(self, message: str, *, is_rejected_before_generation: bool = False) -> None:
-        """Takes the message, and whether the request was rejected before anything was generated."""
-        super().__init__(message)
-        self.is_rejected_before_generation = is_rejected_before_generation
-
 
 class FollowUpError(ReadingError):
     """What a follow-up question wrote can't be used, as where it was cut. The answer stays as it is."""

@@ -68,7 +68,7 @@ class EventKind(StrEnum):
     QUESTIONS_UNTAUGHT = "questions_untaught"
     """A shipped policy gets questions of a form that it was not trained on."""
     THOUGHTS_UNBOUNDED = "thoughts_unbounded"
-    """The model always thinks, and nothing bounds its thoughts."""
+    """The model always thinks, so that a thought may use up the budget of a turn."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"

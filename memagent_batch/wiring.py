@@ -22,11 +22,11 @@ from memagent_batch.masking import redact_settings
 from memagent_batch.models.packaged import GGUF_ENDING, PACKAGED_MODELS, converted_gguf, installed_model
 from memagent_batch.models.shipped import SHIPPED_MODELS
 from memagent_batch.models.weights import model_sha256
-from memagent_batch.plugins import engine_settings, make_policy, policy_class, setting_names, source_sha256
+from memagent_batch.plugins import engine_settings, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.store.location import Location
-from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ChatTemplate, ServerTemplate
+from memagent_batch.tokens.chat_template import TEMPLATE_TIME, ChatTemplate, ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -153,7 +153,6 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
     require_window(agent, prompts=prompts)
     require_thought_tags(agent)
-    require_thinking_budget(agent, prompts=prompts)
     policy, engine = make_policy(agent), engine_settings(agent)
     parts = {
         "model": agent.model,
@@ -219,55 +218,6 @@ def require_thought_tags(agent: AgentConfig) -> None:
         )
 
 
-def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> None:
-    """Checks that a budget of thoughts can be kept to, and leaves room for what follows a thought.
-
-    A model that always thinks needs one, if it runs in this process.
-
-    Raises:
-        SettingsError: engine, model or another setting can't go with it; says which and what to do.
-    """
-    if agent.sampling.thinking_tokens is None:
-        keeps_budget = engine_settings(agent).has_weights and _thinking_problem(agent) is None
-        if prompts.opens_thought and keeps_budget:
-            raise SettingsError(
-                f"sampling.thinking_tokens: {agent.model} begins each completion inside a thought, which could use up "
-                "the whole budget of a turn and leave the memory empty; set sampling.thinking_tokens, well below "
-                "policy.memory_tokens and policy.answer_tokens"
-            )
-        return
-    problem = _thinking_problem(agent) or _short_budget(agent)
-    if problem is not None:
-        raise SettingsError(f"sampling.thinking_tokens: {problem}, or set it to null")
-
-
-def _thinking_problem(agent: AgentConfig) -> str | None:
-    """Why engine, model or template can't keep to a budget of thoughts."""
-    engine, template = engine_settings(agent), make_template(agent)
-    if not engine.ends_thoughts:
-        return f"engine {agent.engine!r} can't end a thought at its budget; use vllm"
-    if agent.sampling.logprobs:
-        return "the tag that ends a thought is not drawn, so that no log-probabilities can be kept"
-    if template.values(agent.chat_template_kwargs).get(THINKING_WORD) is False:
-        return f'this model is asked not to think; set chat_template_kwargs: {{"{THINKING_WORD}": true}}'
-    if not isinstance(template, ServerTemplate) and not make_tokenizer(agent).ends_thoughts:
-        return f"the tokeniser of {agent.model} has no tokens {OPENING} and {THOUGHT_END}; take a model that thinks"
-    return None
-
-
-def _short_budget(agent: AgentConfig) -> str | None:
-    """Which budget a thought may use up, so that nothing follows it."""
-    thinking_tokens = agent.sampling.thinking_tokens or 0
-    for name in sorted(setting_names(policy_class(agent.policy.kind)) & {"memory_tokens", "answer_tokens"}):
-        budget = getattr(agent.policy, name)
-        if thinking_tokens >= budget:
-            return (
-                f"a thought of {thinking_tokens} tokens leaves none of policy.{name} ({budget}), which is for thought "
-                f"and text together; raise policy.{name}, lower sampling.thinking_tokens"
-            )
-    return None
-
-
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
     """What decides the results of a reasoning model; empty for others, so that their fingerprints have no such part."""
     tokenizer = make_tokenizer(agent)
@@ -284,11 +234,10 @@ def _template_time(agent: AgentConfig) -> dict[str, str]:
 
 def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
     """What of the sampling decides a result: of the draws nothing but the temperature where that is 0."""
-    sampling = agent.sampling.model_dump(mode="json", exclude={"samples", "thinking_tokens"})
+    sampling = agent.sampling.model_dump(mode="json", exclude={"samples"})
     if agent.sampling.temperature == 0:
         sampling = {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
-    thinking_tokens = agent.sampling.thinking_tokens
-    return sampling if thinking_tokens is None else {**sampling, "thinking_tokens": thinking_tokens}
+    return sampling
 
 
 def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Mapping[str, int]]:

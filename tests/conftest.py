@@ -56,9 +56,6 @@ LICENCE = CHECKOUT / "LICENSE"
 GREEDY = SamplingConfig(logprobs=True)
 SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
 """Hot, so that seeds differ even where the policy is sure of itself."""
-THOUGHT_TAGS = ("<|im_start|>", "<|endoftext|>")
-"""What the server takes for the tags of thoughts where a request bounds them: single tokens, and the shipped
-policy has no others."""
 
 
 GROUPS = {
@@ -207,14 +204,12 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
     arguments = f"{model} --host 127.0.0.1 --max-model-len 1024"
     flags = "--dtype float32 --enforce-eager --enable-prompt-tokens-details --disable-log-stats"
     guides = ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
-    tags = {"reasoning_start_str": THOUGHT_TAGS[0], "reasoning_end_str": THOUGHT_TAGS[1]}
-    thoughts = ["--reasoning-config", json.dumps(tags)]
     executor = "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
     log_path = tmp_path_factory.mktemp("server") / "log.txt"
     settings = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "PASSIVE", "VLLM_CPU_KVCACHE_SPACE": "1"}
     settings["TORCHDYNAMO_DISABLE"] = "1"  # else it compiles at the first log-probabilities
     module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-    command = [*module, *guides, *thoughts, *f"{arguments} {flags} {executor}".split()]
+    command = [*module, *guides, *f"{arguments} {flags} {executor}".split()]
     with served(command, env=os.environ | settings, log_path=log_path) as url:
         yield f"{url}/v1"
 

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
-from pydantic.fields import FieldInfo
 
 from memagent_batch.cli.options import Option, options_of
 from memagent_batch.cli.settings import JobSettings, TrainSettings
@@ -44,7 +42,6 @@ SECTIONS = (
     ),
 )
 """Parts of the page: heading, the model that a command reads, and a sentence on it."""
-BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
 KINDS = {bool: "flag", int: "integer", float: "number", SecretStr: "secret text"}
 
 
@@ -92,25 +89,7 @@ def _values(option: Option) -> str:
         return "list"
     if get_origin(kind) is dict or not isinstance(kind, type) or kind not in KINDS:
         return "text" if kind in (str, Path) else "object"
-    return " ".join([KINDS[kind], *_bounds(option.info)])
-
-
-def _bounds(field: FieldInfo) -> list[str]:
-    constraints = [*field.metadata, *_nested(field.annotation)]
-    return [
-        f"{sign} {getattr(constraint, name):g}"
-        for kind, name, sign in BOUNDS
-        for constraint in constraints
-        if isinstance(constraint, kind)
-    ]
-
-
-def _nested(annotation: Any) -> Iterator[Any]:
-    """Constraints inside a union, as of a number that may be left out."""
-    for part in get_args(annotation):
-        if get_origin(part) is Annotated:
-            for item in part.__metadata__:
-                yield from item.metadata if isinstance(item, FieldInfo) else [item]
+    return KINDS[kind]
 
 
 def _default(option: Option) -> str:

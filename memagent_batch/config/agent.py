@@ -26,9 +26,6 @@ class SamplingConfig(Section):
     """Keep the log-probability of each token in the turn log."""
     samples: Count = 1
     """Readings of each document and question."""
-    thinking_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Most tokens of a thought, for models that think; by default the whole budget of its turn. For engine `vllm`, and
-    for endpoints of vLLM's server."""
 
 
 class PolicyConfig(Section):

@@ -30,7 +30,7 @@ class GuideKind(StrEnum):
 class Guide:
     """A constraint on one completion. The engine decodes it greedily: what may be drawn was drawn before.
 
-    Exactly one of the first three fields is set. Make it with `choice_guide`, `matching` or `json_guide`.
+    Exactly one of the first three fields is set. Make it with `choice_guide`, `regex_guide` or `json_guide`.
     """
 
     choices: tuple[str, ...] = ()
@@ -41,20 +41,6 @@ class Guide:
     """The JSON Schema, as JSON text; engines are given it as `sent_json_schema`."""
     example: str
     """A text that is allowed, which the engine without a model writes."""
-
-    def __post_init__(self) -> None:
-        """Refuses a guide of no kind, or of several.
-
-        Raises:
-            ValueError: not exactly one field is set, choices are empty or equal, or the expression does not match its
-                example.
-        """
-        if sum(map(bool, (self.choices, self.regex, self.json_schema))) != 1:
-            raise ValueError("a guide is one of choices, regex, json_schema")
-        if self.choices and (len(set(self.choices)) < len(self.choices) or "" in self.choices):
-            raise ValueError("the choices of a guide are different texts that are not empty")
-        if self.regex and not self.allows(self.example):
-            raise ValueError(f"the guide does not allow its own example {self.example!r}")
 
     @property
     def kind(self) -> GuideKind:

@@ -100,11 +100,6 @@ class Engine(ABC):
         return False
 
     @property
-    def ends_thoughts(self) -> bool:
-        """Whether it keeps a thought to `sampling.thinking_tokens`: it writes the tag that ends one."""
-        return False
-
-    @property
     def away_seconds(self) -> float:
         """How long an endpoint has been away; 0 if it answers."""
         return 0.0

@@ -9,7 +9,7 @@ import gc
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn, Self
 
@@ -101,17 +101,26 @@ class ReaderTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedDocuments:
-    """Finds the logged turns of documents; holds names of files, never texts."""
+class StartedActor:
+    """What an actor reads with once its engine is up."""
 
+    agent: LoadedAgent
+    questions: Questions
+    engine: Engine
+    journal: Journal
+    reporter: Reporter
+    slots: asyncio.Semaphore
+    places: TurnPlaces
     output: Location | None
     """Where the log is; None where nothing is kept."""
     fingerprints: Sequence[str]
     """Fingerprints of the reader and of its follow-up questions."""
-    turn_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    turn_files: Mapping[str, Sequence[str]]
     """Turn files by document hash, beside those that a planned document names."""
+    follow_ups: FollowUps | None
+    """What closes readings; None where nothing is asked after their answers."""
 
-    async def turns(
+    async def logged_turns(
         self, document: PlannedDocument, *, ended_by: Mapping[tuple[str, ReadingKey], str]
     ) -> Mapping[str, LoggedTurns]:
         """Turns of a document by fingerprint, reading and path, and those of its last versions.
@@ -124,23 +133,6 @@ class LoggedDocuments:
         hashes = [document.document_hash, *document.last_hashes]
         read = partial(read_turns_of, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
         return await asyncio.to_thread(read, self.output, files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedActor:
-    """What an actor reads with once its engine is up."""
-
-    agent: LoadedAgent
-    questions: Questions
-    engine: Engine
-    journal: Journal
-    reporter: Reporter
-    slots: asyncio.Semaphore
-    places: TurnPlaces
-    logged: LoggedDocuments
-    """What the log holds beside what the plan names."""
-    follow_ups: FollowUps | None
-    """What closes readings; None where nothing is asked after their answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +156,7 @@ class ReaderProcess:
 class ActorLife:
     """Starts at the first call of the actor, and ends with its engine or its node."""
 
-    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+    def __init__(self, task: ReaderTask, process: ReaderProcess = ReaderProcess()) -> None:
         """Takes the task; all that may fail begins with `start`, since Ray loses what an actor raises here."""
         self._task = task
         self._process = process
@@ -178,7 +170,11 @@ class ActorLife:
         process.on_sigterm(self._leave)
 
     async def start(self) -> StartedActor:
-        """Starts once, at the first call; every caller gets the same, or the error that kept it from starting."""
+        """Starts once, at the first call; every caller gets the same, or the error that kept it from starting.
+
+        Raises:
+            EngineStartError: the engine can't start.
+        """
         self._started = self._started or asyncio.ensure_future(self._start())
         return await asyncio.shield(self._started)
 
@@ -189,7 +185,7 @@ class ActorLife:
             EngineDeadError: the engine has stopped, and this is the driver's own process.
         """
         actor.reporter.count_engine_death(error)
-        self._death = self._death or asyncio.ensure_future(self._end(actor))
+        self._death = self._death or asyncio.ensure_future(self._shut_down(actor))
         await asyncio.shield(self._death)
         raise error
 
@@ -228,7 +224,8 @@ class ActorLife:
         )
         self._log = log
         suspects = Suspects(await task.board.deaths())
-        logged = await self._logged(questions, follow_ups)
+        fingerprints = [task.fingerprint, *(follow_ups.of_turns(questions.types) if follow_ups else ())]
+        turn_files = await self._turn_files(output, fingerprints) if output is not None else {}
         engine = await self._start_engine()
         if follow_ups is not None:
             await engine.require_guides(follow_ups.config.guide_kinds(filter(None, set(questions.types))))
@@ -248,28 +245,27 @@ class ActorLife:
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
             places=places,
-            logged=logged,
+            output=output,
+            fingerprints=fingerprints,
+            turn_files=turn_files,
             follow_ups=follow_ups,
         )
 
-    async def _logged(self, questions: Questions, follow_ups: FollowUps | None) -> LoggedDocuments:
-        """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then.
+    async def _turn_files(self, output: Location, fingerprints: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Turn files by document hash. A plan has named those of earlier runs; new are those of this actor since then.
 
         Without a plan one look through the whole log serves all actors, and each adds what this run has logged since.
         """
-        task, output = self._task, self._task.output
-        fingerprints = [task.fingerprint, *(follow_ups.of_turns(questions.types) if follow_ups else ())]
-        if output is None:
-            return LoggedDocuments(output=None, fingerprints=fingerprints)
+        task = self._task
         look = partial(scan_turn_files, output, fingerprints=fingerprints)
         begins = f"{task.run_id}-{self._process.writer}" if task.is_planned else task.run_id
         files = await asyncio.to_thread(look, begins=begins)
         if not task.is_planned:
             before = await task.board.share(look)
             files = {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
-        return LoggedDocuments(output=output, fingerprints=fingerprints, turn_files=files)
+        return files
 
-    async def _end(self, actor: StartedActor) -> None:
+    async def _shut_down(self, actor: StartedActor) -> None:
         """Keeps what there is to keep after the engine's death, and stops it."""
         self._cancel_background()
         try:

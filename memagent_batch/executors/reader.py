@@ -12,7 +12,7 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status, cost_of
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
-from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask, StartedActor
+from memagent_batch.executors.actor import ActorLife, StartedActor
 from memagent_batch.executors.progress.reporter import ReadingShare, Reporter
 from memagent_batch.logs import EventKind
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
@@ -36,13 +36,8 @@ class FinishedReading:
     closed: ClosedRow | None = None
 
 
-class Reader:
+class Reader(ActorLife):
     """Many readings at once on one event loop; lives as long as its engine."""
-
-    def __init__(self, task: ReaderTask, process: ReaderProcess = ReaderProcess()) -> None:  # noqa: B008 - a value
-        """Takes the task, and where the reader is; nothing is started before the first document."""
-        self._task = task
-        self._life = ActorLife(task, process)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
         """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: rows of `ENDED`.
@@ -52,26 +47,9 @@ class Reader:
         ended = await self.read(planned_documents(batch))
         return pa.Table.from_pylist([_ended_row(each) for each in ended], schema=ENDED)
 
-    async def start(self) -> None:
-        """Starts the engine, once; later calls raise the same error.
-
-        Raises:
-            EngineStartError: the engine can't start.
-        """
-        await self._life.start()
-
-    @property
-    def has_died(self) -> bool:
-        """Whether its engine has died, so that another reader has to go on."""
-        return self._life.has_died
-
-    async def close(self) -> None:
-        """Stops the engine; what is finished is in the log then."""
-        await self._life.close()
-
     async def read(self, documents: Sequence[PlannedDocument]) -> list[FinishedReading]:
         """The readings of some documents, each ended and durable."""
-        actor = await self._life.start()
+        actor = await self.start()
         shared = [_DocumentReadings(actor, document) for document in documents]
         ended = await asyncio.gather(
             *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
@@ -103,9 +81,9 @@ class Reader:
             try:
                 result = await self._result(actor, shared.document, asked, turns=turns, share=share)
             except EngineDeadError as error:
-                await self._life.die(actor, error)
+                await self.die(actor, error)
             except EngineRefusedError:
-                await self._life.flush(actor)
+                await self.flush(actor)
                 raise
             reporter.in_flight -= 1
             if result.reading.status is not Status.NOT_READ:
@@ -274,7 +252,7 @@ class _DocumentReadings:
         for (row, sample), line in zip(document.follow_up_readings, document.ended_by, strict=True):
             address = questions.address(row, document_hash=document.document_hash, sample=sample)
             ended_by[address.fingerprint, reading_key(address)] = line
-        return asyncio.ensure_future(self._actor.logged.turns(document, ended_by=ended_by))
+        return asyncio.ensure_future(self._actor.logged_turns(document, ended_by=ended_by))
 
 
 def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt, Completion], None]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Document, token_windows
+from memagent_batch.domain.document import Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.texts.words import WORD_FORM, word_scores
@@ -70,7 +70,7 @@ class DirectPolicy(ABC):
         return Cost(
             num_chunks=len(windows),
             num_turns=1,
-            num_prompt_tokens=prompts.direct.num_fixed_tokens + min(windows.num_shown_tokens, self.chunk_tokens),
+            num_prompt_tokens=prompts.direct.num_fixed_tokens + min(num_shown_tokens(windows), self.chunk_tokens),
             num_completion_tokens=self.answer_tokens,
         )
 
@@ -103,12 +103,13 @@ class RetrievePolicy(DirectPolicy):
         return await asyncio.to_thread(self._nearest, document, question, prompts=prompts)
 
     def _nearest(self, document: Document, question: Sequence[int], *, prompts: PromptTokens) -> list[tuple[int, int]]:
-        passages = document.chunks(self.passage_tokens, overlap_tokens=self.overlap_tokens)
-        token_ids = [document.token_ids[start:end] for start, end in passages.windows]
+        num_tokens, overlap_tokens = document.num_tokens, self.overlap_tokens
+        passages = token_windows(num_tokens, chunk_tokens=self.passage_tokens, overlap_tokens=overlap_tokens)
+        token_ids = [document.token_ids[start:end] for start, end in passages]
         scores = bm25(token_ids, question, decode=prompts.decode)
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
         num_shown = max(self.chunk_tokens // (self.passage_tokens + len(prompts.gap)), 1)
-        return _join_windows([passages.windows[index] for index in ranked[:num_shown]])
+        return _join_windows([passages[index] for index in ranked[:num_shown]])
 
 
 def bm25(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
+from memagent_batch.domain.document import BreakAt, Chunk, Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, UPDATE, Prompt, Turns, Writes
@@ -63,7 +63,7 @@ class OverwritePolicy:
         return Cost(
             num_chunks=len(windows),
             num_turns=len(windows) + 1,
-            num_prompt_tokens=fixed + windows.num_shown_tokens,
+            num_prompt_tokens=fixed + num_shown_tokens(windows),
             num_completion_tokens=len(windows) * self.memory_tokens + self.answer_tokens,
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import ClassVar, TypeVar
 
-from memagent_batch.domain.document import Chunk, Document, token_windows
+from memagent_batch.domain.document import Chunk, Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
@@ -21,10 +21,6 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
-
-MAX_TURNS = 256
-"""Turns that one reading has in flight at once where no number of places is known: as many as an actor runs by default.
-"""
 
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
@@ -72,8 +68,8 @@ class ParallelPolicy(OverwritePolicy):
     ) -> Outcome:
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
-        chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
         for number in range(1, self.rounds + 1):
+            chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
             reads = (self._read(prompts, question, memory, chunk, number=number) for chunk in chunks)
             written = await side_by_side(reads, turns=turns, use=partial(read_note, prompts, memory))
             notes = [note for note in written if note is not None]
@@ -103,8 +99,9 @@ class ParallelPolicy(OverwritePolicy):
         num_written = len(windows) + num_merges
         fixed = len(windows) * prompts.update.num_fixed_tokens + num_merges * prompts.merge.num_fixed_tokens
         notes = num_written * (self.memory_tokens + LABEL_TOKENS)
-        shown = self.rounds * (fixed + windows.num_shown_tokens + notes)
-        first_round = len(windows) * prompts.update.num_fixed_tokens + windows.num_shown_tokens
+        in_chunks = num_shown_tokens(windows)
+        shown = self.rounds * (fixed + in_chunks + notes)
+        first_round = len(windows) * prompts.update.num_fixed_tokens + in_chunks
         return Cost(
             num_chunks=len(windows),
             num_turns=self.rounds * num_written + 1,
@@ -270,19 +267,13 @@ async def side_by_side(
         ExceptionGroup: what the turns that failed, or `use`, raised.
     """
     asked: list[asyncio.Task[UseT]] = []
-    unfinished: set[asyncio.Task[UseT]] = set()
     placed = turns if isinstance(turns, PlacedTurns) else None  # looked at once: it takes as long as a prompt
     async with asyncio.TaskGroup() as group:
         for place, prompt in enumerate(prompts):
             prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
-            task = group.create_task(_ask(prompt, turns=turns, use=partial(use, place)))
-            asked.append(task)
-            unfinished.add(task)
-            task.add_done_callback(unfinished.discard)
+            asked.append(group.create_task(_ask(prompt, turns=turns, use=partial(use, place))))
             if placed is not None:
                 await placed.room()
-            elif len(unfinished) == MAX_TURNS:
-                await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
     return [task.result() for task in asked]
 
 

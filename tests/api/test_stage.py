@@ -227,7 +227,7 @@ class OneBrokenReader(AnswerReader):
         with contextlib.suppress(FileExistsError), broken.open("x") as file:
             file.write(actor)
         if broken.read_text() == actor:
-            self._life._start_engine = self.fail  # type: ignore[method-assign]
+            self._start_engine = self.fail  # type: ignore[method-assign]
 
     async def fail(self) -> Engine:
         raise EngineStartError("this GPU is broken")

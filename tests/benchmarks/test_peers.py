@@ -2,21 +2,17 @@ import asyncio
 
 import pytest
 
-from benchmarks.peer_loop import PeerResult, TextDocument, Work, read
-from benchmarks.peers import (
-    Mode,
-    job_settings,
-    summarise,
-)
+from benchmarks.peer_datatrove import read
+from benchmarks.peers import Mode, PeerResult, job_settings, summarise
 
-WORK = Work(
-    update="{question}|{memory}|{chunk}",
-    answer="{question}|{memory}",
-    first_memory="none",
-    memory_tokens=7,
-    answer_tokens=5,
-    documents=[TextDocument(question_id="d", question="Who?", chunks=["one", "two", "three"])],
-)
+WORK = {
+    "update": "{question}|{memory}|{chunk}",
+    "answer": "{question}|{memory}",
+    "first_memory": "none",
+    "memory_tokens": 7,
+    "answer_tokens": 5,
+}
+DOCUMENT = {"question_id": "d", "question": "Who?", "chunks": ["one", "two", "three"]}
 
 
 class Scribe:
@@ -33,7 +29,7 @@ class Scribe:
 
 def test_text_loop_shows_each_chunk_with_the_memory_before_it_and_answers_from_the_last() -> None:
     scribe = Scribe("first", "second", "third", "Ada")
-    assert asyncio.run(read(WORK.documents[0], WORK, ask=scribe)) == "Ada"
+    assert asyncio.run(read(DOCUMENT, WORK, ask=scribe)) == "Ada"
     assert scribe.asked == [
         ("Who?|none|one", 7),
         ("Who?|first|two", 7),

@@ -63,17 +63,6 @@ def test_example_of_a_guide_is_allowed_by_it_and_other_texts_are_not(guide: Guid
     assert guide.identity()["kind"] == guide.kind
 
 
-@pytest.mark.parametrize("fields", [{}, {"choices": ("a",), "regex": "b"}, {"choices": ("a", "a")}, {"choices": ("",)}])
-def test_guide_of_no_kind_or_several_is_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="guide"):
-        Guide(**fields, example="a")  # type: ignore[arg-type]
-
-
-def test_guide_whose_example_it_does_not_allow_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not allow its own example 'b'"):
-        regex_guide("a+", example="b")
-
-
 def test_guide_fields_name_what_may_be_written() -> None:
     schema, form = {"type": "boolean"}, GuideForm.STRUCTURED_OUTPUTS
     assert guide_fields(choice_guide("a", "b"), form) == {"structured_outputs": {"choice": ["a", "b"]}}

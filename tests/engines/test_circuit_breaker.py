@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure
+from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError
 
 REFUSED = Failure(message="refused", concerns_all=True)
@@ -27,10 +27,9 @@ class World:
     sent_at: list[float] = field(default_factory=list)
 
     def breaker(self, *, max_retries: int = 2, longest_seconds: float = 1800.0) -> CircuitBreaker:
-        backoff = Backoff(max_retries=max_retries, first_seconds=1.0, draw=lambda: 0.999)
         return CircuitBreaker(
             self.probe,
-            backoff=backoff,
+            max_retries=max_retries,
             longest_seconds=longest_seconds,
             clock=lambda: self.now,
             sleep=self.sleep,

@@ -1,13 +1,10 @@
 """What the client of an endpoint takes from the environment, and what it sends: over real sockets."""
 
-import asyncio
 import base64
 import datetime
 import ipaddress
 import json
-import socket
 import ssl
-import struct
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,25 +120,6 @@ async def test_long_header_of_a_gateway_is_taken() -> None:
     with scripted_server() as script:
         script.models = Reply(body=SERVED.body, headers={"Content-Security-Policy": "a" * 20_000})
         assert isinstance(await ask(script), Response)
-
-
-async def one_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers one request as if the connection were kept, and resets it at the next one."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-    await writer.drain()
-    await reader.read(1)
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
-
-
-async def test_connection_that_the_server_closes_as_a_request_sets_out_costs_no_try() -> None:
-    server = await asyncio.start_server(one_answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, client(f"http://127.0.0.1:{port}/v1") as opened:
-        answers = [await opened.send("POST", "completions", body={}) for _ in range(4)]
-    assert [getattr(answer, "status_code", answer) for answer in answers] == [200] * 4
 
 
 @pytest.fixture

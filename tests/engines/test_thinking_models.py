@@ -1,6 +1,7 @@
 """Models that think: a tokeniser with tags like Qwen3's, and what prompts, memories and tables make of its thoughts."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.engines import OpenAIConfig
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.guides import GuideKind, choice_guide
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
@@ -24,6 +25,8 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
@@ -314,3 +317,27 @@ async def test_server_that_thinks_in_spite_of_the_prompt_is_refused_with_the_fla
         async with reading_through(script, counting) as engine:
             with pytest.raises(EngineStartError, match=f"completions to a {kind}.*without --reasoning-parser"):
                 await engine.require_guides([kind])
+
+
+@pytest.mark.parametrize("engine", ["openai", "simulated"])
+def test_model_that_always_thinks_is_warned_of(
+    engine: str, tmp_path: Path, text_model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = save_model(tmp_path / "model", text_model, template=OPENING).model
+    (tmp_path / "documents.jsonl").write_text('{"document_id": "d", "text": "Some text."}\n', encoding="utf-8")
+    documents, output = str(tmp_path / "documents.jsonl"), str(tmp_path / "out")
+    agent = {"engine": engine, "model": "m", "tokenizer": model, "window_tokens": 9000}
+    check(job_of(documents=documents, ask=("Who?",), output=output, **agent))
+    (warned,) = [each for each in caplog.records if each.__dict__.get("event") == EventKind.THOUGHTS_UNBOUNDED]
+    assert "Raise policy.memory_tokens" in warned.getMessage()
+
+
+@pytest.mark.parametrize("tag", ["<|channel|>", "[THINK]", "<seed:think>"])
+def test_model_that_marks_its_thoughts_in_another_way_is_refused_unless_a_server_tells_them_apart(
+    tag: str, tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=SILENT + tag)
+    agent = AgentConfig(model="m", tokenizer=tokenizer.model, engine="openai", window_tokens=9000)
+    with pytest.raises(SettingsError, match=rf"marks thoughts with {re.escape(tag)};.*openai\.api 'chat'"):
+        identify_reader(agent)
+    assert identify_reader(agent.model_copy(update={"openai": OpenAIConfig(api=EndpointApi.CHAT)})).fingerprint

@@ -12,10 +12,8 @@ from memagent_batch.errors import EngineStartError
 GREEDY = SamplingConfig()
 
 
-@pytest.mark.parametrize(
-    "sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True), SamplingConfig(thinking_tokens=8)]
-)
-def test_tokens_are_guessed_never_where_draws_or_logprobs_are_kept_or_thoughts_have_a_budget(
+@pytest.mark.parametrize("sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True)])
+def test_tokens_are_guessed_never_where_draws_or_logprobs_are_kept(
     sampling: SamplingConfig,
 ) -> None:
     assert guesses_tokens(GREEDY)

@@ -59,7 +59,7 @@ class CursedPolicy(OverwritePolicy):
     async def read(
         self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
-        if len(document.chunks(self.chunk_tokens)) == 1:
+        if len(list(document.chunks(self.chunk_tokens))) == 1:
             raise ZeroDivisionError("a bug in the policy")
         return await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
 

@@ -152,7 +152,7 @@ async def test_follow_up_turns_bring_a_value_the_exact_sentence_and_whether_it_b
     (evidence,) = result["evidence"]
     assert TEXT[evidence["char_start"] : evidence["char_end"]] == FACT
     document = tiny_tokenizer.document(TEXT)
-    chunk = document.chunks(60, overlap_tokens=20)[evidence["chunk_index"] or 0]
+    chunk = list(document.chunks(60, overlap_tokens=20))[evidence["chunk_index"] or 0]
     assert chunk.span.char_start < evidence["char_end"]
     assert chunk.span.char_end > evidence["char_start"]
     assert (result["support"], result["coverage"]) == (Support.SUPPORTED, 1.0)

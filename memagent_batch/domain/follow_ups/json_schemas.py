@@ -20,10 +20,13 @@ Schema = Mapping[str, Any]
 SentSchema: TypeAlias = dict[str, Any]
 """A JSON Schema as an engine is given it: a type with its bounds, or one of `enum` and `anyOf` alone."""
 
-MAX_ITEMS = 20
-"""Longest array, items, where the schema names no bound: without one a model may write until its budget is spent."""
-MAX_NUMBER = 10**15
-"""Largest number where the schema names no bound: else a model may write digits until its budget is spent."""
+BOUNDS = (("minimum", "maximum"), ("minItems", "maxItems"), ("minLength", "maxLength"))
+DEFAULT_BOUNDS: Final[Mapping[str, Mapping[str, int]]] = {
+    "array": {"minItems": 0, "maxItems": 20},
+    "integer": {"minimum": -(10**15), "maximum": 10**15},
+    "number": {"minimum": -(10**15), "maximum": 10**15},
+}
+"""What holds where the schema names no bound: without one a model may write until its budget is spent."""
 MAX_INTEGER = 2**63 - 1
 """Largest bound of an integer that engines know."""
 FORMATS = frozenset({"date", "date-time", "time", "email", "uuid"})
@@ -184,13 +187,6 @@ class _Place:
             if name not in known:
                 raise self.at(name).error(f"this keyword is not taken here; {SCHEMA_REMEDY}")
 
-    def bounds(self, stated: Schema, least: str, most: str, *, low: int = 0, high: int) -> tuple[Any, Any]:
-        """A lower and an upper bound, by their keywords, or these where they are not stated."""
-        bounds = stated.get(least, low), stated.get(most, high)
-        if bounds[0] > bounds[1]:
-            raise self.error(f"{least} {bounds[0]} is above {most} {bounds[1]}; raise {most}")
-        return bounds
-
 
 def _sent(schema: Any, place: _Place) -> SentSchema:
     """One part of a schema as it is sent."""
@@ -250,36 +246,38 @@ def _typed(stated: Schema, place: _Place) -> SentSchema:
     if kind not in KEYWORDS:
         raise place.error(f"it needs a type: {', '.join(KEYWORDS)}; or enum, const, anyOf")
     place.require_keywords(stated, "type", *KEYWORDS[kind])
-    match kind:
-        case "object":
-            return _sent_object(stated, place)
-        case "array":
-            return _array(stated, place)
-        case "string":
-            return _bounded_string(stated, place)
-        case "integer" | "number":
-            return _bounded_number(stated, place)
-    return {"type": kind}
+    if kind == "object":
+        return _sent_object(stated, place)
+    if kind == "array" and "items" not in stated:
+        raise place.error("an array needs items; say what they are")
+    if stated.get("format", "date") not in FORMATS:
+        names = ", ".join(sorted(FORMATS))
+        raise place.error(f"format {stated['format']!r} is not one of {names}; {SCHEMA_REMEDY}")
+    if "format" in stated:
+        place.require_keywords(stated, "type", "format")
+    items = {"items": _sent(stated["items"], place.at("items"))} if kind == "array" else {}
+    return _bounded(stated, place, is_integer=kind == "integer") | items
 
 
-def _bounded_number(stated: Schema, place: _Place) -> SentSchema:
-    kind = str(stated["type"])
-    for name in ("minimum", "maximum"):
-        if name in stated:
-            _require_bound(stated[name], place.at(name), is_integer=kind == "integer")
-    least, most = place.bounds(stated, "minimum", "maximum", low=-MAX_NUMBER, high=MAX_NUMBER)
-    if kind == "integer":
-        least, most = int(least), int(most)
-    return {"type": kind, "minimum": least, "maximum": most}
+def _bounded(stated: Schema, place: _Place, *, is_integer: bool) -> SentSchema:
+    """A part without parts of its own, with bounds."""
+    sent = {**DEFAULT_BOUNDS.get(stated["type"], {}), **stated}
+    for name in {"minimum", "maximum"} & stated.keys():
+        sent[name] = _bound(stated[name], place.at(name), is_integer=is_integer)
+    for least, most in BOUNDS:
+        if sent.get(least, -math.inf) > sent.get(most, math.inf):
+            raise place.error(f"{least} {sent[least]} is above {most} {sent[most]}; raise {most}")
+    return sent
 
 
-def _require_bound(bound: float, place: _Place, *, is_integer: bool) -> None:
+def _bound(bound: float, place: _Place, *, is_integer: bool) -> float:
     if not abs(bound) <= sys.float_info.max:
         raise place.error("it is beyond all numbers; give a smaller one, or leave it out")
     if is_integer and bound != int(bound):
         raise place.error(f"{bound} is not a whole number, which the bound of an integer must be; round it")
     if is_integer and not -MAX_INTEGER <= bound <= MAX_INTEGER:
         raise place.error(f"{bound} is beyond what engines know; give one between -{MAX_INTEGER} and {MAX_INTEGER}")
+    return int(bound) if is_integer else bound
 
 
 def _sent_object(stated: Schema, place: _Place) -> SentSchema:
@@ -299,31 +297,6 @@ def _sent_object(stated: Schema, place: _Place) -> SentSchema:
         "required": ordered,
         "additionalProperties": False,
     }
-
-
-def _array(stated: Schema, place: _Place) -> SentSchema:
-    if "items" not in stated:
-        raise place.error("an array needs items; say what they are")
-    least, most = place.bounds(stated, "minItems", "maxItems", high=MAX_ITEMS)
-    return {"type": "array", "items": _sent(stated["items"], place.at("items")), "minItems": least, "maxItems": most}
-
-
-def _bounded_string(stated: Schema, place: _Place) -> SentSchema:
-    if "format" in stated:
-        if stated["format"] not in FORMATS:
-            names = ", ".join(sorted(FORMATS))
-            raise place.error(f"format {stated['format']!r} is not one of {names}; {SCHEMA_REMEDY}")
-        place.require_keywords(stated, "type", "format")
-        return {"type": "string", "format": stated["format"]}
-    least, most = stated.get("minLength", 0), stated.get("maxLength", math.inf)
-    if least > most:
-        raise place.error(f"minLength {least} is above maxLength {most}; raise maxLength")
-    sent: SentSchema = {"type": "string"}
-    if "minLength" in stated:
-        sent["minLength"] = stated["minLength"]
-    if "maxLength" in stated:
-        sent["maxLength"] = stated["maxLength"]
-    return sent
 
 
 def _or_null(schema: SentSchema) -> SentSchema:

@@ -6,10 +6,8 @@ import os
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import SimpleNamespace
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -66,21 +64,26 @@ class OpenAIClient:
             self._headers = others | {"Authorization": f"Basic {credentials}"}
         self._url = url.with_user(None)
         self._proxy = _proxy(url)
-        self._sessions: _Sessions | None = None
+        self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
         """Opens the client on the running event loop."""
-        tls = _tls_context()
-        kept = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=tls)  # one for each reading
-        new = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls)
-        self._sessions = _Sessions(kept=self._session(kept), new=self._session(new))
+        # without a limit: one for each request in flight
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=_tls_context())
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+            proxy=self._proxy,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+        )
 
     async def close(self) -> None:
         """Closes the connections."""
-        sessions, self._sessions = self._sessions, None
-        if sessions is not None:
-            await sessions.kept.close()
-            await sessions.new.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def send(
         self,
@@ -98,12 +101,12 @@ class OpenAIClient:
             body: sent as JSON.
             longest_seconds: bounds the whole try, from its connection to its last byte; `timeout_seconds` by default.
         """
-        if self._sessions is None:
+        if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
         seconds = min(longest_seconds or self._seconds, self._seconds)
         try:
             async with asyncio.timeout(seconds):
-                response = await self._request(self._sessions, method, path, body)
+                response = await self._exchange(self._session, method, path, body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return Failure(message=f"{self.name} can't be reached: {self._text(error)}", concerns_all=True)
         except TimeoutError:
@@ -128,39 +131,8 @@ class OpenAIClient:
         """A response that is of no use, in the server's own words; secrets that it may repeat are taken out."""
         return f"{self.name} answered {response.status_code}: {self._masked(error_message(response.content))}"
 
-    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_kept_connection)
-        return aiohttp.ClientSession(
-            connector=connector,
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
-            proxy=self._proxy,
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-            trace_configs=[trace],
-        )
-
-    async def _request(
-        self, sessions: "_Sessions", method: str, path: str, body: Mapping[str, JsonValue] | None
-    ) -> Response:
-        """A server may close a connection that was kept just when a request sets out: it goes again, over a new one."""
-        use = _ConnectionUse()
-        try:
-            return await self._exchange(sessions.kept, method, path, body, use=use)
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            if not use.is_kept:
-                raise
-        return await self._exchange(sessions.new, method, path, body, use=use)
-
     async def _exchange(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        path: str,
-        body: Mapping[str, JsonValue] | None,
-        *,
-        use: "_ConnectionUse",
+        self, session: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, JsonValue] | None
     ) -> Response:
         url = self._url.with_path(f"{self._url.raw_path.rstrip('/')}/{path}", encoded=True, keep_query=True)
         data = headers = None
@@ -168,9 +140,7 @@ class OpenAIClient:
             data = to_json(body)
             headers = {"Content-Type": "application/json"}
         began = time.perf_counter()
-        async with session.request(
-            method, url, data=data, headers=headers, allow_redirects=False, trace_request_ctx=use
-        ) as response:
+        async with session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
             content = await response.read()
         return Response(
             status_code=response.status,
@@ -191,24 +161,6 @@ class OpenAIClient:
         for secret in self._secrets:
             message = message.replace(secret, "***")
         return message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sessions:
-    kept: aiohttp.ClientSession
-    """Keeps its connections for further requests."""
-    new: aiohttp.ClientSession
-    """Opens a connection for each request."""
-
-
-@dataclass(slots=True)
-class _ConnectionUse:
-    is_kept: bool = False
-    """Whether the request went over a connection that an earlier one had opened."""
-
-
-async def _note_kept_connection(session: object, context: SimpleNamespace, params: object) -> None:
-    context.trace_request_ctx.is_kept = True
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:

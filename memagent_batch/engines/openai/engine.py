@@ -16,20 +16,17 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.completions import CompletionsApi
-from memagent_batch.engines.openai.outage import FIRST_BACKOFF_SECONDS, Backoff, CircuitBreaker, Failure, Pace
+from memagent_batch.engines.openai.outage import CircuitBreaker, Failure, Pace, pause_seconds
 from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
-    NO_THINKING_BUDGET,
     PROBE_TOKENS,
     PROBES,
     REMEDIES,
-    THINKING_BUDGET,
     Api,
     GuideForm,
     ModelList,
     Response,
     holds_choices,
-    refused_fields,
 )
 from memagent_batch.errors import (
     EngineRefusedError,
@@ -50,10 +47,6 @@ START_TRIES = 3
 """Most tries of each question at the start of a run: a wrong address must show within seconds."""
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
-THINKING_REMEDY = (
-    "serve the model with vLLM and its --reasoning-parser, or set sampling.thinking_tokens to null; other APIs bound "
-    "thoughts by fields of their own, such as openai.extra_body: {reasoning_effort: low}"
-)
 Ask = Callable[[], Awaitable[Response | Failure]]
 """One try at the endpoint."""
 
@@ -71,7 +64,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
     _context: EngineContext = PrivateAttr()
     _tokenizer: Tokenizer = PrivateAttr()
-    _backoff: Backoff = PrivateAttr()
     _api: Api = PrivateAttr()
     _pace: Pace = PrivateAttr()
     _client: "OpenAIClient" = PrivateAttr()
@@ -90,10 +82,9 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
-        self._backoff = Backoff(max_retries=self.max_retries, first_seconds=FIRST_BACKOFF_SECONDS)
         self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
         self._pace, self._checking = Pace(), asyncio.Lock()
-        self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)
+        self._outage = CircuitBreaker(self._probe, max_retries=self.max_retries, longest_seconds=self.outage_seconds)
         return self
 
     def identity(self) -> Mapping[str, Any]:
@@ -105,11 +96,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
     def takes_messages(self) -> bool:
         """Whether the server wraps prompts into its chat template."""
         return self.api is EndpointApi.CHAT
-
-    @property
-    def ends_thoughts(self) -> bool:
-        """Its server may; that is asked before the run."""
-        return True
 
     @property
     def away_seconds(self) -> float:
@@ -159,8 +145,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         response = await self._outage.answer(lambda: self._paced(body))
         if response.status_code != 200:
             await self._require_served()
-            message = f"turn {prompt.path}: {self._client.refusal(response)}"
-            raise EngineRequestError(message, is_rejected_before_generation=True)
+            raise EngineRequestError(f"turn {prompt.path}: {self._client.refusal(response)}")
         return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
@@ -256,8 +241,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
             )
 
     def _remedy(self, response: Response) -> str:
-        if refused_fields(response, [THINKING_BUDGET]):
-            return THINKING_REMEDY
         return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
 
     async def _check_once(self) -> None:
@@ -284,13 +267,12 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """The first response that is not a passing failure."""
         attempt = 0
         while isinstance(result := await send(), Failure):
-            pause = self._backoff.pause_seconds(attempt, retry_after_seconds=result.retry_after_seconds)
             attempt += 1
-            if pause is None or attempt == START_TRIES:
+            if attempt > min(START_TRIES - 1, self.max_retries):
                 raise EngineStartError(
                     f"{result.message} ({attempt} tries); check that it runs, and openai.base_url (up to /v1)"
                 )
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause_seconds(attempt - 1, retry_after_seconds=result.retry_after_seconds))
         return result
 
     async def _require_model(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
@@ -323,14 +305,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
             self._completion(response, prompt=prompt)
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
-        if self._context.sampling.thinking_tokens is not None:
-            await self._require_thinking_budget(answer, prompt)
-
-    async def _require_thinking_budget(self, answer: Callable[[Ask], Awaitable[Response]], prompt: Prompt) -> None:
-        """Sends a budget that can't be: an endpoint that answers does not look at it."""
-        body = {**self._body(prompt, seed=0), THINKING_BUDGET: NO_THINKING_BUDGET}
-        if (await answer(partial(self._ask, body))).status_code == 200:
-            raise EngineStartError(f"{self._client.name} passes over {THINKING_BUDGET}; {THINKING_REMEDY}")
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
         """The field by which the endpoint obeys guides of this kind, found by a probe the first time.

@@ -39,31 +39,17 @@ MAX_RETRY_AFTER_SECONDS = 600.0
 """A longer `Retry-After` counts as this much, so that a wrong date can't park a job for a day."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """Exponential back-off with full jitter."""
+def pause_seconds(
+    attempt: int, *, retry_after_seconds: float | None = None, draw: Callable[[], float] = random.random
+) -> float:
+    """Seconds to wait after failed try number `attempt` (from 0): exponential back-off with full jitter.
 
-    max_retries: int
-    first_seconds: float
-    """Longest pause before the first retry; doubled at each further one."""
-    draw: Callable[[], float] = random.random
-    """A number in [0, 1) at each call."""
-
-    def pause_seconds(self, attempt: int, *, retry_after_seconds: float | None = None) -> float | None:
-        """Seconds to wait after failed try number `attempt` (from 0); None where no try is left.
-
-        A `Retry-After` is the least that is waited; up to `first_seconds` of jitter come on top, so that all who were
-        rejected do not come back at once.
-        """
-        if attempt >= self.max_retries:
-            return None
-        return self.probe_seconds(attempt, retry_after_seconds=retry_after_seconds)
-
-    def probe_seconds(self, attempt: int, *, retry_after_seconds: float | None = None) -> float:
-        """The pause where the number of tries has no limit."""
-        if retry_after_seconds is not None:
-            return min(retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + self.draw() * self.first_seconds
-        return self.draw() * min(self.first_seconds * 2.0 ** min(attempt, 64), MAX_BACKOFF_SECONDS)
+    A `Retry-After` is the least that is waited; up to a second of jitter comes on top, so that all who were rejected
+    do not come back at once. `draw` gives a number in [0, 1) at each call.
+    """
+    if retry_after_seconds is not None:
+        return min(retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + draw() * FIRST_BACKOFF_SECONDS
+    return draw() * min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempt, 64), MAX_BACKOFF_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +72,7 @@ class CircuitBreaker:
         self,
         probe: Callable[[], Awaitable[Failure | None]],
         *,
-        backoff: Backoff,
+        max_retries: int,
         longest_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -95,13 +81,13 @@ class CircuitBreaker:
 
         Args:
             probe: asks the endpoint for next to nothing; None where it answers, even with a refusal.
-            backoff: pauses of requests and of probes.
+            max_retries: further tries of a request while the endpoint answers probes.
             longest_seconds: how long an outage may last.
             clock: seconds that only grow.
             sleep: waits for so many seconds.
         """
         self._probe = probe
-        self._backoff = backoff
+        self._max_retries = max_retries
         self._longest_seconds = longest_seconds
         self._clock = clock
         self._sleep = sleep
@@ -140,11 +126,10 @@ class CircuitBreaker:
                 if outages > MAX_OUTAGES or self._clock() - failed_at > self._longest_seconds:
                     raise EngineUnavailableError(f"{result.message}, again and again; run the same command again later")
                 continue
-            pause = self._backoff.pause_seconds(tries, retry_after_seconds=result.retry_after_seconds)
             tries += 1
-            if pause is None:
+            if tries > self._max_retries:
                 raise EngineRequestError(f"{result.message} ({tries} tries)")
-            await self._sleep(pause)
+            await self._sleep(pause_seconds(tries - 1, retry_after_seconds=result.retry_after_seconds))
 
     async def _until_back(self, failure: Failure | None) -> bool:
         """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer.
@@ -171,7 +156,7 @@ class CircuitBreaker:
                 self._note(sign)
                 if self._has_given_up():
                     return True
-                pause = self._backoff.probe_seconds(attempt, retry_after_seconds=sign.retry_after_seconds)
+                pause = pause_seconds(attempt, retry_after_seconds=sign.retry_after_seconds)
                 await self._sleep(min(pause, self._longest_seconds - self.away_seconds))
                 attempt, sign = attempt + 1, await self._probe()
             self._away_since = None

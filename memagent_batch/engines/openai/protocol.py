@@ -24,12 +24,6 @@ NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty":
 """Sampling fields that change nothing. Every request names them: where one is left out, vLLM's server takes the value
 of the model's `generation_config.json`."""
 
-THINKING_BUDGET = "thinking_token_budget"
-"""vLLM's extension that bounds a thought; of -1 tokens or more."""
-
-NO_THINKING_BUDGET = -2
-"""What no server takes that knows the field: one that answers passes over it."""
-
 ADDRESS_REMEDY = "check model and openai.base_url (up to /v1)"
 
 TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
@@ -242,8 +236,6 @@ def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> d
         fields["seed"] = seed
     if sampling.top_k > 0:
         fields["top_k"] = sampling.top_k
-    if sampling.thinking_tokens is not None:
-        fields[THINKING_BUDGET] = sampling.thinking_tokens
     return fields
 
 

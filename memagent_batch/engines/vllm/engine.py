@@ -121,11 +121,6 @@ class VllmEngine(VllmConfig, Engine):
         """One for each part of the model; none for the build of vLLM that runs on CPU."""
         return self.tensor_parallel_size * self.pipeline_parallel_size if needs_gpu() else 0
 
-    @property
-    def ends_thoughts(self) -> bool:
-        """It does."""
-        return True
-
     def _params(self, prompt: Prompt, *, seed: int) -> "SamplingParams":
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -137,7 +132,6 @@ class VllmEngine(VllmConfig, Engine):
             top_k=sampling.top_k,
             seed=seed if sampling.temperature > 0 else None,
             max_tokens=prompt.max_tokens,
-            thinking_token_budget=sampling.thinking_tokens,
             logprobs=num_candidates(prompt.guide, logprobs=self._context.sampling.logprobs),
             structured_outputs=structured_outputs(prompt.guide),
             output_kind=RequestOutputKind.FINAL_ONLY,
@@ -165,7 +159,7 @@ class VllmEngine(VllmConfig, Engine):
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:
             message = f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}"
-            raise EngineRequestError(message, is_rejected_before_generation=True) from error
+            raise EngineRequestError(message) from error
 
 
 def needs_gpu() -> bool:

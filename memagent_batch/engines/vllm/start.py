@@ -15,7 +15,6 @@ from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.models.weights import WEIGHT_ENDINGS
@@ -66,9 +65,6 @@ LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2
 """Prompt lookup on CPU: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed. A
 new memory is mostly a copy of the last one. Tokens stay the same: only what the model would write is kept."""
 
-REASONING = {"reasoning_start_str": OPENING, "reasoning_end_str": THOUGHT_END}
-"""What begins a thought, and what vLLM writes where its budget ends."""
-
 STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 """How guided turns are decoded. White space in JSON is left out: a small model writes nothing else."""
 
@@ -98,8 +94,6 @@ def engine_arguments(
         "use_tqdm_on_load": False,
         "structured_outputs_config": STRUCTURED_OUTPUTS,
     }
-    if sampling.thinking_tokens is not None:
-        arguments["reasoning_config"] = REASONING
     if is_cpu and settings.reproducible:
         raise EngineStartError(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
@@ -133,10 +127,9 @@ def guesses_tokens(sampling: SamplingConfig) -> bool:
     """Whether tokens may be guessed ahead: never where a draw or a log-probability could show it.
 
     A guess is accepted by other random numbers than a draw, so that a seed would stand for other tokens with it than
-    without it; what `memagent collect` keeps is drawn one token at a time. Nor where a thought has a budget, which vLLM
-    keeps to by its count of single tokens.
+    without it; what `memagent collect` keeps is drawn one token at a time.
     """
-    return sampling.temperature == 0 and not sampling.logprobs and sampling.thinking_tokens is None
+    return sampling.temperature == 0 and not sampling.logprobs
 
 
 def _lacks_bfloat16() -> bool:

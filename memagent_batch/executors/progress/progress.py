@@ -6,14 +6,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.executors.progress.board import ActorReport, Board, Event
+from memagent_batch.executors.progress.board import ActorReport, Board
 from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.bounds import Spent
@@ -72,7 +72,6 @@ class Progress:
         self._first_read: tuple[float, float] | None = None
         self._last_turn_at: str | None = None
         self._bar: Any = None
-        self._absence = Absence()
 
     def begin(self) -> None:
         """Counts the run as one that began to read."""
@@ -196,7 +195,6 @@ class Progress:
         if bound := self.bound_met():
             self._board.stop_turns(bound)
         self._count(report)
-        self._absence.look(report.events, turns=self._sums["turns"])
         if report.events:
             with tqdm.external_write_mode(file=sys.stderr):
                 for event in report.events:
@@ -224,43 +222,20 @@ class Progress:
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
         rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
         rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
-        seconds_left, away = self._seconds_left(), self._absence.text()
+        seconds_left = self._seconds_left()
         to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
         if self._bar is not None:
             self._bar.n = self._done
             waits = "" if sums["readings"] or sums["turns"] else self._starting
-            self._bar.set_postfix_str(", ".join(part for part in (waits or rate, away, to_go) if part))
+            self._bar.set_postfix_str(", ".join(part for part in (waits or rate, to_go) if part))
         elif is_last or time.monotonic() - self._last_line >= LOG_SECONDS:
             self._last_line = time.monotonic()
-            parts = [f"readings {self._done}/{self._asked}", rate, _duration(seconds), away, to_go]
+            parts = [f"readings {self._done}/{self._asked}", rate, _duration(seconds), to_go]
             fields = {**sums, "readings": self._done, "asked": self._asked}
             self._log(", ".join(part for part in parts if part), **fields)
 
     def _log(self, message: str, **fields: int) -> None:
         log.info(message, extra={"event": EventKind.PROGRESS, "run_id": self._run_id, **fields})
-
-
-class Absence:
-    """Whether the endpoint is away, by the events of the readers; all of them use the same one."""
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._since: float | None = None
-        self._turns = 0
-
-    def look(self, events: Sequence[Event], *, turns: int) -> None:
-        """Takes the events since the last look, and the turns of all readers so far: where they grow, it answers."""
-        if turns != self._turns:
-            self._since, self._turns = None, turns
-        for event in events:
-            if event.kind == EventKind.ENDPOINT_AWAY and self._since is None:
-                self._since = self._clock() - event.fields["away_seconds"]
-            elif event.kind == EventKind.ENDPOINT_BACK:
-                self._since = None
-
-    def text(self) -> str:
-        """The words for the progress line; empty where the endpoint is there."""
-        return "" if self._since is None else f"endpoint away for {_duration(self._clock() - self._since)}"
 
 
 def _duration(seconds: float) -> str:

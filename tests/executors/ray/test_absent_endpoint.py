@@ -1,4 +1,4 @@
-"""How a run shows that its endpoint is away: what the readers report, and what the progress line says."""
+"""How a run shows that its endpoint is away: what the readers report."""
 
 from pathlib import Path
 
@@ -7,10 +7,8 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.executors.progress.board import Board, Event
-from memagent_batch.executors.progress.progress import Absence
+from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.progress.reporter import AWAY_SECONDS, Reporter
-from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_output
 from tests.engine_context import MadeEngine
@@ -55,27 +53,3 @@ async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_
         {"run_id": "r", "away_seconds": 95},
         "endpoint back after 95 s",
     )
-
-
-def event(kind: EventKind, seconds: int) -> Event:
-    return Event(kind=kind, message="", fields={"away_seconds": seconds})
-
-
-def test_progress_line_says_how_long_the_endpoint_is_away_until_it_is_back() -> None:
-    now = [100.0]
-    absence = Absence(clock=lambda: now[0])
-    absence.look([], turns=7)
-    assert absence.text() == ""
-    absence.look([event(EventKind.ENDPOINT_AWAY, 5), event(EventKind.ENDPOINT_AWAY, 6)], turns=7)
-    now[0] = 190.0
-    absence.look([], turns=7)
-    assert absence.text() == "endpoint away for 1m35s"
-    absence.look([event(EventKind.ENDPOINT_BACK, 95)], turns=7)
-    assert absence.text() == ""
-
-
-def test_progress_line_takes_turns_for_a_sign_that_the_endpoint_is_there() -> None:
-    absence = Absence(clock=lambda: 100.0)
-    absence.look([event(EventKind.ENDPOINT_AWAY, 5)], turns=0)
-    absence.look([], turns=3)
-    assert absence.text() == ""

@@ -41,7 +41,7 @@ class BrokenReader(Reader):
         self.actor = str(ray.get_runtime_context().get_actor_id())
         (self.folder / f"start-{self.actor}-{os.getpid()}").touch()
         if self.is_broken():
-            self._life._start_engine = self.fail  # type: ignore[method-assign]
+            self._start_engine = self.fail  # type: ignore[method-assign]
 
     def is_broken(self) -> bool:
         return True

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Document, token_windows
+from memagent_batch.domain.document import Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import DIRECT, Completion, Prompt, Turns
@@ -59,7 +59,7 @@ class FirstMatch:
         return Cost(
             num_chunks=len(windows),
             num_turns=num_turns,
-            num_prompt_tokens=num_turns * prompts.direct.num_fixed_tokens + windows.num_shown_tokens,
+            num_prompt_tokens=num_turns * prompts.direct.num_fixed_tokens + num_shown_tokens(windows),
             num_completion_tokens=num_turns * self.answer_tokens,
         )
 

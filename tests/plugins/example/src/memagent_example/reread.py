@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Document, token_windows
+from memagent_batch.domain.document import Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import QUOTES, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import MERGE, UPDATE, FinishReason, Prompt, Turns, Writes
@@ -100,7 +100,7 @@ class Reread(OverwritePolicy):
             num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens, breaks=breaks
         )
         num_again = self.rounds - 1 if len(windows) else 0
-        a_round = len(windows) * prompts.update.num_fixed_tokens + windows.num_shown_tokens
+        a_round = len(windows) * prompts.update.num_fixed_tokens + num_shown_tokens(windows)
         label = LABEL_TOKENS + self.question_tokens
         template, answer = prompts.merge.num_fixed_tokens, prompts.answer.num_fixed_tokens
         decompose = template + len(prompts.encode(ASK))
