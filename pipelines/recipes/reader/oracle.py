@@ -154,13 +154,23 @@ class Oracle:
         return after
 
     def _shown(self, noted: Noted) -> str:
-        """What is noted, as text: each mention on a line, in the document's own words."""
-        return "\n".join(" ".join(self.story.text[start:end].split()) for start, end in sorted(noted.values()))
+        """What is noted, as text: whom it is about, and the value; what gives no value yet in the document's words."""
+        value = self._known(noted)
+        if value is not None:
+            return f"{self.fact.who}: {value.text}"
+        return "\n".join(self._said(number, *span) for number, span in sorted(noted.items()))
+
+    def _said(self, number: int, start: int, end: int) -> str:
+        mention, after = self.fact.mentions[number], self.fact.mentions[number + 1 :]
+        if mention.value is None and after and after[0].name and _is_whole((start, end), mention):
+            return f"{mention.name} is called {after[0].name}"
+        return " ".join(self.story.text[start:end].split())
 
     def _memory(self, noted: Noted, *, with_stray: bool) -> str:
         lines = [self._shown(noted)] if noted else []
         if self.stray is not None and with_stray:
-            lines.append(" ".join(self.stray.text.split()))
+            assert self.stray.value is not None
+            lines.append(f"{self.stray.name}: {self.stray.value.text}")
         return "\n".join(lines) or self.first_memory
 
     def _known(self, noted: Noted) -> Value | None:

@@ -111,8 +111,8 @@ def test_oracle_notes_the_fact_and_answers_with_its_value(kind: str, prompt_set:
     assert ("answer", "\\boxed{430 euros}") in turns
     assert ("value", "430") in turns
     texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
-    assert "Zwork Mill costs 430 euros." in texts
-    assert set(texts) <= {"Zwork Mill costs 430 euros.", "keep", "none", "Nothing noted yet."}
+    assert "Zwork Mill: 430 euros" in texts
+    assert set(texts) <= {"Zwork Mill: 430 euros", "keep", "none", "Nothing noted yet."}
     assert [text for turn, text in turns if turn == "support"] == ["1"]
 
 
@@ -131,22 +131,26 @@ def test_oracle_answers_with_the_correction(kind: str, prompt_set: str | None) -
     turns = _turns(_story(first, later), kind, prompt_set)
     assert ("answer", "\\boxed{510 euros}") in turns
     texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
-    memory = [first[0], later[0]]
-    assert memory == [text for text in texts if text != "keep"] if kind == "heads" else "\n".join(memory) in texts
+    if kind == "heads":
+        assert [text for text in texts if text != "keep"] == ["Zwork Mill: 430 euros", "Zwork Mill: 510 euros"]
+    assert "Zwork Mill: 510 euros" in texts
 
 
 def test_oracle_repeats_in_a_new_note_what_goes_with_the_oldest() -> None:
-    said = [(f"The rent of Zwork Mill is {rent} euros.", "Zwork Mill", _euros(rent)) for rent in ("430", "510", "620")]
-    turns = _turns(_story(*said), "heads", None, heads=2)
-    one, two, three = (sentence for sentence, _, _ in said)
-    assert [text for turn, text in turns if turn == "update" and text != "keep"] == [one, two, f"{one}\n{three}"]
-    assert ("answer", "\\boxed{620 euros}") in turns
+    named = ("Zwork Mill is called Q4 below.", "Zwork Mill", None)
+    rents = [(f"The rent of Q4 is {rent} euros.", "Q4", _euros(rent)) for rent in ("430", "510")]
+    told = _story(named, rents[0], named, rents[1], aliased=[1, 3])
+    notes = [text for turn, text in _turns(told, "heads", None, heads=1) if turn == "update" and text != "keep"]
+    assert notes[0] == "Zwork Mill is called Q4"
+    assert notes[-1] == "Zwork Mill: 510 euros"
 
 
 def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> None:
     named = ("Zwork Mill is called Q4 below.", "Zwork Mill", None)
     said = ("Q4 costs 430 euros.", "Q4", _euros("430"))
-    assert ("answer", "\\boxed{430 euros}") in _turns(_story(named, said, aliased=[1]), "gated", None)
+    turns = _turns(_story(named, said, aliased=[1]), "gated", None)
+    assert {("update", "Zwork Mill is called Q4"), ("update", "Zwork Mill: 430 euros")} <= set(turns)
+    assert ("answer", "\\boxed{430 euros}") in turns
     assert ("answer", "\\boxed{not stated}") in _turns(_story(said, aliased=[0]), "gated", None)
 
 
