@@ -157,20 +157,20 @@ class Oracle:
         """What is noted, as text: whom it is about, and the value; what gives no value yet in the document's words."""
         value = self._known(noted)
         if value is not None:
-            return f"{self.fact.who}: {value.text}"
+            return f"About {self.fact.who}: {value.text}"
         return "\n".join(self._said(number, *span) for number, span in sorted(noted.items()))
 
     def _said(self, number: int, start: int, end: int) -> str:
         mention, after = self.fact.mentions[number], self.fact.mentions[number + 1 :]
         if mention.value is None and after and after[0].name and _is_whole((start, end), mention):
-            return f"{mention.name} is called {after[0].name}"
-        return " ".join(self.story.text[start:end].split())
+            return f"About {mention.name}: called {after[0].name}"
+        return f"About {self.fact.who}: {' '.join(self.story.text[start:end].split())}"
 
     def _memory(self, noted: Noted, *, with_stray: bool) -> str:
         lines = [self._shown(noted)] if noted else []
         if self.stray is not None and with_stray:
             assert self.stray.value is not None
-            lines.append(f"{self.stray.name}: {self.stray.value.text}")
+            lines.append(f"About {self.stray.name}: {self.stray.value.text}")
         return "\n".join(lines) or self.first_memory
 
     def _known(self, noted: Noted) -> Value | None:
