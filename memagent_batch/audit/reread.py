@@ -112,7 +112,7 @@ def job_of_run(past: PastRun, job: JobConfig) -> JobConfig:
     other = sorted(name for name in {*identity.parts, *then} if identity.parts.get(name) != then.get(name))
     raise SettingsError(
         f"--reread: this is not the reader that the run was made by: {', '.join(other) or 'its name'} differ; put the "
-        "same model, tokeniser and prompt set here, or give the job file with --job"
+        "same model, tokeniser and prompt set here, or pass the job file of the run"
     )
 
 

@@ -1,10 +1,7 @@
 """`memagent evaluate`: makes suites, reads and scores them, and reports."""
 
-import json
-import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -13,19 +10,22 @@ from pydantic import ValidationError
 from pydantic_settings import NoDecode
 
 from memagent_batch.cli.options import MODEL, read_yaml, readable
-from memagent_batch.cli.settings import Command, JsonCommand, ReaderSettings, StorageCommand
+from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.problems import nearest_name
-from memagent_batch.config.section import Count, Section, Text, TextOrTexts, merged
+from memagent_batch.config.section import Count, Text, TextOrTexts, merged
 from memagent_batch.config.sources import InputConfig, SourceConfig
 from memagent_batch.config.storage import Options
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
+from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.errors import SettingsError
-from memagent_batch.masking import mask_url
+from memagent_batch.masking import mask_url, printable
 
 if TYPE_CHECKING:
     from memagent_batch.evaluation.make import SuitePlan
+    from memagent_batch.evaluation.record import Evaluation
     from memagent_batch.evaluation.suite import Suite
+    from memagent_batch.store.location import Location
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -34,39 +34,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names of variants, which name folders too."""
 SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
 """Settings that are the same for all variants, or the evaluation's to set."""
-log = logging.getLogger(__name__)
-
-
-class SuiteOptions(Section):
-    """What is evaluated over."""
-
-    suite: Text | None = None
-    """Folder of `evaluate make`."""
-    questions: str | None = None
-    """Your own question list in place of a suite, each with references."""
-    metric: Metric = Metric.SUB_EM
-    """Metric of these questions, if they ask for no type."""
-
-    def open_suite(self, options: Options, *, documents: tuple[str, ...] = ()) -> "Suite":
-        """The suite, or the questions as one.
-
-        Raises:
-            SettingsError: both are named, or none is.
-            InputError: it can't be read, or a question can't be scored.
-        """
-        from memagent_batch.evaluation.own import own_suite
-        from memagent_batch.evaluation.suite import open_suite
-        from memagent_batch.store.location import Location
-
-        if self.suite is not None:
-            if self.questions or documents or "metric" in self.model_fields_set:
-                raise SettingsError("--suite: it has its own documents, questions and metrics; leave yours out, or it")
-            return open_suite(Location(uri=self.suite, storage_options=options))
-        if self.questions is None:
-            raise SettingsError("--suite: missing; name a suite, or your own --questions with references")
-        if self.metric not in TEXT_METRICS:
-            raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
-        return own_suite(Location(uri=self.questions, storage_options=options), documents=documents, metric=self.metric)
 
 
 class MakeSuite(StorageCommand):
@@ -92,7 +59,7 @@ class MakeSuite(StorageCommand):
     seed: int = 0
     """The same seed makes the same suite."""
     typed: bool = False
-    """Ask for a number or a label if a task's answer is one."""
+    """Ask for a number if a task's answer is one."""
 
     def run(self) -> None:
         from memagent_batch.evaluation.make import make_suite, read_suite_inputs
@@ -137,7 +104,7 @@ def parse_length(text: str) -> int:
     return length
 
 
-class RunSuite(SuiteOptions, ReaderSettings, Command):
+class RunSuite(ReaderSettings, Command):
     """Reads a suite, or your own questions with references over your documents, with one or several policies or
     models, and scores the answers.
     """
@@ -152,6 +119,12 @@ class RunSuite(SuiteOptions, ReaderSettings, Command):
     )
     page = "docs/how-to/evaluation.md"
 
+    suite: Text | None = None
+    """Folder of `evaluate make`."""
+    questions: str | None = None
+    """Your own question list in place of a suite, each with references."""
+    metric: Metric = Metric.SUB_EM
+    """Metric of these questions, if they ask for no type."""
     documents: Annotated[TextOrTexts, NoDecode] = ()
     """What your own questions are asked of: files, folders, globs."""
     input: InputConfig = InputConfig()
@@ -166,24 +139,39 @@ class RunSuite(SuiteOptions, ReaderSettings, Command):
         listed = read_variants(self.variants) if self.variants else {}
         changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
-        from memagent_batch.evaluation.measures import score_table
         from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
         from memagent_batch.store.location import Location
 
-        suite = self.open_suite(base.storage_options, documents=self.documents)
+        suite = self._suite(base.storage_options)
         variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
         output = Location(uri=base.output, storage_options=base.storage_options)
-        scores = evaluate_suite(
-            variants,
-            suite=suite,
-            sources=self._sources(),
-            output=output,
-        )
-        print(score_table(scores))
+        evaluation = evaluate_suite(variants, suite=suite, sources=self._sources(), output=output)
+        _print_report(output, evaluation)
         place = mask_url(base.output.rstrip("/"))
-        print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
-        print(f"draw and compare them with: memagent evaluate report {place}")
+        print(f"\nscores {place}/scores; what went wrong, with each memory: memagent page {place}/runs/NAME")
         require_variants(variants, output=output)
+
+    def _suite(self, options: Options) -> "Suite":
+        """The suite, or the questions as one.
+
+        Raises:
+            SettingsError: both are named, or none is.
+            InputError: it can't be read, or a question can't be scored.
+        """
+        from memagent_batch.evaluation.own import own_suite
+        from memagent_batch.evaluation.suite import open_suite
+        from memagent_batch.store.location import Location
+
+        if self.suite is not None:
+            if self.questions or self.documents or "metric" in self.model_fields_set:
+                raise SettingsError("--suite: it has its own documents, questions and metrics; leave yours out, or it")
+            return open_suite(Location(uri=self.suite, storage_options=options))
+        if self.questions is None:
+            raise SettingsError("--suite: missing; name a suite, or your own --questions with references")
+        if self.metric not in TEXT_METRICS:
+            raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
+        questions = Location(uri=self.questions, storage_options=options)
+        return own_suite(questions, documents=self.documents, metric=self.metric)
 
     def _sources(self) -> dict[str, Any]:
         """The settings of the documents and questions."""
@@ -226,65 +214,30 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
         raise SettingsError(f"variant {name!r}: {error}") from error
 
 
-class Score(SuiteOptions, StorageCommand, JsonCommand):
-    """Scores the answers of a run against a suite, or your own questions with references."""
-
-    command = "memagent evaluate score"
-    examples = (
-        "memagent evaluate score --answers eval/runs/overwrite/ --suite suite/",
-        "memagent evaluate score --answers out/ --questions gold.jsonl --output scores.parquet --json",
-    )
-    page = "docs/how-to/evaluation.md"
-
-    answers: Text
-    """The output of a run: a folder or any fsspec URL."""
-    variant: str = "answers"
-    """Name of what is scored."""
-    output: str | None = None
-    """File to write the scores to, one row for each reading, as Parquet."""
-
-    def run(self) -> None:
-        from memagent_batch.evaluation.measures import measure, score_table
-        from memagent_batch.evaluation.scoring import score_run, summarise
-
-        scored = score_run(
-            self.locate(self.answers),
-            suite=self.open_suite(self.storage_options),
-            variant=self.variant,
-        )
-        if self.output:
-            from memagent_batch.store.parquet import parquet_bytes
-
-            self.locate(self.output).write_bytes(parquet_bytes(scored.scores))
-        if self.as_json:
-            cells = [asdict(cell) for cell in summarise(scored.scores)]
-            measures = [asdict(each) for each in measure(scored.scores)]
-            print(json.dumps({"cells": cells, "measures": measures}, indent=2, ensure_ascii=False))
-        else:
-            print(score_table(scored.scores))
-        if scored.num_unmatched:
-            log.warning(f"left out: {scored.num_unmatched} answers to questions that the suite does not ask")
-
-
 class ReportEvaluation(StorageCommand):
-    """Writes one page with scores, intervals and failures; starts no engine."""
+    """Prints what `evaluate run` prints at its end, as Markdown: scores, intervals, comparisons; starts no engine."""
 
     command = "memagent evaluate report"
-    examples = ("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/")
+    examples = ("memagent evaluate report eval/", "memagent evaluate report s3://bucket/eval/")
     page = "docs/how-to/evaluation.md"
     words = ("output",)
 
     output: Text
     """The output of `evaluate run`: a folder or any fsspec URL."""
-    to: str | None = None
-    """Where report.html goes (default: OUTPUT/report)."""
 
     def run(self) -> None:
-        from memagent_batch.evaluation.report.report import REPORT_FOLDER, write_report
+        from memagent_batch.evaluation.record import open_evaluation
 
         output = self.locate(self.output)
-        target = self.locate(self.to) if self.to else output / REPORT_FOLDER
-        print(json.dumps(write_report(output, target=target), indent=2, ensure_ascii=False))
+        _print_report(output, open_evaluation(output))
+
+
+def _print_report(output: "Location", evaluation: "Evaluation") -> None:
+    from memagent_batch.evaluation.measures import report_text
+    from memagent_batch.evaluation.record import read_scores
+
+    page = unescaped(report_text(evaluation, read_scores(output, evaluation)))
+    print("\n".join(map(printable, page.splitlines())))
 
 
 def _require_tasks(names: Iterable[str], known: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""`memagent export`: answers as a file for a spreadsheet, or rollouts as one that another trainer reads."""
+"""`memagent export`: answers as a spreadsheet, or rollouts as one that another trainer reads."""
 
 import json
 from typing import Literal
@@ -8,8 +8,8 @@ from memagent_batch.errors import SettingsError
 
 
 class Export(OutputCommand):
-    """Writes the answers of the last finished run as CSV or XLSX, one row a reading; or the rollouts of
-    `memagent collect` as a Parquet file that another trainer reads.
+    """Writes the answers of the last finished run as XLSX, one row a reading; or the rollouts of `memagent collect`
+    as a Parquet file that another trainer reads.
 
     Text that a spreadsheet would run as a formula is quoted. Samples without an advantage are left out and counted.
     """
@@ -18,14 +18,14 @@ class Export(OutputCommand):
     examples = ("memagent export out/ --to xlsx", "memagent export rollouts/ --to verl --into verl.parquet")
     page = "docs/how-to/page.md"
 
-    to: Literal["csv", "xlsx", "verl", "trl", "skyrl"]
-    """`csv` or `xlsx` for answers; the trainer for rollouts."""
+    to: Literal["xlsx", "verl", "trl", "skyrl"]
+    """`xlsx` for answers; the trainer for rollouts."""
     into: str | None = None
-    """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.csv or .xlsx)."""
+    """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.xlsx)."""
 
     def run(self) -> None:
-        if self.to in ("csv", "xlsx"):
-            self._export_answers(self.to)
+        if self.to == "xlsx":
+            self._export_answers()
             return
         if self.into is None:
             raise SettingsError(f"--into: missing; name the Parquet file for {self.to}")
@@ -35,10 +35,8 @@ class Export(OutputCommand):
         counts = export_rollouts(self.location, output, to=self.to)
         print(json.dumps({"output": str(output), "to": self.to, **counts}))
 
-    def _export_answers(self, to: str) -> None:
-        from memagent_batch.pages.spreadsheets import SpreadsheetFormat, export_answers
+    def _export_answers(self) -> None:
+        from memagent_batch.pages.spreadsheets import export_answers
 
-        target = self.locate(self.into) if self.into else self.location / f"export/answers.{to}"
-        cells = export_answers(self.location, target, to=SpreadsheetFormat(to))
-        counts = {"rows": cells.num_rows, "cells_quoted": cells.num_quoted, "cells_cut": cells.num_cut}
-        print(json.dumps({"file": str(target), **counts}))
+        target = self.locate(self.into) if self.into else self.location / "export/answers.xlsx"
+        print(json.dumps({"file": str(target), "rows": export_answers(self.location, target)}))

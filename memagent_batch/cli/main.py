@@ -87,7 +87,7 @@ COMMANDS = {
     "results": ("results:Results", "writes the answers of an output with those of second passes over it"),
     "diff": ("diff:Diff", "shows the answers in which two finished runs differ, with both memories"),
     "page": ("page:Page", "writes the answers of a finished run as pages that open without a server"),
-    "show": ("show:Show", "shows the answers of one document: value, evidence, and the memory's trace"),
+    "show": ("show:Show", "shows the answers of one document: value and evidence"),
     "review make": ("review:MakeReview", "draws the sample, and writes the page and the sheet that people label on"),
     "review import": ("review:ImportLabels", "takes labels in, from labels.csv files of the page or a spreadsheet"),
     "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page or by name"),
@@ -112,8 +112,7 @@ COMMANDS = {
         "evaluate:RunSuite",
         "reads a suite with one or several policies or models, and scores the answers",
     ),
-    "evaluate score": ("evaluate:Score", "scores the answers of a run against a suite"),
-    "evaluate report": ("evaluate:ReportEvaluation", "draws the results of `run` on one page, with the failures"),
+    "evaluate report": ("evaluate:ReportEvaluation", "prints the results of `run` again, as Markdown"),
 }
 """Each command with its class in this package, and a line of help."""
 

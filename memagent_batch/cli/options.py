@@ -40,18 +40,13 @@ HELP_WIDTH = 100
 """Characters of a line of help that is wrapped."""
 INPUT = ("documents", "questions", "ask")
 """Everyday settings: what is read."""
-BOUNDS = (
-    *("limit", "limit_seed", "max_tokens", "max_cost", "max_hours"),
-    *("price_per_hour", "price_per_million_prompt_tokens", "price_per_million_completion_tokens"),
-)
-"""Settings of how much a run reads and costs."""
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
 """Everyday settings: what reads."""
 WHOLE = frozenset({"documents", "ask", "sheets", "over", "output"})
 """Lists whose parts may hold commas."""
 PATHS = frozenset(
     {"documents", "questions", "again_from", "output", "rollouts", "reference", "allowed_signers"}
-    | {"over", "to", "into", "sheets", "suite", "answers", "variants"}
+    | {"over", "to", "into", "sheets", "suite", "variants"}
     | {"job", "input.inventory"}
 )
 """Options whose value is a path or URL."""

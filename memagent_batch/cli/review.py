@@ -158,13 +158,11 @@ class EstimateReview(OutputsCommand, JsonCommand):
     """ID of the review (default: the only one)."""
     so_far: bool = False
     """Estimate before all is labelled: the intervals hold for one look."""
-    with_seen: bool = False
-    """Count labels that were given with the answer in view."""
 
     def run(self) -> None:
         from memagent_batch.flows.review import make_estimate
 
-        values, page = make_estimate(self.locations, self.review, so_far=self.so_far, with_seen=self.with_seen)
+        values, page = make_estimate(self.locations, self.review, so_far=self.so_far)
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 

@@ -1,7 +1,7 @@
-"""`memagent show`: the answers of one document in the terminal, with their evidence and the memory's trace."""
+"""`memagent show`: the answers of one document in the terminal, with their evidence."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from shutil import get_terminal_size
 from textwrap import wrap
 
@@ -12,7 +12,6 @@ from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
-from memagent_batch.domain.turns import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
@@ -23,15 +22,13 @@ from memagent_batch.store.turn_log.index import Row
 
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
-SHOWN_TURNS = 8
-"""Turns of a trace that changed the memory, and are shown without `--full`: the first and the last ones."""
 TEXT_CHARACTERS = 400
-"""Of a memory, response or sentence, characters that are shown without `--full`."""
+"""Of a response or sentence, characters that are shown without `--full`."""
 
 
 class Show(OutputCommand):
-    """Shows the answers of one document: value, confidence, support, evidence with its place, and how the memory
-    came to it, turn by turn. For a reading that failed it shows why. Without a document it lists their ids.
+    """Shows the answers of one document: value, confidence, support, and evidence with its place. For a reading that
+    failed it shows why. Without a document it lists their ids. How the memory came about is on the page, and in --json.
     """
 
     command = "memagent show"
@@ -44,7 +41,7 @@ class Show(OutputCommand):
     question: str | None = None
     """Question_id (default: all questions of the document)."""
     full: bool = False
-    """Show long texts and traces to their end."""
+    """Show long texts to their end."""
     as_json: bool = Field(default=False, alias="json")
     """Print each reading as a JSON object on its own line."""
 
@@ -89,7 +86,6 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
     for number, item in enumerate(shown_evidence(reading)):
         label = "" if number else "evidence"
         yield from _labelled_text(label, evidence_text(item), is_full=is_full, width=width)
-    yield from _memory_lines(reading.turns, is_full=is_full, width=width)
 
 
 def _signs(row: Row) -> str:
@@ -108,31 +104,6 @@ def _row_problem(row: Row) -> str | None:
         return f"{row['error_type']}: {row['error_message']}"
     problem: str | None = row.get("follow_up_error")
     return problem
-
-
-def _memory_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
-    """The turns that changed the memory or wrote a note for it; those between are counted."""
-    changed = [row for row in turns if row["changed"]]
-    is_note = notes_of([row["kind"] for row in turns])
-    num_notes = sum(row["changed"] and note for row, note in zip(turns, is_note, strict=True))
-    ends = SHOWN_TURNS // 2
-    left_out = range(0) if is_full else range(ends, len(changed) - ends)
-    counts = f"{len(turns)} turns, {len(changed) - num_notes} changed it"
-    notes = f", {num_notes} wrote notes for it" if num_notes else ""
-    yield from _labelled_text("memory", counts + notes, is_full=True, width=width)
-    for number, row in enumerate(changed):
-        if number not in left_out:
-            text = f"{_chunk_place(row)}{row['memory']}"
-            yield from _labelled_text(f"  turn {row['turn']}", text, is_full=is_full, width=width)
-        elif number == left_out.start:
-            yield f"{'':<{LABEL_WIDTH}}… {len(left_out)} more turns; --full shows them"
-
-
-def _chunk_place(row: Row) -> str:
-    if row["char_start"] is None:
-        return ""
-    locator = "" if row.get("locator") is None else f", {row['locator']}"
-    return f"[{row['kind']}, characters {row['char_start']:,} to {row['char_end']:,}{locator}] "
 
 
 def _labelled_text(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:

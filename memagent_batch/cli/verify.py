@@ -1,28 +1,31 @@
 """`memagent verify`: checks that an output is as its runs recorded it, and that its tables follow from its log."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from memagent_batch.cli.settings import JsonCommand, OutputsCommand
-from memagent_batch.config.section import fields_of
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
-from memagent_batch.masking import DIGEST, mask_url, printable
+from memagent_batch.masking import mask_url, printable
 
 if TYPE_CHECKING:
     from memagent_batch.audit.reread import Reread
-    from memagent_batch.config.job import JobConfig
-    from memagent_batch.flows.audit import Verification
-    from memagent_batch.runs.history import PastRun
+    from memagent_batch.flows.audit import RereadSample, Verification
 
 SHOWN = 10
 """Turns that are named; --json has all."""
+
+
+DIFFERENCES = (
+    "On a GPU a token may depend on what else was in flight when it was computed, unless vllm.reproducible was on. "
+    "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
+)
+"""Why tokens may differ though nothing was changed."""
 
 
 class Verify(OutputsCommand, JsonCommand):
@@ -31,7 +34,7 @@ class Verify(OutputsCommand, JsonCommand):
     """
 
     command = "memagent verify"
-    examples = ("memagent verify s3://bucket/scan/ --all", "memagent verify out/ --reread 50 --json")
+    examples = ("memagent verify s3://bucket/scan/ --all", "memagent verify out/ --reread 50 --job job.yaml")
     page = "docs/how-to/record.md"
 
     all_runs: bool = Field(default=False, alias="all")
@@ -43,7 +46,7 @@ class Verify(OutputsCommand, JsonCommand):
     seed: int = 0
     """Another seed draws other turns."""
     job: str | None = None
-    """Job file of the run, for --reread, if its record lacks what it needs, such as an endpoint's fields."""
+    """Job file of the run, for --reread: a record decides no code to run, and no address to send your key to."""
     without_text: bool = False
     """Read no documents; the table `evidence` is then not compared."""
 
@@ -51,16 +54,27 @@ class Verify(OutputsCommand, JsonCommand):
         _tell({output: self._verified(output) for output in self.output}, as_json=self.as_json)
 
     def _verified(self, output: str) -> "Verification":
-        from memagent_batch.flows.audit import RereadSample, verify
+        from memagent_batch.flows.audit import verify
 
-        job_of = partial(_job_of, job=self.job, output=output, storage_options=self.storage_options)
         return verify(
             self.locate(output),
             with_text=not self.without_text,
             all_runs=self.all_runs,
             allowed_signers=_file_of_signers(self.allowed_signers),
-            drawn=RereadSample(num=self.reread, seed=self.seed, job_of=job_of),
+            drawn=self._sample(output) if self.reread else None,
         )
+
+    def _sample(self, output: str) -> "RereadSample":
+        """Which turns are asked again, by the agent of the job file; secrets are those of the environment."""
+        from memagent_batch.cli.options import read_settings
+        from memagent_batch.cli.settings import JobSettings
+        from memagent_batch.flows.audit import RereadSample
+
+        if self.job is None:
+            raise SettingsError("--reread: pass the job file of the run with --job")
+        places = {"documents": output, "output": output, "storage_options": self.storage_options}
+        job = read_settings(JobSettings, places, config=self.job).job()
+        return RereadSample(num=self.reread, seed=self.seed, job=job)
 
 
 def _file_of_signers(path: str | None) -> Path | None:
@@ -126,64 +140,8 @@ def _lines_of_turns(again: "Reread") -> Iterator[str]:
             f"other from token {turn.first_difference:,} on"
         )
     if again.different:
-        yield "  " + MAX_SHOWN_DIFFERENCES
+        yield "  " + DIFFERENCES
     for why in again.not_asked[:SHOWN]:
         yield f"  not asked: {why}"
     if len(again.not_asked) > SHOWN:
         yield f"  not asked: {len(again.not_asked) - SHOWN:,} more"
-
-
-MAX_SHOWN_DIFFERENCES = (
-    "On a GPU a token may depend on what else was in flight when it was computed, unless vllm.reproducible was on. "
-    "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
-)
-"""Why tokens may differ though nothing was changed."""
-
-
-UNTRUSTED = ("allow_code", "openai.base_url", "vllm.engine_args")
-"""Settings that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
-
-
-def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
-    """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
-    from memagent_batch.cli.options import read_settings, read_yaml
-    from memagent_batch.cli.settings import JobSettings
-
-    names = {name for name, _, _ in fields_of(JobSettings)}.difference(UNTRUSTED)
-    given = _named(_public(past.manifest["settings"]), names)  # an older version may have recorded others
-    if job is not None:
-        settings = read_yaml(Path(job), option="--job")
-        if not isinstance(settings, dict):
-            raise SettingsError(f"--job: {job} holds no settings; write one on each line, as `name: value`")
-        given = {**settings, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
-    places = {"output": output, "storage_options": storage_options}
-    found = read_settings(JobSettings, {**given, **places}, config=None).job()
-    address = past.manifest["settings"].get("openai", {}).get("base_url")
-    if job is None and found.agent.engine == "openai" and found.agent.openai.base_url != address:
-        raise SettingsError(
-            "--reread: the run was read by an endpoint, and its address is not taken from the record, since your key "
-            "would be sent there; give it with --job, or the same one as MEMAGENT_OPENAI__BASE_URL"
-        )
-    return found
-
-
-def _named(settings: Mapping[str, Any], names: Collection[str], *, below: str = "") -> dict[str, Any]:
-    """Those of the settings that have one of these names, which begin with their groups."""
-    named: dict[str, Any] = {}
-    for name, value in settings.items():
-        if f"{below}{name}" in names:
-            named[name] = value
-        elif isinstance(value, Mapping) and (inner := _named(value, names, below=f"{below}{name}.")):
-            named[name] = inner
-    return named
-
-
-def _public(value: Any) -> Any:
-    """Settings without secrets: a record has only their hashes."""
-    if isinstance(value, Mapping):
-        return {
-            name: _public(each)
-            for name, each in value.items()
-            if not (isinstance(each, str) and DIGEST.fullmatch(each)) and each is not None
-        }
-    return value

@@ -5,6 +5,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memagent_batch.documents.questions import type_fields
 from memagent_batch.evaluation.haystacks import (
@@ -25,13 +30,12 @@ from memagent_batch.evaluation.suite import (
     SuiteQuestion,
     claim_suite,
     span_rows,
-    unfinished_deleted,
     write_suite_record,
 )
 from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import open_row_groups
+from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
@@ -84,8 +88,7 @@ def _texts_sha256(texts: EssayTexts) -> str:
 def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: Say) -> bool:
     """Writes the suite; returns False where it is there already, made from the same.
 
-    Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
-    a sample can't be made.
+    Takes memory for one document at a time, whatever the number of samples. Nothing is written before all are made.
 
     Raises:
         OutputError: the folder holds something else.
@@ -96,17 +99,18 @@ def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: S
         return False
     for task in plan.tasks:  # the shortest length fails first if any does
         TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), inputs.materials)
-    cells = []
-    with (
-        unfinished_deleted(output),
-        open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
-    ):
+    cells, questions = [], list[SuiteQuestion]()
+    with TemporaryDirectory() as folder:
         for task, length in product(plan.tasks, plan.lengths):
-            rows, num_tokens = _write_cell(plan, inputs.materials, output, task=task, length=length)
-            questions.write(rows)
+            file = Path(folder) / f"{task}-{length}.parquet"
+            rows, num_tokens = _write_cell(plan, inputs.materials, file, task=task, length=length)
+            questions += rows
             tokens = {"tokens_least": min(num_tokens), "tokens_most": max(num_tokens)}
             cells.append({"task": task, "length_tokens": length, **tokens})
             say(f"{task}-{length}: {plan.samples} documents of {max(num_tokens):,} tokens")
+        for file in Path(folder).iterdir():
+            (output / f"{DOCUMENTS_FOLDER}/{file.name}").write_file(file)
+    (output / QUESTIONS_FILE).write_bytes(parquet_bytes(pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)))
     write_suite_record(
         output, {ASKED_ENTRY: asked, "inputs": inputs.record, "cells": cells, "versions": package_versions()}
     )
@@ -140,16 +144,16 @@ def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[Samp
 
 
 def _write_cell(
-    plan: SuitePlan, materials: Materials, output: Location, *, task: str, length: int
+    plan: SuitePlan, materials: Materials, file: Path, *, task: str, length: int
 ) -> tuple[list[SuiteQuestion], list[int]]:
-    """Writes the documents of a task and length; returns their questions, and their lengths in tokens."""
+    """Writes the documents of a task and length, each a row group; returns their questions and lengths in tokens."""
     rows, num_tokens = [], []
-    place = output / DOCUMENTS_FOLDER / f"{task}-{length}.parquet"
-    with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
+    with pq.ParquetWriter(file, SUITE_DOCUMENTS, compression="zstd") as documents:
         for number, request in enumerate(sample_requests(plan, task=task, length=length)):
             sample = TASKS[task].make(request, materials)
             document_id = f"{task}-{length}-{number:03d}"
-            documents.write([{"document_id": document_id, "text": sample.document}])
+            row = {"document_id": document_id, "text": sample.document}
+            documents.write_table(pa.Table.from_pylist([row], schema=SUITE_DOCUMENTS))
             rows.append(_question_row(sample, document_id=document_id, request=request, typed=plan.typed))
             num_tokens.append(sample.num_tokens)
     return rows, num_tokens

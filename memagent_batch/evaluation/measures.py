@@ -1,4 +1,4 @@
-"""What typed values, evidence and `not stated` come to for each variant and task, from the scores of its readings."""
+"""What the readings of each variant come to, from their scores: measures, comparisons, and the report of both."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,9 @@ from statistics import fmean
 import pyarrow as pa
 
 from memagent_batch.domain.follow_ups.values import ValueStatus
-from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, by_document, summarise
+from memagent_batch.evaluation.record import Evaluation
+from memagent_batch.evaluation.report.templates import markdown_template
+from memagent_batch.evaluation.scoring import ALL_TASKS, by_document, summarise
 from memagent_batch.evaluation.statistics import Interval, holm, mean_interval, sign_test
 from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
 from memagent_batch.store.turn_log.index import Row
@@ -23,9 +25,6 @@ SCORE_COLUMNS = [
     *(field.name for field in FOLLOW_UP_SCORES),
 ]
 """Columns of the scores that are used."""
-TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
-NUM_TEXT_COLUMNS = 2
-"""Columns from the left whose values begin at the left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,29 +166,13 @@ def _corrected(
     ]
 
 
-def score_table(scores: pa.Table) -> str:
-    """Each task at each length, then all of them together for each variant; the report has all else."""
-    cells = [*summarise(scores), *summarise(scores, by=())]
-    rows = [TABLE_HEADER, *map(_table_row, cells)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(TABLE_HEADER))]
-    return "\n".join(_table_line(row, widths) for row in rows)
-
-
-def _table_row(cell: CellSummary) -> tuple[str, ...]:
-    return (
-        cell.variant,
-        cell.task,
-        "-" if cell.length_tokens is None else f"{cell.length_tokens:,}",
-        f"{cell.n:,}",
-        f"{cell.score:.3f}",
-        f"{cell.low:.3f} to {cell.high:.3f}",
-        *(f"{count:,}" for count in (cell.num_failed, cell.num_unanswered, cell.num_missing)),
+def report_text(evaluation: Evaluation, scores: pa.Table) -> str:
+    """All of it as Markdown, for the terminal or a file; the tables have all tasks together first."""
+    cells = [*summarise(scores, by=("length_tokens",)), *summarise(scores)]
+    return markdown_template("memagent_batch.evaluation", "report.md.j2").render(
+        evaluation=evaluation,
+        totals={cell.variant: cell for cell in summarise(scores, by=())},
+        comparisons=compare(scores),
+        measures=sorted(measure(scores), key=lambda each: (each.task != ALL_TASKS, each.task)),
+        cells=sorted(cells, key=lambda cell: (cell.task != ALL_TASKS, cell.task, cell.length_tokens or 0)),
     )
-
-
-def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
-    texts = [
-        value.ljust(width) if column < NUM_TEXT_COLUMNS else value.rjust(width)
-        for column, (value, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(texts).rstrip()

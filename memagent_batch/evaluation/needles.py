@@ -19,7 +19,6 @@ LAST_SYLLABLES = SYLLABLES[::5]
 """Syllables before the end of a made-up word; the training had the others there, so that no word is in both."""
 WORD_ENDS = ("b", "k", "nd", "rd", "t", "z")
 
-NUMBER_ATTRIBUTES = tuple(_WORD_LISTS["number attributes"])
 MAGIC_STATED = "One of the special magic {attribute}s for {key} is: {value}."
 MAGIC_STATED_ONCE = "The special magic {attribute} for {key} is: {value}."
 MAGIC_ASKED = "What is the special magic {attribute} for {key} mentioned in the provided text?"

@@ -1,27 +1,16 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
-from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass, fields
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
-from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.tables import (
-    ANSWERS_FOLDER,
-    MEMORIES_FOLDER,
-    ReadingIds,
-    reading_ids,
-    table_locations,
-)
 from memagent_batch.store.claims import read_owner_record
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
-from memagent_batch.store.turn_log.index import Row
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/2"
@@ -66,15 +55,6 @@ class Evaluation:
         """This one with a variant added, or in place of the one of the same name."""
         variants = {variant.name: variant for variant in self.variants} | {record.name: record}
         return Evaluation(suite=self.suite, variants=tuple(variants.values()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingRows:
-    """What a run kept of some readings."""
-
-    answers: dict[ReadingIds, Row]
-    memories: dict[ReadingIds, list[Row]]
-    """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 
 
 def read_evaluation(output: Location) -> Evaluation | None:
@@ -149,21 +129,6 @@ def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
     return pa.concat_tables([_read_scores(output / variant.scores, variant) for variant in evaluation.variants])
 
 
-def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
-    """What the run in this folder kept of some readings.
-
-    Raises:
-        OutputError: a table can't be read; names the file.
-    """
-    memories: dict[ReadingIds, list[Row]] = {}
-    for row in _matching(run, MEMORIES_FOLDER, keys):
-        memories.setdefault(reading_ids(row), []).append(row)
-    return ReadingRows(
-        answers={reading_ids(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
-        memories={key: sorted(rows, key=lambda row: row["turn"]) for key, rows in memories.items()},
-    )
-
-
 def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     if not place.exists():
         raise OutputError(
@@ -174,13 +139,3 @@ def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
     if not table.num_rows:
         raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REPEAT_REMEDY}")
     return table
-
-
-def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
-    """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
-    of_documents = ds.field("document_id").isin(sorted({document_id for document_id, *_ in keys}))
-    for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
-        with table_errors(place.uri, remedy=REPEAT_REMEDY):
-            kind = "parquet" if place.path.endswith(".parquet") else "ipc"
-            rows = ds.dataset(place.path, filesystem=place.fs, format=kind).to_table(filter=of_documents)
-        yield from (row for row in rows.to_pylist() if reading_ids(row) in keys)

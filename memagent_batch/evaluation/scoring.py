@@ -19,9 +19,8 @@ from memagent_batch.domain.follow_ups.values import (
 )
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
-from memagent_batch.errors import InputError
 from memagent_batch.evaluation.statistics import mean_interval
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow, Suite
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.tables import (
@@ -80,31 +79,6 @@ SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"
 """Columns of `evidence` that are scored, beside `how`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRun:
-    """The answers of a run against a suite."""
-
-    scores: pa.Table
-    """`SCORES`: one row for each reading that the suite asks for."""
-    num_unmatched: int
-    """Rows of answers to questions that the suite does not ask; they are in no score."""
-
-
-def score_run(answers: Location, *, suite: Suite, variant: str) -> ScoredRun:
-    """Scores the answers of a run; a question was read as often as the one that was read most.
-
-    Raises:
-        InputError: the answers are of another suite.
-        OutputError: they can't be read.
-    """
-    table = read_answers(answers)
-    samples = 1 + max(table["sample"].to_pylist(), default=0)
-    questions = suite.questions_of(table)
-    scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))
-    num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
-    return ScoredRun(scores=scores, num_unmatched=table.num_rows - num_known)
-
-
 def score_answers(
     questions: pa.Table,
     answers: pa.Table,
@@ -113,40 +87,17 @@ def score_answers(
     samples: int,
     evidence: EvidenceSpans = MappingProxyType({}),
 ) -> pa.Table:
-    """A table of `SCORES`: each question of the suite in its order, each of its samples.
-
-    Raises:
-        InputError: most of the rows are of questions that are not in the suite.
-    """
+    """A table of `SCORES`: each question of the suite in its order, each of its samples."""
     answered = {reading_ids(row): row for row in answers.to_pylist()}
-    asked = questions.to_pylist()
-    require_same_suite(asked, answered)
-    has_values = answers["value_status"].null_count < answers.num_rows
     rows = []
-    for question in asked:
+    for question in questions.to_pylist():
         for sample in range(samples):
             key = (question["document_id"], question["question_id"], sample)
             answer = answered.get(key)
             ended = answer if answer and answer["status"] == Status.OK else {}
-            follow_ups = follow_up_scores(question, ended, evidence=evidence.get(key, ()), has_values=has_values)
+            follow_ups = follow_up_scores(question, ended, evidence=evidence.get(key, ()))
             rows.append(_score_row(question, answer, sample=sample, follow_ups=follow_ups))
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
-
-
-def require_same_suite(asked: Sequence[Row], answered: Mapping[ReadingIds, Row]) -> None:
-    """Refuses answers if more than half of them belong to no question of the suite.
-
-    Raises:
-        InputError: names one of them, and one that the suite asks.
-    """
-    known = {(row["document_id"], row["question_id"]) for row in asked}
-    unmatched = [key for key in answered if key[:2] not in known]
-    if 2 * len(unmatched) > len(answered):
-        raise InputError(
-            f"these are answers of another suite: {len(unmatched)} of {len(answered)} belong to no question of this "
-            f"one (document_id {unmatched[0][0]!r}, question_id {unmatched[0][1]!r}; this one asks document_id "
-            f"{asked[0]['document_id']!r}, question_id {asked[0]['question_id']!r}); give the suite that was read"
-        )
 
 
 def summarise(scores: pa.Table, *, by: Collection[str] = ("task", "length_tokens")) -> list[CellSummary]:
@@ -250,16 +201,15 @@ def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
     return spans
 
 
-def follow_up_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_values: bool) -> Row:
+def follow_up_scores(question: Row, answer: Row, *, evidence: Sequence[Span]) -> Row:
     """Scores of what was asked after one answer.
 
     Args:
         question: A row of `SUITE_QUESTIONS`.
         answer: A row of `ANSWER_COLUMNS` of a reading that ended; empty for another one.
         evidence: Its evidence.
-        has_values: Whether any row of the answers has a value; where none has, answers are read as values.
     """
-    value, references = _value_and_references(question, answer, has_values=has_values)
+    value, references = _value_and_references(question, answer)
     is_right = (
         None if references is None else value is not None and any(values_equal(value, each) for each in references)
     )
@@ -281,19 +231,14 @@ def follow_up_scores(question: Row, answer: Row, *, evidence: Sequence[Span], ha
     }
 
 
-def _value_and_references(
-    question: Row, answer: Row, *, has_values: bool
-) -> tuple[TypedValue | None, list[TypedValue] | None]:
+def _value_and_references(question: Row, answer: Row) -> tuple[TypedValue | None, list[TypedValue] | None]:
     """The value of a reading, and the right ones; None if there is none, or none was asked for."""
     value_type = value_type_of(question)
     if value_type is None:
         return None, None
     references = [written_value(reference, value_type) for reference in question["references"]]
-    if has_values:
-        status = answer.get("value_status")
-        value = TypedValue(status=ValueStatus(status), value=answer["value"]) if status else None
-        return value, references
-    return (written_value(answer["answer"], value_type) if answer.get("answer") else None), references
+    status = answer.get("value_status")
+    return (TypedValue(status=ValueStatus(status), value=answer["value"]) if status else None), references
 
 
 def _evidence_scores(evidence: Sequence[Span], *, gold: Sequence[GoldSpanRow] | None) -> Row:

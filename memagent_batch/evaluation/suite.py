@@ -3,8 +3,7 @@
 A suite is ordinary input of the main job: `documents/*.parquet` and `questions.parquet`, beside `suite.json`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -13,12 +12,12 @@ import pyarrow as pa
 from memagent_batch.documents.questions import TypeFields, value_type_of
 from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
-from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
+from memagent_batch.errors import InputError, OutputError, ValueTypeError
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, DocumentId, QuestionId, QuestionText
 from memagent_batch.store.claims import read_owner_record, require_complete
 from memagent_batch.store.columns import Column, arrow_schema, column
-from memagent_batch.store.errors import input_errors, output_errors
+from memagent_batch.store.errors import input_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
@@ -189,29 +188,20 @@ def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | No
     return None if spans is None else [GoldSpanRow(char_start=start, char_end=end) for start, end in spans]
 
 
-def read_description(suite: Location) -> dict[str, Any]:
-    """What `suite.json` says.
-
-    Raises:
-        InputError: it is not there, so the suite is not whole; or it is of another version.
-    """
-    missing = "give the folder of `memagent evaluate make`, or run that command again to its end"
-    return require_complete(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
-
-
 def read_suite_questions(suite: Location) -> pa.Table:
     """The questions of a whole suite, a table of `SUITE_QUESTIONS`.
 
     Raises:
         InputError: the suite is not whole, holds no questions, or a question can't be scored; names it.
     """
-    read_description(suite)
+    missing = "give the folder of `memagent evaluate make`, or run that command again to its end"
+    require_complete(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
     place = suite / QUESTIONS_FILE
     with input_errors(place.uri):
         table = read_parquet(place)
-    missing = [name for name in SUITE_QUESTIONS.names if name not in table.column_names]
-    if missing:
-        raise InputError(f"{place.uri} has no column {missing[0]!r}, which every suite has; make the suite again")
+    lacking = [name for name in SUITE_QUESTIONS.names if name not in table.column_names]
+    if lacking:
+        raise InputError(f"{place.uri} has no column {lacking[0]!r}, which every suite has; make the suite again")
     with input_errors(place.uri):
         questions = table.select(SUITE_QUESTIONS.names).cast(SUITE_QUESTIONS)
     require_scorable(questions.to_pylist(), where=place.uri)
@@ -277,15 +267,3 @@ def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
 def write_suite_record(output: Location, record: Mapping[str, Any]) -> None:
     """Writes `suite.json`, which makes the suite whole."""
     write_json(output / SUITE_FILE, {"format": SUITE_FORMAT, **record})
-
-
-@contextmanager
-def unfinished_deleted(output: Location) -> Iterator[None]:
-    """Removes the documents and questions of a suite that is not written to its end."""
-    try:
-        yield
-    except (MemagentError, KeyboardInterrupt):
-        with output_errors(output.uri):
-            (output / DOCUMENTS_FOLDER).delete()
-            (output / QUESTIONS_FILE).delete()
-        raise

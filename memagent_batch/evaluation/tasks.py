@@ -1,7 +1,7 @@
 """All tasks of a suite: what each hides, asks and takes as right.
 
 Needle tasks and variable tracking are RULER's, with its published sentences and questions. The others are our own: what
-a memory does with facts that change, that are mixed up easily, or that the document does not state.
+a memory does with facts that change, or that the document does not state.
 """
 
 import random
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
-from itertools import islice, pairwise
+from itertools import islice
 
-from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, Label, Number, ValueType
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, Number, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.evaluation.haystacks import (
     Facts,
@@ -32,14 +32,10 @@ from memagent_batch.evaluation.needles import (
     MAGIC_STATED,
     MAGIC_STATED_ONCE,
     NOUNS,
-    NUMBER_ATTRIBUTES,
     make_word,
 )
 
-STATED = "The {attribute} of {key} is {value}."
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
-LINKED = "The {attribute} of {key} is the same as that of {origin}."
-ASKED = "What is the {attribute} of {key}?"
 MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"
 CHAIN_ASKED = (
     "Memorize and track the chain(s) of variable assignment hidden in the text. "
@@ -47,13 +43,10 @@ CHAIN_ASKED = (
 )
 OR_NOT = f" If the text does not state it, answer: {NOT_STATED_ENTRY}."
 """Follows a question that may have no answer."""
-STATUSES = ("open", "closed", "pending", "frozen", "expired")
 NUM_KEYS = 4
 """Keys of a document, the asked one among them, as in niah_multikey_1."""
 NUM_CORRECTED = 2
 """Keys of `conflict` with a corrected number, the one in the question among them."""
-NUM_FACTS, NUM_CHAINS = 3, 2
-"""Sentences of a chain in `chain`, the last one with the value; and chains of a document, the asked one first."""
 NUM_HOPS = 4
 """Assignments from a variable to the next one in `vt`; the chain has one variable more."""
 NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
@@ -141,32 +134,6 @@ def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts
     )
 
 
-def near_facts(rng: random.Random, depth: float, *, is_stated: bool = True) -> Facts:
-    """As niah_multikey_1, but the other keys share a word with the asked one, or are it, with another attribute.
-
-    Args:
-        rng: Source of every choice.
-        depth: Where the asked fact begins.
-        is_stated: Whether the document states it; if not, the question says what to answer.
-    """
-    key, value = make_value(rng, Wordform.WORD), make_value(rng, Wordform.NUMBER)
-    first, last = key.split("-")
-    rivals = [
-        state(f"{first}-{_other(rng, NOUNS, last)}", make_value(rng, Wordform.NUMBER), Wordform.NUMBER),
-        state(f"{_other(rng, ADJECTIVES, first)}-{last}", make_value(rng, Wordform.NUMBER), Wordform.NUMBER),
-        state(key, make_word(rng), Wordform.WORD),
-    ]
-    hidden = [Hidden(sentence=rival, depth=rng.random()) for rival in rivals]
-    if is_stated:
-        hidden.append(Hidden(sentence=state(key, value, Wordform.NUMBER), depth=depth))
-    return Facts(
-        hidden=hidden,
-        question=question_on([key], Wordform.NUMBER, alone=True) + ("" if is_stated else OR_NOT),
-        references=[value if is_stated else NOT_STATED_ENTRY],
-        gold=[len(rivals)] if is_stated else [],
-    )
-
-
 def stated_facts(rng: random.Random, depth: float, *, is_stated: bool) -> Facts:
     """The document states some keys, the asked one among them or not; the question allows for both."""
     asked, *others = islice(different_keys(rng), NUM_KEYS)
@@ -182,10 +149,6 @@ def stated_facts(rng: random.Random, depth: float, *, is_stated: bool) -> Facts:
         references=[values[-1] if is_stated else NOT_STATED_ENTRY],
         gold=[len(others)] if is_stated else [],
     )
-
-
-def _other(rng: random.Random, words: tuple[str, ...], word: str) -> str:
-    return rng.choice([each for each in words if each != word])
 
 
 def variable_facts(rng: random.Random, _: float) -> Facts:
@@ -206,30 +169,6 @@ def variable_facts(rng: random.Random, _: float) -> Facts:
     )
 
 
-def chain_facts(rng: random.Random, _: float) -> Facts:
-    """Two chains of facts that lead to each other, each fact in another part of the document, in any order.
-
-    The question names the first key alone, and word search with it finds the first sentence alone. The value stands
-    with the last key, among sentences of the same form.
-    """
-    attribute = rng.choice(NUMBER_ATTRIBUTES)
-    keys = different_keys(rng)
-    hidden, values, asked = [], [], ""
-    for _ in range(NUM_CHAINS):
-        chain = list(islice(keys, NUM_FACTS))
-        asked = asked or chain[0]
-        values.append(make_value(rng, Wordform.NUMBER))
-        sentences = [LINKED.format(attribute=attribute, key=key, origin=origin) for key, origin in pairwise(chain)]
-        sentences.append(STATED.format(attribute=attribute, key=chain[-1], value=values[-1]))
-        parts = rng.sample(range(NUM_FACTS), NUM_FACTS)
-        hidden += [
-            Hidden(sentence=sentence, depth=(part + rng.random()) / NUM_FACTS)
-            for sentence, part in zip(sentences, parts, strict=True)
-        ]
-    question = ASKED.format(attribute=attribute, key=asked)
-    return Facts(hidden=hidden, question=question, references=values[:1], gold=range(NUM_FACTS))
-
-
 def corrected_facts(rng: random.Random, _: float) -> Facts:
     """Two keys are stated and later corrected, two are stated once; the question is about a corrected one."""
     keys = list(islice(different_keys(rng), NUM_KEYS))
@@ -244,19 +183,6 @@ def corrected_facts(rng: random.Random, _: float) -> Facts:
             answers.append(corrected)
     question = question_on(keys[:1], Wordform.NUMBER, alone=True)
     return Facts(hidden=hidden, question=question, references=answers[:1], gold=[1])
-
-
-def status_facts(rng: random.Random, depth: float) -> Facts:
-    """Several keys have a status out of a few; the question is about one of them."""
-    keys = list(islice(different_keys(rng), NUM_KEYS))
-    values = [rng.choice(STATUSES) for _ in keys]
-    depths = [depth, *(rng.random() for _ in keys[1:])]
-    hidden = [
-        Hidden(sentence=STATED.format(attribute="status", key=key, value=value), depth=depth)
-        for key, value, depth in zip(keys, values, depths, strict=True)
-    ]
-    question = ASKED.format(attribute="status", key=keys[0])
-    return Facts(hidden=hidden, question=question, references=values[:1], gold=[0])
 
 
 def make_value(rng: random.Random, form: Wordform) -> str:
@@ -341,13 +267,9 @@ def _needle_task(form: NeedleForm) -> SuiteTask:
 
 TASKS: dict[str, SuiteTask] = {
     **{name: _needle_task(form) for name, form in FORMS.items()},
-    "niah_near": SuiteTask(facts=near_facts, metric=Metric.RULER_ALL, value_type=Number()),
     "vt": SuiteTask(facts=variable_facts, metric=Metric.RULER_ALL),
-    "chain": SuiteTask(facts=chain_facts, metric=Metric.EM, value_type=Number()),
     "conflict": SuiteTask(facts=corrected_facts, metric=Metric.EM, value_type=Number()),
-    "status": SuiteTask(facts=status_facts, metric=Metric.EM, value_type=Label(*STATUSES)),
     "stated": SuiteTask(facts=partial(stated_facts, is_stated=True), metric=Metric.EM, value_type=Number()),
     "absent": SuiteTask(facts=partial(stated_facts, is_stated=False), metric=Metric.EM, value_type=Number()),
-    "absent_near": SuiteTask(facts=partial(near_facts, is_stated=False), metric=Metric.EM, value_type=Number()),
 }
 """Every task, in the order in which a suite holds them."""

@@ -1,6 +1,6 @@
 """Checks an output: files, counts, and that its tables follow from its log; packs one run for someone outside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ class RereadSample:
     """Which turns are asked of the engine again."""
 
     num: int
-    """How many; none for 0."""
     seed: int
-    job_of: Callable[[PastRun], JobConfig]
+    job: JobConfig
+    """Its agent is the run's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def _reread_if_sound(
 
     It is asked only if nothing is wrong: else the record may name another engine, or other documents.
     """
-    if drawn is None or not drawn.num:
+    if drawn is None:
         return {}
     if past is None or split(reports)[0]:
         return {"not_asked": _not_asked(drawn, DAMAGED)}
@@ -148,8 +148,7 @@ def _reread_if_sound(
     if texts is None:
         return {"not_asked": _not_asked(drawn, "the documents can't be read")}
     try:
-        job = drawn.job_of(past)
-        again = reread(past, job, texts=texts, log=sorted(files.log), num=drawn.num, seed=drawn.seed)
+        again = reread(past, drawn.job, texts=texts, log=sorted(files.log), num=drawn.num, seed=drawn.seed)
     except MemagentError as error:
         return {"not_asked": _not_asked(drawn, str(error)), "failure": error}
     return {"reread": again}

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
@@ -15,6 +13,7 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.record import (
     SCORES_FOLDER,
     VARIANT_RUNS_FOLDER,
+    Evaluation,
     VariantRecord,
     claim_evaluation,
     write_evaluation,
@@ -44,8 +43,8 @@ class Variant:
 
 def evaluate_suite(
     variants: Sequence[Variant], *, suite: Suite, sources: Mapping[str, Any], output: Location
-) -> pa.Table:
-    """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
+) -> Evaluation:
+    """Reads and scores the suite with each variant; returns what `evaluation.json` says then.
 
     `sources` are the settings of its documents and questions. Finished readings of an earlier call are not read again.
 
@@ -57,15 +56,14 @@ def evaluate_suite(
     jobs = {variant.name: variant_job(variant, sources=sources, output=output) for variant in variants}
     for job in jobs.values():
         identify_reader(job.agent)  # an agent that can't work is refused before another one reads
-    scores = []
     for number, variant in enumerate(variants, start=1):
         message = f"variant {number} of {len(jobs)}: {variant.name}"
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
         record = read_variant(variant, jobs[variant.name], before=evaluation.of(variant.name))
-        scores.append(score_variant(variant.name, jobs[variant.name], suite=suite, place=output / record.scores))
+        score_variant(variant.name, jobs[variant.name], suite=suite, place=output / record.scores)
         evaluation = evaluation.with_variant(record)
         write_evaluation(output, evaluation)
-    return pa.concat_tables(scores)
+    return evaluation
 
 
 def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
@@ -128,8 +126,8 @@ def read_variant(variant: Variant, job: JobConfig, *, before: VariantRecord | No
     )
 
 
-def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location) -> pa.Table:
-    """Scores a variant's answers and writes them; a table of `SCORES`."""
+def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location) -> None:
+    """Scores a variant's answers and writes them: a table of `SCORES`."""
     answers = read_answers(make_output(job))
     scores = score_answers(
         suite.questions_of(answers),
@@ -139,4 +137,3 @@ def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location) -
         evidence=read_evidence(make_output(job)),
     )
     place.write_bytes(parquet_bytes(scores))
-    return scores

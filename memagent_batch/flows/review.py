@@ -1,6 +1,5 @@
 """How good a scan is, by people's labels of a sample: make, import, estimate, calibrate. No Ray."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
@@ -20,20 +19,14 @@ from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.review.estimate_page import estimate_page
 from memagent_batch.review.estimates import (
     CountedLabels,
-    EvidenceEstimate,
-    StratumSentences,
     count_labels,
-    estimate_evidence,
     estimate_review,
-    sentence_labels,
 )
-from memagent_batch.review.labelling.page import chosen_evidence, write_labelling
+from memagent_batch.review.labelling.page import write_labelling
 from memagent_batch.review.labels import (
-    YES,
     Purpose,
     append_labels,
     as_labels,
-    label_key,
     person,
     read_label_rows,
 )
@@ -49,7 +42,6 @@ from memagent_batch.review.record import (
     ANSWERED_BY_YES,
     REVIEW_FORMAT,
     Review,
-    find_growth,
     find_reviews,
     read_record,
     read_review,
@@ -117,9 +109,8 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
         "drawn": drawn,
         **_asked_record(asked, population),
     }
-    record["grown"] = find_growth(output, record)
     review = write_review(folder, record, sample)
-    counted = counted_labels(output, review, with_seen=False)
+    counted = counted_labels(output, review)
     written = write_labelling(scan, review, counted, with_page=asked.with_page)
     return {
         "review": name,
@@ -152,12 +143,10 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
     return {"labels": len(rows), "added": append_labels(output, rows), "reviewers": sorted(reviewers.values())}
 
 
-def make_estimate(
-    outputs: Sequence[Location], name: str | None, *, so_far: bool, with_seen: bool
-) -> tuple[dict[str, Any], str]:
+def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
-    `so_far` looks before all is labelled; `with_seen` counts labels that were given with the answer in view.
+    `so_far` looks before all is labelled.
 
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
@@ -165,14 +154,9 @@ def make_estimate(
     output = outputs[0]
     review = open_review(output, name)
     record = review.record
-    counted = counted_labels(output, review, with_seen=with_seen)
+    counted = counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
-    result = estimate_review(
-        counted,
-        record["readings"],
-        num_unreadable=record["num_unreadable"],
-        evidence=_estimated_sentences(outputs, review),
-    )
+    result = estimate_review(counted, record["readings"], num_unreadable=record["num_unreadable"])
     page = estimate_page(review, counted, result)
     values = {
         **record,
@@ -181,11 +165,9 @@ def make_estimate(
             "left": counted.num_left,
             "unclear": counted.num_unclear,
             "only_seen": counted.num_seen,
-            "judged_seen": counted.num_judged_seen,
             "develop": counted.num_develop,
             "other_decision": counted.num_other,
         },
-        "with_seen": with_seen,
         **asdict(result),
     }
     write_json(review.folder / ESTIMATE_FILE, values)
@@ -204,14 +186,13 @@ def open_review(output: Location, name: str | None) -> Review:
         return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
 
 
-def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
+def counted_labels(output: Location, review: Review) -> CountedLabels:
     """The labels that count for a review."""
     return count_labels(
         review.sample,
         as_labels(read_label_rows(output)),
         purpose=review.purpose,
         decision=review.decision,
-        with_seen=with_seen,
     )
 
 
@@ -253,7 +234,7 @@ def calibrate(
     output, scan = outputs[0], ReviewedScan.at(outputs)
     review = open_review(output, review_id or _only_review_of(output, scan, question_id=question_id))
     _require_learnable(review, scan, question_id=question_id)
-    counted = counted_labels(output, review, with_seen=False)
+    counted = counted_labels(output, review)
     answers = answers_to_calibrate(scan, question_id=question_id)
     units = uniform_units(review, counted)
     limited_by = limiting_stratum(review, counted)
@@ -328,30 +309,6 @@ def _only_review(output: Location) -> str:
     if not names:
         raise OutputError(f"there is no review of {output}; run memagent review make")
     raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
-
-
-def _estimated_sentences(outputs: Sequence[Location], review: Review) -> EvidenceEstimate | None:
-    """What people say of the sentences of the run that was reviewed, where its tables are still there."""
-    scan = ReviewedScan.at(outputs)
-    if scan.run_id != review.record["run_id"]:
-        return None
-    strata = {each["document_id"]: each["stratum"] for each in review.sample}
-    said = sentence_labels(as_labels(read_label_rows(outputs[0])), purpose=review.purpose)
-    judged: dict[str, list[list[bool]]] = defaultdict(list)
-    for document_id, rows in chosen_evidence(scan, review).items():
-        keys = [label_key(row) for row in rows]
-        judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
-    return estimate_evidence(
-        {
-            name: StratumSentences(
-                num_readings=review.record["readings"][name],
-                num_drawn=review.record["drawn"][name],
-                num_with_sentences=len(readings),
-                labelled=[bears for bears in readings if bears],
-            )
-            for name, readings in judged.items()
-        }
-    )
 
 
 def _only_review_of(output: Location, scan: ReviewedScan, *, question_id: str) -> str:

@@ -6,13 +6,14 @@ that they stand for, and rounded to bfloat16.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memagent_batch.errors import SettingsError, require_extra
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.models.tensors import Floats, write_bfloat16
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ARCHITECTURE = "llama"
 
@@ -60,20 +61,19 @@ class GgufFile:
             )
         self._tensors = {self._name(tensor.name): tensor for tensor in self._reader.tensors}
 
-    @property
-    def shapes(self) -> Mapping[str, Sequence[int]]:
-        """Shape of each weight, by its name in transformers."""
-        return {name: [int(size) for size in reversed(tensor.shape)] for name, tensor in self._tensors.items()}
-
-    def read(self, name: str) -> Floats:
-        """One weight as float32, by its name in transformers."""
+    def weights(self) -> dict[str, "Tensor"]:
+        """The weights in bfloat16, by their names in transformers."""
+        import torch
         from gguf.quants import dequantize
 
-        tensor = self._tensors[name]
-        weight: Floats = dequantize(tensor.data, tensor.tensor_type).reshape(self.shapes[name])
-        if name.endswith(("q_proj.weight", "k_proj.weight")):
-            return _as_halves(weight, heads=self._heads if "q_proj" in name else self._kv_heads)
-        return weight
+        found = {}
+        for name, tensor in self._tensors.items():
+            shape = [int(size) for size in reversed(tensor.shape)]
+            weight = torch.tensor(dequantize(tensor.data, tensor.tensor_type)).reshape(shape)
+            if name.endswith(("q_proj.weight", "k_proj.weight")):
+                weight = _as_halves(weight, heads=self._heads if "q_proj" in name else self._kv_heads)
+            found[name] = weight.to(torch.bfloat16)
+        return found
 
     def config(self) -> dict[str, Any]:
         """The content of config.json."""
@@ -98,7 +98,7 @@ class GgufFile:
             "rms_norm_eps": epsilon,
             "rope_parameters": {"rope_theta": theta, "rope_type": "default"},
             "tie_word_embeddings": "lm_head.weight" not in self._tensors,
-            "vocab_size": self.shapes["model.embed_tokens.weight"][0],
+            "vocab_size": int(self._tensors["model.embed_tokens.weight"].shape[-1]),
             **self.token_ids(),
         }
 
@@ -148,8 +148,11 @@ def convert_gguf(path: Path, folder: Path) -> None:
     Raises:
         SettingsError: the file can't be converted; says why.
     """
+    require_extra("reader", package="torch")
+    from safetensors.torch import save_file
+
     file = GgufFile(path)
-    write_bfloat16(folder / "model.safetensors", file)
+    save_file(file.weights(), folder / "model.safetensors", metadata={"format": "pt"})
     for name, content in (("config.json", file.config()), ("generation_config.json", file.token_ids())):
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     with quiet_libraries():
@@ -162,7 +165,7 @@ def convert_gguf(path: Path, folder: Path) -> None:
         tokenizer.save_pretrained(folder)
 
 
-def _as_halves(weight: Floats, *, heads: int) -> Floats:
+def _as_halves(weight: "Tensor", *, heads: int) -> "Tensor":
     """The rows of each head in the order of transformers: first halves of all rotated pairs, then second halves.
 
     GGUF has the two rows of a pair beside each other.

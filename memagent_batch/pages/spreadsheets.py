@@ -1,13 +1,10 @@
-"""The answers of a run, with their evidence, for a spreadsheet program: CSV or XLSX, with nothing that it would run."""
+"""The answers of a run, with their evidence, for a spreadsheet program, with nothing that it would run."""
 
-import csv
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
-from enum import StrEnum
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -55,76 +52,46 @@ EVIDENCE_COLUMN = "evidence"
 """Column behind those of `answers`, of a run with evidence; a carried column of that name stays itself."""
 
 
-class SpreadsheetFormat(StrEnum):
-    """What can be written."""
-
-    CSV = "csv"
-    """UTF-8 with a byte order mark, by which programs know it; a cell that would be a formula begins with `'`."""
-    XLSX = "xlsx"
-    """Sheets `results` (a row a document, if questions have types), `readings` (what people read, with what needs a
-    look first) and `answers` (all columns); text stays text, and can't be a formula."""
-
-
-@dataclass(slots=True, kw_only=True)
-class WrittenCells:
-    """What became of the cells: the one value here that changes."""
-
-    num_rows: int = 0
-    """Rows, without the heading."""
-    num_quoted: int = 0
-    """Cells that would be formulas."""
-    num_cut: int = 0
-    """Cells that were cut, each with a note of it; XLSX alone."""
-
-
 Cell = str | float | bool | None
 
 
-def export_answers(output: Location, target: Location, *, to: SpreadsheetFormat) -> WrittenCells:
-    """Writes the answers of the last finished run, whole or not at all; returns what became of the cells.
+def export_answers(output: Location, target: Location) -> int:
+    """Writes all answers of the last finished run as XLSX, whole or not at all; returns how many there are.
+
+    Sheets: `results` (a row a document, if questions have types), `readings` (what people read, with what needs a look
+    first) and `answers` (all columns, and the sentences that they rest on). Text stays text, and can't be a formula.
 
     Raises:
-        OutputError: no run has finished, a table file is gone, or there are too many rows for the format.
+        OutputError: no run has finished, a table file is gone, or there are more rows than a sheet holds.
         StorageError: the file can't be written.
     """
     with output_errors(output.uri):
         manifest = require_manifest(output)
     with TemporaryDirectory() as folder:
-        file = Path(folder) / f"answers.{to.value}"
-        cells = write_spreadsheet(output, manifest, to=to, file=file)
+        file = Path(folder) / "answers.xlsx"
+        write_spreadsheet(output, manifest, file=file)
         target.write_file(file)
-    return cells
+    return manifest["counts"]["answers_rows"]
 
 
-def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFormat, file: Path) -> WrittenCells:
-    """Writes all rows of `answers`, with all columns and the sentences that they rest on, to a local file.
-
-    XLSX has two sheets before it for people; see `SpreadsheetFormat`.
+def write_spreadsheet(output: Location, manifest: Manifest, *, file: Path) -> None:
+    """Writes the answers of a run to a local file.
 
     Raises:
-        OutputError: there are more rows than XLSX holds, or a table file is gone.
+        OutputError: there are more rows than a sheet holds, or a table file is gone.
     """
     num_rows = manifest["counts"]["answers_rows"]
-    if to is SpreadsheetFormat.XLSX and num_rows >= MAX_XLSX_ROWS:
+    if num_rows >= MAX_XLSX_ROWS:
         raise OutputError(
-            f"--to xlsx: the run has {num_rows:,} answers, and a sheet of XLSX holds {MAX_XLSX_ROWS - 1:,}; "
-            "pass --to csv, or read the Parquet files"
+            f"--to xlsx: the run has {num_rows:,} answers, and a sheet holds {MAX_XLSX_ROWS - 1:,}; read the Parquet "
+            "files of answers/, or export slices"
         )
-    cells = WrittenCells(num_rows=num_rows)
     names = _column_names(output, manifest)
-    rows = (_plain_cells(row, names) for row in _exported_rows(output, manifest))
-    if to is SpreadsheetFormat.CSV:
-        with file.open("w", encoding="utf-8-sig", newline="") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(names)
-            writer.writerows([_csv_cell(value, cells) for value in row] for row in rows)
-        return cells
-    with _xlsx_book(file, cells) as book:
+    with _xlsx_book(file) as book:
         if RESULTS_FOLDER in manifest["files"]:
             book.write(RESULTS_FOLDER, *_results(output, manifest))
         book.write("readings", list(WIDTHS), _by_need(output, manifest), widths=WIDTHS)
-        book.write(ANSWERS_FOLDER, names, rows)
-    return cells
+        book.write(ANSWERS_FOLDER, names, (_plain_cells(row, names) for row in _exported_rows(output, manifest)))
 
 
 def _column_names(output: Location, manifest: Manifest) -> list[str]:
@@ -194,23 +161,11 @@ def _need(row: Row, *, signed: Mapping[str, SignOff], manifest: Manifest) -> int
     return len(NEEDS) if is_signed else need_of(row, is_changed=False, is_accepted=is_accepted)
 
 
-def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str() if is_formula(value):
-            cells.num_quoted += 1
-            return f"'{value}"
-        case _:
-            return value
-
-
 class XlsxBook:
     """A workbook whose sheets are written one after another, each row as it comes; `constant_memory` of xlsxwriter."""
 
-    def __init__(self, book: Any, cells: WrittenCells) -> None:
+    def __init__(self, book: Any) -> None:
         self._book = book
-        self._cells = cells
         style = {"text_wrap": True, "valign": "top"}
         self._plain = book.add_format(style)
         self._quoted = book.add_format({**style, "quote_prefix": True})  # text that stays text when edited
@@ -243,8 +198,7 @@ class XlsxBook:
             case int() | float():
                 sheet.write_number(*place, value, self._plain)
             case str():
-                text = _xlsx_text(value, self._cells)
-                self._cells.num_quoted += is_formula(value)
+                text = _xlsx_text(value)
                 if text.startswith("<r>") and text.endswith("</r>"):  # which xlsxwriter takes for XML of its own
                     sheet.write_rich_string(*place, self._plain, text[:1], text[1:], self._plain)
                 else:
@@ -252,22 +206,21 @@ class XlsxBook:
 
 
 @contextmanager
-def _xlsx_book(file: Path, cells: WrittenCells) -> Iterator[XlsxBook]:
+def _xlsx_book(file: Path) -> Iterator[XlsxBook]:
     require_extra("xlsx", package="xlsxwriter")
     import xlsxwriter
 
     with xlsxwriter.Workbook(str(file), {"constant_memory": True}) as book:
         book.use_zip64()
-        yield XlsxBook(book, cells)
+        yield XlsxBook(book)
 
 
-def _xlsx_text(text: str, cells: WrittenCells) -> str:
+def _xlsx_text(text: str) -> str:
     """The text, or as much of it as a cell holds, with a note of what is missing."""
     encoded = text.encode("utf-16-le")
     if len(encoded) <= 2 * MAX_XLSX_CHARACTERS:
         return text
-    cells.num_cut += 1
-    note = f" … cut: {len(text):,} characters in all; --to csv has them"
+    note = f" … cut: {len(text):,} characters in all; answers/ has them"
     return encoded[: 2 * (MAX_XLSX_CHARACTERS - len(note))].decode("utf-16-le", errors="ignore") + note
 
 

@@ -15,10 +15,6 @@ from memagent_batch.store.turn_log.index import Row
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""
-CONTEXT_WORDS = 12
-"""Unchanged words shown on either side of a change."""
-ELIDED_WORDS = 40
-"""A stretch of unchanged words longer than this is elided between its contexts."""
 
 
 class WordChange(StrEnum):
@@ -27,8 +23,6 @@ class WordChange(StrEnum):
     KEPT = "kept"
     ADDED = "added"
     REMOVED = "removed"
-    ELIDED = "elided"
-    """In both, and not shown; the text says how many words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +69,8 @@ class TraceLine:
     """Whether a changed turn wrote a note or sub-question, which is not the memory."""
     pieces: tuple[Stretch, ...] = ()
     """What changed against the memory before, or of a note against that of the same round; of a changed turn only."""
-    memory: str | None = None
-    """The memory or note after a changed turn, where the pieces leave out some of it."""
     num_characters: int = 0
-    """Length of that memory or note, code points."""
+    """Length of the memory or note after a changed turn, code points."""
     is_cut: bool = False
     """Whether it was cut at its budget."""
     answers_in: tuple[str, ...] = ()
@@ -173,14 +165,12 @@ def _changed_line(text: _Text) -> TraceLine:
     row, before = text.row, text.before.row["memory"] if text.before else ""
     after = shorten(row["memory"], characters=MAX_MEMORY_CHARACTERS)
     pieces = word_differences(shorten(before, characters=MAX_MEMORY_CHARACTERS), after)
-    is_elided = any(piece.change is WordChange.ELIDED for piece in pieces)
     return _step(
         StepKind.CHANGED,
         row,
         row,
         is_note=text.is_note,
         pieces=tuple(pieces),
-        memory=after if is_elided else None,
         num_characters=len(row["memory"]),
         is_cut=row["finish_reason"] == FinishReason.LENGTH,
         answers_in=tuple(sorted(text.held - text.held_before)),
@@ -202,7 +192,7 @@ def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> TraceLine:
 
 
 def word_differences(before: str, after: str) -> list[Stretch]:
-    """Words added, removed and kept, in reading order; long unchanged stretches elided.
+    """Words added, removed and kept, in reading order.
 
     What both begin and end with is taken off first: it makes the comparison of a memory with a copy of itself linear,
     also where it repeats one word thousands of times.
@@ -216,7 +206,7 @@ def word_differences(before: str, after: str) -> list[Stretch]:
         *_word_changes(old_middle, new_middle),
         (WordChange.KEPT, new[len(new) - tail :]),
     ]
-    return list(_shorten([(change, words) for change, words in pieces if words]))
+    return [Stretch(change=change, text="".join(words)) for change, words in pieces if words]
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
@@ -234,25 +224,3 @@ def _word_changes(old: list[str], new: list[str]) -> Iterator[tuple[WordChange, 
         else:
             yield WordChange.REMOVED, old[old_start:old_end]
             yield WordChange.ADDED, new[new_start:new_end]
-
-
-def _shorten(pieces: Sequence[tuple[WordChange, list[str]]]) -> Iterator[Stretch]:
-    if all(change is WordChange.KEPT for change, _ in pieces):
-        yield from (Stretch(change=change, text="".join(words)) for change, words in pieces)
-        return
-    for place, (change, words) in enumerate(pieces):
-        if change is not WordChange.KEPT or len(words) <= ELIDED_WORDS:
-            yield Stretch(change=change, text="".join(words))
-            continue
-        left = CONTEXT_WORDS if place else 0
-        right = CONTEXT_WORDS if place < len(pieces) - 1 else 0
-        yield from _elide(words, left=left, right=right)
-
-
-def _elide(words: list[str], *, left: int, right: int) -> Iterator[Stretch]:
-    end = len(words) - right
-    if left:
-        yield Stretch(change=WordChange.KEPT, text="".join(words[:left]))
-    yield Stretch(change=WordChange.ELIDED, text=f" … {end - left:,} words unchanged … ")
-    if right:
-        yield Stretch(change=WordChange.KEPT, text="".join(words[end:]))

@@ -1,9 +1,6 @@
 """What a review says, as a Markdown page for people: `estimate.md.j2`."""
 
-import jinja2
-
-from memagent_batch.domain.texts.escapes import escaped
-from memagent_batch.domain.texts.shares import percent, quantity
+from memagent_batch.evaluation.report.templates import markdown_template
 from memagent_batch.review.estimates import CountedLabels, ReviewEstimate
 from memagent_batch.review.measures import Measure
 from memagent_batch.review.record import Review
@@ -20,27 +17,6 @@ MEANINGS = {
 
 def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -> str:
     """The page."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("memagent_batch.review", "."),
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {
-        "escaped": escaped,
-        "number": lambda value: f"{value:,}",
-        "percent": percent,
-        "quantity": quantity,
-    }
-    return environment.get_template("estimate.md.j2").render(
-        record=review.record,
-        about=review.decision,
-        is_changed_after_look=review.is_changed_after_look,
-        counted=counted,
-        estimate=estimate,
-        agreement=estimate.agreement,
-        evidence=estimate.evidence,
-        meanings=MEANINGS,
+    return markdown_template("memagent_batch.review", "estimate.md.j2").render(
+        record=review.record, about=review.decision, counted=counted, estimate=estimate, meanings=MEANINGS
     )

@@ -8,12 +8,12 @@ from hashlib import sha256
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
-from memagent_batch.store.turn_log.rows import CharEnd
 
 YES, NO = "yes", "no"
 """Labels of a reading, by the condition of its review."""
@@ -28,18 +28,7 @@ class LabelColumns(TypedDict):
 
     document_hash: Annotated[str, Column("SHA-256 of the text of the document that was read, hex")]
     question_hash: Annotated[str, Column("hash of the question that was answered, as in `answers`")]
-    char_start: Annotated[
-        int | None,
-        Column(
-            "first character of the sentence whose bearing is labelled; null if the label is of the document",
-            "code points",
-        ),
-    ]
-    char_end: CharEnd
-    value: Annotated[
-        str,
-        Column("what the person says: yes, no or unclear; of a sentence, whether it supports the answer"),
-    ]
+    value: Annotated[str, Column("what the person says: yes, no or unclear")]
     reviewer: Annotated[str, Column("who says it")]
     labelled_at: Annotated[datetime, Column("when, UTC")]
     blind: Annotated[bool, Column("whether the person had not seen the scan's answer to it")]
@@ -72,23 +61,13 @@ class Purpose(StrEnum):
     """To measure the scan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelKey:
-    """What a label is of."""
-
-    document_hash: str
-    """SHA-256 of the document's text."""
-    question_hash: str
-    """SHA-256 of the question's text."""
-    char_start: int | None = None
-    """First character of the sentence, where the label says whether it supports the answer; else None."""
-    char_end: int | None = None
-    """Character after its last one."""
+LabelKey = tuple[str, str]
+"""What a label is of: the SHA-256 of the document's text, and that of the question's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """One person's word on one document and question, or on one sentence."""
+    """One person's word on one document and question."""
 
     key: LabelKey
     value: str
@@ -164,7 +143,10 @@ def read_label_rows(output: Location) -> list[LabelRow]:
     for path in folder.files():
         place = folder.at(path)
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            table = read_parquet(place).select(LABELS.names)
+            table = read_parquet(place)
+            if "char_start" in table.schema.names:  # once, sentences could be labelled too
+                table = table.filter(pc.is_null(table["char_start"]))
+            table = table.select(LABELS.names)
         for row in table.to_pylist():
             rows.setdefault(_label_content(row), row)
     return list(rows.values())
@@ -187,13 +169,8 @@ def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
 
 
 def label_key(row: Mapping[str, Any]) -> LabelKey:
-    """What a row of `LABELS` or of the table `evidence` is of, or what a label of a row of a sample is of."""
-    return LabelKey(
-        document_hash=row["document_hash"],
-        question_hash=row["question_hash"],
-        char_start=row.get("char_start"),
-        char_end=row.get("char_end"),
-    )
+    """What a row of `LABELS` is of, or what a label of a row of a sample is of."""
+    return row["document_hash"], row["question_hash"]
 
 
 def _label_content(row: LabelRow) -> tuple[Any, ...]:
@@ -201,7 +178,7 @@ def _label_content(row: LabelRow) -> tuple[Any, ...]:
 
 
 def _person(row: LabelRow) -> tuple[Any, ...]:
-    names = ("document_hash", "question_hash", "char_start", "char_end", "purpose", "review_id")
+    names = ("document_hash", "question_hash", "purpose", "review_id")
     return (person(row["reviewer"]), *(row[name] for name in names))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from memagent_batch.documents.where import parse_where
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.errors import OutputError
-from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
+from memagent_batch.review.estimate_files import REVIEWS_FOLDER
 from memagent_batch.review.labels import NO, UNCLEAR, YES, Purpose
 from memagent_batch.review.population import SampleRow, StratumRule
 from memagent_batch.store.errors import table_errors
@@ -24,14 +24,6 @@ RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
 ANSWERED_BY_YES = "value_bool = true"
 """The condition that a person decides by answering the question itself."""
-
-
-class Growth(TypedDict):
-    """A size that a sample had before it was made larger."""
-
-    drawn: dict[str, int]
-    is_after_look: bool
-    """Whether an estimate had been made from it."""
 
 
 class ReviewRecord(TypedDict):
@@ -50,8 +42,6 @@ class ReviewRecord(TypedDict):
     drawn: dict[str, int]
     """Readings of each stratum in the sample."""
     num_unreadable: int
-    grown: list[Growth]
-    """Sizes that the sample had before."""
     sample_sha256: str
 
 
@@ -90,11 +80,6 @@ class Review:
         """What people decide, in words."""
         about = self.decision
         return f"say yes if the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
-
-    @property
-    def is_changed_after_look(self) -> bool:
-        """Whether it was drawn after an estimate from a sample of another size."""
-        return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
 def rule_of(flagged: str) -> StratumRule:
@@ -166,18 +151,3 @@ def find_reviews(output: Location) -> list[str]:
     suffix = f"/{RECORD_FILE}"
     places = (output / REVIEWS_FOLDER).files()
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
-
-
-def find_growth(output: Location, record: ReviewRecord) -> list[Growth]:
-    """The sizes that the sample of a review had before.
-
-    Raises:
-        OutputError: the record of the review is damaged.
-    """
-    if record["review_id"] not in find_reviews(output):
-        return []
-    folder = output / f"{REVIEWS_FOLDER}/{record['review_id']}"
-    before = read_record(folder)
-    if before["drawn"] == record["drawn"]:
-        return before["grown"]
-    return [*before["grown"], {"drawn": before["drawn"], "is_after_look": (folder / ESTIMATE_FILE).exists()}]

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import InputError
@@ -17,7 +16,7 @@ from memagent_batch.review.sign_offs import HASH_DIGITS, Decision, SignOff
 
 SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),
-    *("char_start", "char_end", "review_id", "document_hash", "question_hash"),
+    *("review_id", "document_hash", "question_hash"),
 )
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
@@ -166,15 +165,12 @@ def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tupl
 def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
     if not values["reviewer"]:
         raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or pass --reviewer NAME")
-    span = _sheet_span(values, where=where)
+    if values.get("char_start"):
+        raise InputError(f"{where}: labels of sentences (char_start) are no longer taken; remove the row")
     return {
         "document_hash": values["document_hash"],
         "question_hash": values["question_hash"],
-        "char_start": span[0],
-        "char_end": span[1],
-        "value": _required_label(
-            values["label"], allowed=[YES, NO] if span[0] is not None else review.labels, where=where
-        ),
+        "value": _required_label(values["label"], allowed=review.labels, where=where),
         "reviewer": values["reviewer"],
         "labelled_at": _sheet_time(values.get("labelled_at", ""), where=f"{where}: labelled_at"),
         "blind": _blind(values.get("blind", ""), where=where),
@@ -209,12 +205,3 @@ def _sheet_time(text: str, *, where: str) -> datetime | None:
         message = f"{where} {text!r} is not a time as in 2026-11-23T04:05:06Z; or leave it empty"
         raise InputError(message) from error
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-
-
-def _sheet_span(values: Mapping[str, str], *, where: str) -> tuple[Any, Any]:
-    texts = (values.get("char_start", ""), values.get("char_end", ""))
-    if not any(texts):
-        return None, None
-    if not all(text.isascii() and text.isdigit() for text in texts):
-        raise InputError(f"{where}: char_start and char_end are {texts}; leave both empty, or keep both as they were")
-    return int(texts[0]), int(texts[1])

@@ -80,7 +80,8 @@ select before.name, before.hash, $last_run_id, $run_id from before anti join the
 order by removed_run_id, document_id
 """
 _RECORDED = """
-select document, question, sample, if(is_open, null, run_id) as run_id from state order by document, place, sample
+select document, question, sample, if(is_open, null, run_id) as run_id
+from state left join log_files on state.file = log_files.number order by document, place, sample
 """
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""

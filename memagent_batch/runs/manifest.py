@@ -182,8 +182,6 @@ class Manifest(TypedDict):
     spent: NotRequired[Spent]
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
-    cost: NotRequired[Mapping[str, float | None]]
-    """Cost of `spent`, `this_run`, and of `totals`, `without_log`; if there is a price."""
     sample: NotRequired[Sample]
     again: NotRequired[AgainRecord]
     markers: NotRequired[MarkerCounts]

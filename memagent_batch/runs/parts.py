@@ -26,6 +26,7 @@ from memagent_batch.runs.reading_state import (
     DOCUMENT,
     FILE_COLUMNS,
     add_files,
+    log_files,
     rows_between,
     rows_of,
     struct_column,
@@ -47,7 +48,7 @@ _READINGS_FIELD = WORK_COLUMNS.field("readings")
 _PARTS = """
 with ended as (
     select document, num_bytes * count(question) as num_bytes, count(question) as num_readings,
-           coalesce(max(file), '') as last_file
+           coalesce(max(file), -1) as last_file
     from documents left join state using (document) group by document, num_bytes),
 before as (
     select document, sum(num_bytes) over placed - num_bytes as num_bytes,
@@ -76,21 +77,16 @@ def plan_parts(plan: Plan, index: LogIndex) -> Iterator[pa.Table]:
         parts = query_to_disk(database, _PARTS, **limits)
         database.register("parts", parts)
         tables = parts, query_to_disk(database, _PART_READINGS), query_to_disk(database, _PART_FILES)
+        names = log_files(database)
     num_parts = parts[PART_COLUMN][-1].as_py() + 1 if parts.num_rows else 0
     for number in range(num_parts):
         documents, readings, files = (rows_between(each, number, number + 1, of=PART_COLUMN) for each in tables)
-        yield _part_table(plan, number, documents=documents[DOCUMENT], readings=readings, files=files)
-
-
-def _part_table(
-    plan: Plan, number: int, *, documents: pa.ChunkedArray, readings: pa.Table, files: pa.Table
-) -> pa.Table:
-    rows = documents.to_numpy()
-    column = struct_column(readings, _READINGS_FIELD.type, documents=rows)
-    part = rows_of(plan.documents, rows).append_column(_READINGS_FIELD, column)
-    part = add_files(part, files, rows=rows)
-    part = part.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
-    return with_asked(part, plan.asked.hashed).combine_chunks()
+        rows = documents[DOCUMENT].to_numpy()
+        column = struct_column(readings, _READINGS_FIELD.type, documents=rows)
+        part = rows_of(plan.documents, rows).append_column(_READINGS_FIELD, column)
+        part = add_files(part, files, rows=rows, names=names)
+        part = part.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
+        yield with_asked(part, plan.asked.hashed).combine_chunks()
 
 
 class EndedRow(TypedDict):

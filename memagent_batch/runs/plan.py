@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.documents.bundles import bundles
+from memagent_batch.documents.bundles import IN_BUNDLES, cut_bundles
 from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedFiles, is_there
 from memagent_batch.documents.questions import value_types
 from memagent_batch.domain.follow_ups.answer_types import ValueType
@@ -25,12 +25,14 @@ from memagent_batch.runs.reading_state import (
     QUESTION,
     in_blocks,
     list_column,
+    log_files,
     open_state,
     rows_of,
     struct_column,
+    with_rows,
 )
-from memagent_batch.store.database import query_to_disk, run_query
-from memagent_batch.store.turn_log.index import TURN_FILES, LogIndex
+from memagent_batch.store.database import on_disk, query_to_disk, run_query
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_follow_ups, with_hashes
 
 if TYPE_CHECKING:
@@ -61,42 +63,49 @@ CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
 _PLANNED_READINGS = WORK_COLUMNS.field("readings").type
 _ASKED = """
-select document, question, place, number::int as sample
-from (select document, question, place from documents, shared where is_there
+select * exclude (number), number::int as sample
+from (select document, text, is_unreadable, question, place from texts, shared where is_there
       union all
-      select document, question, place from documents join bound using (document_id)),
+      select document, text, is_unreadable, question, place from texts join bound using (document_id)),
      range({samples}) as samples(number)
 """
 _COUNTS = """
-select count(*) as asked, count(*) filter (status = 'ok' and not is_unreadable) as done,
-       count(*) filter (status = 'failed' or is_unreadable) as failed, count(*) filter (is_open) as to_close
+select count(*) as asked, count(*) filter (is_ok and not is_unreadable) as done,
+       count(*) filter (not is_ok or is_unreadable) as failed, count(*) filter (is_open) as to_close
 from state
 """
 _NUM_BOUND = "select count(*) as count from bound join documents using (document_id)"
 _TODO = """
-select * from (
-    select *, is_open or coalesce($retry_failed and status = 'ok' and closed_status = 'failed', false) as to_close
+select document, question, place, sample, text, wording, file, to_close from (
+    select *, is_open or coalesce($retry_failed and is_ok and not is_closed_ok, false) as to_close
     from state where not is_unreadable)
-where to_close or status is null or ($retry_failed and status = 'failed')
-qualify row_number() over (partition by document_hash, question_hash, sample, follow_up_fingerprint
-                           order by document, place) = 1
+where to_close or is_ok is null or ($retry_failed and not is_ok)
+qualify row_number() over (partition by text, wording, sample order by document, place) = 1
 """
-_VERSIONS = f"""
-select distinct document, age, document_hash, file from (
-    select document, question_hash, document_hash, -1 as age from todo
+_VERSIONS = """
+select distinct document, age, document_hash, turn_files.file from (
+    select document, text, wording, null as document_hash, -1 as age from todo
     union all
-    select document, question_hash, last_hashes.document_hash, age
+    select document, md5_number(last_hashes.document_hash), wording, last_hashes.document_hash, age
     from todo join documents using (document) join last_hashes using (document_id))
-join ({TURN_FILES}) using (document_hash, question_hash)
+join turn_files using (text, wording)
 """
-_TO_DO = "select distinct document from todo order by document"
-_TO_READ = "select document, question, sample from todo where not to_close order by document, place, sample"
+_TO_READ = """
+select number as document, question, sample from todo join lined_up using (document)
+where not to_close order by number, place, sample
+"""
 _TO_CLOSE = r"""
-select document, question, sample, regexp_extract(file, '([^/]+)-[^-]*$', 1) as line
-from todo where to_close order by document, place, sample
+select lined_up.number as document, question, sample, regexp_extract(log_files.file, '([^/]+)-[^-]*$', 1) as line
+from todo join lined_up using (document) join log_files on todo.file = log_files.number
+where to_close order by document, place, sample
 """
-_TURN_FILES = "select distinct document, file from versions order by document, file"
-_LAST_HASHES = "select distinct document, document_hash, age from versions where age >= 0 order by document, age"
+_TURN_FILES = """
+select distinct number as document, file from versions join lined_up using (document) order by number, file
+"""
+_LAST_HASHES = """
+select distinct number as document, document_hash, age from versions join lined_up using (document)
+where age >= 0 order by number, age
+"""
 _KEPT = """
 select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
        coalesce(shared.place, bound.place) as place
@@ -274,8 +283,7 @@ class Plan:
     @contextmanager
     def state(self, index: LogIndex) -> Iterator["duckdb.DuckDBPyConnection"]:
         """A database with what is asked and logged; see `open_state`."""
-        documents = self.documents.select(["document_id", "document_hash", "num_bytes", "error"])
-        documents = documents.append_column("is_there", is_there(self.documents))
+        documents = self.documents.select(_PLACE_COLUMNS).append_column("is_there", is_there(self.documents))
         tables = {"shared": self.asked.shared, "bound": self.asked.bound}
         asked = _ASKED.format(samples=self.samples)
         with open_state(documents, self.asked.hashed, index, asked=asked, tables=tables) as database:
@@ -296,35 +304,36 @@ class Plan:
         A bundle is a table of the index's places with `WORK_COLUMNS`.
         `last_hashes`: those of the last versions of documents that have changed.
         """
-        last_hashes = LAST_HASHES.empty_table() if last_hashes is None else last_hashes
-        places = self.documents.select(_PLACE_COLUMNS)
-        work = self._work(places, index, retry_failed=retry_failed, last_hashes=last_hashes)
-        batches = (batch for block in work for batch in block.to_batches())
-        yield from bundles(pa.RecordBatchReader.from_batches(pa.schema([*places.schema, *WORK_COLUMNS]), batches))
-
-    def _work(
-        self, places: pa.Table, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table
-    ) -> Iterator[pa.Table]:
-        """The documents with readings to do, with `WORK_COLUMNS`, some at a time."""
         with self.state(index) as database:
-            database.register("last_hashes", last_hashes)
+            database.register("last_hashes", LAST_HASHES.empty_table() if last_hashes is None else last_hashes)
             database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
+            if not database.sql("from todo limit 1").fetchall():
+                return
             database.execute(f"create temp table versions as {_VERSIONS}")
-            documents, *found = (
-                query_to_disk(database, sql) for sql in (_TO_DO, _TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES)
-            )
-        for rows, (read, closed, files, versions) in in_blocks(documents[DOCUMENT].to_numpy(), *found):
-            columns = {
-                "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
-                "turn_files": list_column(files, files["file"].combine_chunks(), documents=rows),
-                "follow_ups": struct_column(closed, _PLANNED_READINGS, documents=rows),
-                "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
-                "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
-            }
-            work = rows_of(places, rows)
-            for field in WORK_COLUMNS:
-                work = work.append_column(field, columns[field.name].cast(field.type))
-            yield work
+            lined_up, names = query_to_disk(database, IN_BUNDLES), log_files(database)
+            database.register("lined_up", with_rows(lined_up, "number"))
+            found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES)]
+        places = self.documents.select(_PLACE_COLUMNS)
+        work = _work(places, lined_up, found, names=names)
+        yield from cut_bundles(on_disk(work, schema=pa.schema([*places.schema, *WORK_COLUMNS])), lined_up)
+
+
+def _work(places: pa.Table, lined_up: pa.Table, found: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
+    """The documents of bundles, with `WORK_COLUMNS`, some at a time."""
+    documents = lined_up[DOCUMENT].to_numpy()
+    for rows, (read, closed, files, versions) in in_blocks(np.arange(lined_up.num_rows), *found):
+        columns = {
+            "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
+            "turn_files": list_column(files, names.take(files["file"].combine_chunks()), documents=rows),
+            "follow_ups": struct_column(closed, _PLANNED_READINGS, documents=rows),
+            "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
+            "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
+        }
+        order = np.argsort(documents[rows])
+        work = rows_of(places, documents[rows][order]).take(pa.array(np.argsort(order)))
+        for field in WORK_COLUMNS:
+            work = work.append_column(field, columns[field.name].cast(field.type))
+        yield work
 
 
 def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
-from memagent_batch.store.turn_log.index import TURN_FILES, LogIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 
 if TYPE_CHECKING:
@@ -25,30 +25,53 @@ FILE_COLUMNS = ("outcome_files", "turn_files", "follow_up_files")
 """Columns that name the log files of a document's readings."""
 Rows = npt.NDArray[np.int64]
 _QUESTION_COLUMNS = ("question_id", "document_id", "question_hash", FOLLOW_UP_FINGERPRINT)
+_TEXTS = "select *, md5_number(document_hash) as text, error is not null as is_unreadable from documents"
+_LOG_FILES = """
+select *, (row_number() over (order by file, run_id) - 1)::int as number
+from (select file, run_id from outcomes union select file, run_id from closed union select file, run_id from turns)
+"""
+_WORDINGS = """
+select *, dense_rank() over (order by question_hash, follow_up_fingerprint)::int as wording from questions
+"""
+_LOGGED = """
+select md5_number(document_hash) as text, wording, sample, status = 'ok' as is_ok, number as file,
+       md5_number(reused_from) as earlier
+from {name} join log_files using (file, run_id)
+join (select distinct question_hash, follow_up_fingerprint, wording from wordings) using (question_hash)
+"""
 _STATE = """
-select asked.document, asked.place, asked.question, asked.sample, documents.document_hash, questions.question_hash,
-       follow_up_fingerprint, error is not null as is_unreadable,
-       outcomes.status, outcomes.file, outcomes.run_id, closed.status as closed_status, closed.file as closed_file,
-       coalesce(outcomes.status = 'ok' and follow_up_fingerprint is not null and closed.status is null, false)
-           as is_open
-from asked join documents using (document) join questions using (question)
-left join outcomes on outcomes.document_hash = documents.document_hash
-    and outcomes.question_hash = questions.question_hash and outcomes.sample = asked.sample
-left join closed on closed.document_hash = documents.document_hash
-    and closed.question_hash = questions.question_hash and closed.sample = asked.sample
-    and closed.fingerprint = follow_up_fingerprint
+select document, place, asked.question, asked.sample, text, wording, is_unreadable, outcomes.is_ok, outcomes.file,
+       closed.is_ok as is_closed_ok, closed.file as closed_file,
+       coalesce(outcomes.is_ok and follow_up_fingerprint is not null and closed.is_ok is null, false) as is_open
+from asked join wordings using (question) left join logged_outcomes outcomes using (text, wording, sample)
+left join logged_closed closed using (text, wording, sample)
 """
-_FILES = f"""
-select document, 'outcome_files' as kind, file from state where file is not null
-union
-select document, 'follow_up_files', closed_file from state where closed_file is not null
-union
-select document, 'turn_files', turn_files.file from state join ({TURN_FILES}) turn_files
-    using (document_hash, question_hash)
+_TURN_FILES = """
+select text, wording, file from logged_turns
+union all
+select turns.text, wording, earlier.file from logged_turns earlier join logged_turns turns using (wording)
+where earlier.text = turns.earlier and turns.earlier is not null
 """
+"""The log files with turns of a document and question, and of versions that it takes turns from; some twice."""
+_FILES = """
+select distinct document, 0 as kind, file from state where file is not null
+union all
+select distinct document, 1, turn_files.file from state join turn_files using (text, wording)
+union all
+select distinct document, 2, closed_file from state where closed_file is not null
+"""
+_MADE = {
+    "view texts": _TEXTS,
+    "table log_files": _LOG_FILES,
+    "table wordings": _WORDINGS,
+    "view logged_outcomes": _LOGGED.format(name="outcomes"),
+    "view logged_closed": _LOGGED.format(name="closed") + " where fingerprint = follow_up_fingerprint",
+    "view logged_turns": _LOGGED.format(name="turns"),
+    "view turn_files": _TURN_FILES,
+}
 _RECORDED = """
-select document, reading.question, reading.sample, 0 as place
-from (select document, unnest(readings) as reading from documents)
+select document, text, is_unreadable, reading.question, reading.sample, 0 as place
+from (select document, text, is_unreadable, unnest(readings) as reading from texts)
 """
 
 
@@ -61,31 +84,41 @@ def open_state(
     asked: str,
     tables: Mapping[str, pa.Table] | None = None,
 ) -> Iterator["duckdb.DuckDBPyConnection"]:
-    """A database with the views `state` and `files`.
+    """A database with the tables `state` and `files`.
 
     `state` has a row for each reading: rows of document and question, sample, the `place` of the question among those
     of its document, and how it ended. `is_open`: it has an answer, and more is asked after it than the log holds.
-    `files` has a row for each document and log file with something of it; `kind` is one of `FILE_COLUMNS`.
+    `files` has a row for each document and log file with something of it; `kind` is the place in `FILE_COLUMNS`.
+
+    Rows are narrow, so that ten million readings are joined in memory: `text` is 128 bits made of a document's hash,
+    `wording` numbers what is asked, a question with its follow-up questions, and `file` is a number in `log_files`.
 
     Args:
         documents: Columns document_hash and error, and what `asked` uses.
         questions: `PlannedQuestions.hashed`.
         index: What the log holds.
-        asked: The query of what is asked, of `documents`, `questions` and `tables`: document, question, place, sample.
+        asked: The query of what is asked, of `texts`, which are the documents, and `tables`: document, text,
+            is_unreadable, question, place, sample.
         tables: Further tables, by name.
     """
     hashed = questions.select([name for name in _QUESTION_COLUMNS if name in questions.schema.names])
     if FOLLOW_UP_FINGERPRINT not in hashed.schema.names:
         hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.nulls(hashed.num_rows, pa.string()))
-    numbered = {"documents": _with_rows(documents, DOCUMENT), "questions": _with_rows(hashed, QUESTION)}
+    numbered = {"documents": with_rows(documents, DOCUMENT), "questions": with_rows(hashed, QUESTION)}
     logged = {"outcomes": index.outcomes, "closed": index.closed, "turns": index.turns}
     with open_database({**numbered, **logged, **(tables or {})}) as database:
-        for name, query in (("asked", asked), ("state", _STATE), ("files", _FILES)):
-            database.execute(f"create temp view {name} as {query}")
+        for made, query in {**_MADE, "view asked": asked, "table state": _STATE, "view files": _FILES}.items():
+            database.execute(f"create temp {made} as {query}")
         yield database
 
 
-def _with_rows(table: pa.Table, name: str) -> pa.Table:
+def log_files(database: "duckdb.DuckDBPyConnection") -> pa.Array:
+    """The paths of the log files of a state, by their numbers."""
+    return database.sql("select file from log_files order by number").to_arrow_table()["file"].combine_chunks()
+
+
+def with_rows(table: pa.Table, name: str) -> pa.Table:
+    """A table with the numbers of its rows."""
     return table.append_column(name, pa.array(np.arange(table.num_rows)))
 
 
@@ -144,19 +177,20 @@ def with_log_files(plan: pa.Table, questions: pa.Table, index: LogIndex) -> pa.T
     """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files."""
     asked = plan.select(["document_hash", "error", "readings"])
     with open_state(asked, questions, index, asked=_RECORDED) as database:
-        files = query_to_disk(database, "from files order by document, file")
-    schema = add_files(plan.slice(0, 0), files.slice(0, 0), rows=np.arange(0)).schema
+        files, names = query_to_disk(database, "from files order by document, file"), log_files(database)
+    schema = pa.schema([*plan.schema, *(pa.field(name, pa.list_(pa.string())) for name in FILE_COLUMNS)])
     blocks = in_blocks(np.arange(plan.num_rows), files)
-    return on_disk((add_files(rows_of(plan, block), found, rows=block) for block, (found,) in blocks), schema=schema)
+    tables = (add_files(rows_of(plan, block), found, rows=block, names=names) for block, (found,) in blocks)
+    return on_disk(tables, schema=schema)
 
 
-def add_files(documents: pa.Table, files: pa.Table, *, rows: Rows) -> pa.Table:
+def add_files(documents: pa.Table, files: pa.Table, *, rows: Rows, names: pa.Array) -> pa.Table:
     """Documents with the columns of `FILE_COLUMNS`, from rows of `files` that are theirs alone; `rows` are theirs.
 
-    The files are in order of document and name.
+    The files are in order of document and number; `names` are the paths by number.
     """
-    for kind in FILE_COLUMNS:
+    for kind, name in enumerate(FILE_COLUMNS):
         of_kind = files.filter(pc.equal(files["kind"], kind))
-        column = list_column(of_kind, of_kind["file"].combine_chunks(), documents=rows)
-        documents = documents.append_column(kind, column)
+        column = list_column(of_kind, names.take(of_kind["file"].combine_chunks()), documents=rows)
+        documents = documents.append_column(name, column)
     return documents

@@ -19,7 +19,7 @@ from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.bounds import AnswerSums, Spent, cost
+from memagent_batch.runs.bounds import AnswerSums, Spent
 from memagent_batch.runs.claim import (
     ANSWER_TABLES,
     asked_documents,
@@ -294,9 +294,6 @@ def _with_own_parts(
         manifest["markers"] = markers
     if spent is not None:
         manifest["spent"] = spent
-        this_run = cost(run.job, spent, seconds=manifest["seconds"])
-        if this_run is not None:
-            manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
     if run.record.sample is not None:
         manifest["sample"] = run.record.sample
     if run.record.again is not None:

@@ -47,6 +47,7 @@ def _database() -> "duckdb.DuckDBPyConnection":
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(_database.cache_clear)  # DuckDB's library complains of a connection that outlives Python
     settings: dict[str, str | int | float | list[str]] = {
+        "allocator_background_threads": True,  # they give memory back that no query uses any more
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "memory_limit": f"{MEMORY_GIB}GiB",

@@ -1,17 +1,14 @@
 """Reads and writes whole Parquet files of the project's own tables."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.store.database import BATCH_ROWS, on_disk
-from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.location import Location
 
 
@@ -48,28 +45,3 @@ def parquet_bytes(table: pa.Table, *, group_rows: int | None = None) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", row_group_size=group_rows)
     return sink.getvalue()
-
-
-class RowGroupWriter:
-    """Appends to one Parquet file; each call is a separate row group, so that one can be read without the others."""
-
-    def __init__(self, writer: pq.ParquetWriter, *, schema: pa.Schema) -> None:
-        self._writer = writer
-        self._schema = schema
-
-    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes the rows as one row group."""
-        self._writer.write_table(pa.Table.from_pylist([*rows], schema=self._schema))
-
-
-@contextmanager
-def open_row_groups(place: Location, *, schema: pa.Schema) -> Iterator[RowGroupWriter]:
-    """Opens a file that is written as its rows come. Nothing protects a half-written one: it counts by a record."""
-    with storage_errors(place.uri, done="written", of=FILE_ERRORS):
-        if place.is_local:
-            place.fs.makedirs(place.path.rpartition("/")[0], exist_ok=True)
-        with (
-            place.fs.open(place.path, "wb") as stream,
-            pq.ParquetWriter(stream, schema, compression="zstd") as writer,
-        ):
-            yield RowGroupWriter(writer, schema=schema)

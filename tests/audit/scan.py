@@ -9,7 +9,6 @@ from typing import Any
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.audit import RereadSample, Verification, verify
-from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.record import list_log, parse_sums, sums_bytes
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
@@ -104,12 +103,8 @@ class Copy:
 
 def verify_here(output: Location, *, job: JobConfig | None = None, **settings: Any) -> Verification:
     """Checks an output; asks no engine where `reread` is not given."""
-
-    def job_of(past: PastRun) -> JobConfig:
-        assert job is not None
-        return job
-
-    drawn = RereadSample(num=settings.pop("reread", 0), seed=settings.pop("seed", 0), job_of=job_of)
+    num, seed = settings.pop("reread", 0), settings.pop("seed", 0)
+    drawn = RereadSample(num=num, seed=seed, job=job) if num and job else None
     return verify(output, drawn=drawn, **settings)
 
 

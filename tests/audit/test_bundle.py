@@ -32,7 +32,7 @@ def names_of(folder: Path) -> set[str]:
 def reviewed(copy: Copy) -> Copy:
     """With a review whose labels and estimate are there."""
     label_all(copy.folder, {"a": True, "c": False, "d": True, "none": False}, asked=CLAUSE)
-    make_estimate([Location(uri=str(copy.folder))], None, so_far=False, with_seen=False)
+    make_estimate([Location(uri=str(copy.folder))], None, so_far=False)
     return copy
 
 

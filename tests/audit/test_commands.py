@@ -4,14 +4,10 @@ import json
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memagent_batch.cli.main import main
-from memagent_batch.cli.verify import _job_of
-from memagent_batch.runs.history import LATEST, find_run
-from memagent_batch.store.location import Location
 from tests.audit.scan import Copy
 
 
@@ -39,50 +35,22 @@ def test_verify_refuses_a_file_of_signers_that_is_not_there(
     assert "there is no file /nowhere" in capsys.readouterr().err
 
 
-def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
+def test_reread_takes_the_agent_from_a_job_file_and_nothing_from_the_record(
     copied: Callable[[], Copy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = copied()
     arguments = ["verify", str(copy.folder), "--reread", "5", "--json"]
     assert main(arguments) == 2
-    assert "--allow-code" in capsys.readouterr().err  # the engine of this scan is code of the user's
+    assert "--reread: pass the job file of the run with --job" in capsys.readouterr().err
     job = tmp_path / "job.yaml"
+    copy.rewrite(lambda manifest: manifest["settings"].update(allow_code=True))
+    job.write_text(json.dumps({**copy.stream.settings, "output": "x"}))
+    assert main([*arguments, "--job", str(job)]) == 2
+    assert "--allow-code" in capsys.readouterr().err  # the engine of this scan is code of the user's
     job.write_text(json.dumps({**copy.stream.settings, "output": "x", "allow_code": True}))
     assert main([*arguments, "--job", str(job)]) == 0
     again = json.loads(capsys.readouterr().out)["reread"]
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])
-
-
-def test_reread_takes_no_code_and_no_address_from_a_record(
-    copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = copied()
-    arguments = ["verify", str(copy.folder), "--reread", "5"]
-    copy.rewrite(lambda manifest: manifest["settings"].update(allow_code=True))
-    assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert "--allow-code" in printed.err
-    assert "5 turns were to be asked again, and none was" in printed.out
-    address = "http://127.0.0.1:9/elsewhere"
-    copy.rewrite(lambda manifest: manifest["settings"].update(engine="openai", openai={"base_url": address}))
-    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
-    assert main(arguments) == 2
-    assert "its address is not taken from the record" in capsys.readouterr().err
-    monkeypatch.setenv("MEMAGENT_OPENAI__BASE_URL", address)
-    assert main(arguments) == 2
-    assert "this is not the reader" in capsys.readouterr().err
-
-
-def test_engine_arguments_and_settings_of_other_versions_are_not_taken_from_a_record(
-    copied: Callable[[], Copy],
-) -> None:
-    copy = copied()
-    past = find_run(Location(uri=str(copy.folder)), LATEST)
-    given: dict[str, Any] = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}}
-    given |= {"log": {"flush_bytes": 7, "outage_seconds": 3.0}, "no_longer": {"there": 1}}
-    past.manifest["settings"] = {**past.manifest["settings"], **given, "engine": "vllm"}
-    job = _job_of(past, job=None, output="x", storage_options={})
-    assert (job.agent.vllm.engine_args, job.agent.vllm.dtype, job.log.outage_seconds) == ({}, "half", 3.0)
 
 
 def test_bundle_says_what_it_packed(

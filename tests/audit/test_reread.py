@@ -92,7 +92,6 @@ def logged(copy: Copy) -> list[dict[str, Any]]:
 def test_engine_is_not_asked_where_something_is_wrong(copied: Callable[[], Copy]) -> None:
     copy = copied()
     (copy.folder / copy.manifest["files"]["memories"][0]).unlink()
-    copy.job = None
     result = copy.verify(reread=3)
     assert (result.reread, result.failure) == (None, None)
     assert result.not_asked.startswith("3 turns were to be asked again, and none was: something is wrong")

@@ -5,11 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from tests.evaluation.test_scoring import answer, write_answers
+from memagent_batch.domain.scores import Metric
+from memagent_batch.evaluation.own import own_suite
+from memagent_batch.evaluation.scoring import score_answers
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS
+from memagent_batch.store.location import Location
+from tests.evaluation.test_scoring import answer
 
 DOCUMENTS = [
     {"id": "a", "body": "The plan costs 12 EUR.\r\nIt ends in May. 🦊"},
@@ -34,13 +40,16 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 def score(tmp_path: Path) -> Score:
     """Scores answers against questions; returns a row for each reading."""
 
-    def run(answers: dict[str, list[str]], *arguments: str, gold: list[dict[str, Any]] = GOLD) -> list[dict[str, Any]]:
-        questions = write_lines(tmp_path / "gold.jsonl", gold)
+    def run(
+        answers: dict[str, list[Any]], *, gold: list[dict[str, Any]] = GOLD, metric: Metric = Metric.SUB_EM
+    ) -> list[dict[str, Any]]:
+        questions = Location(uri=str(write_lines(tmp_path / "gold.jsonl", gold)))
         rows = [dict(zip(answers, cells, strict=True)) for cells in zip(*answers.values(), strict=True)]
-        output = write_answers(tmp_path / "run", [answer(0, row.pop("answer"), **row) for row in rows])
-        places = ["--answers", str(output), "--output", str(tmp_path / "scores.parquet")]
-        assert cli.main(["evaluate", "score", *places, "--questions", str(questions), *arguments]) == 0
-        scores: list[dict[str, Any]] = pq.read_table(tmp_path / "scores.parquet").to_pylist()
+        table = pa.Table.from_pylist([answer(0, row.pop("answer"), **row) for row in rows], schema=ANSWER_COLUMNS)
+        suite = own_suite(questions, documents=[], metric=metric)
+        scores: list[dict[str, Any]] = score_answers(
+            suite.questions_of(table), table, variant="v", samples=1
+        ).to_pylist()
         return scores
 
     return run
@@ -78,7 +87,7 @@ def test_run_of_own_questions_reads_the_documents_that_they_ask_about(tmp_path: 
 def test_own_question_without_a_document_is_asked_of_every_one(score: Score) -> None:
     everywhere = [{"question_id": "q", "question": "Which currency?", "references": ["EUR"]}]
     told = {"document_id": ["a", "b"], "question_id": ["q", "q"], "answer": ["EUR", "USD"]}
-    rows = score(told, "--metric", "em", gold=everywhere)
+    rows = score(told, metric=Metric.EM, gold=everywhere)
     assert [(row["document_id"], row["task"], row["metric"], row["score"]) for row in rows] == [
         ("a", "q", "em", 1.0),
         ("b", "q", "em", 0.0),
@@ -86,27 +95,27 @@ def test_own_question_without_a_document_is_asked_of_every_one(score: Score) -> 
 
 
 @pytest.mark.parametrize(
-    ("changed", "arguments", "warned"),
+    ("changed", "metric", "warned"),
     [
-        ({}, [], True),
-        ({}, ["--metric", "em"], False),
-        ({"references": ["fourteen"]}, [], False),
-        ({"answer_type": "number", "references": ["12"]}, [], False),
+        ({}, Metric.SUB_EM, True),
+        ({}, Metric.EM, False),
+        ({"references": ["fourteen"]}, Metric.SUB_EM, False),
+        ({"answer_type": "number", "references": ["12"]}, Metric.SUB_EM, False),
     ],
 )
 def test_own_question_with_a_short_reference_is_warned_of_where_containing_it_is_right(
-    score: Score, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], arguments: list[str], warned: bool
+    score: Score, caplog: pytest.LogCaptureFixture, changed: dict[str, Any], metric: Metric, warned: bool
 ) -> None:
-    score(
-        {name: cells[:1] for name, cells in ANSWERS.items()} | {"answer": ["12"]}, *arguments, gold=[GOLD[0] | changed]
-    )
-    assert ("question_id 'price': a wrong answer may contain the reference '12'" in capsys.readouterr().err) is warned
+    told = {name: cells[:1] for name, cells in ANSWERS.items()} | {"answer": ["12"]}
+    score(told, metric=metric, gold=[GOLD[0] | changed])
+    assert ("question_id 'price': a wrong answer may contain the reference '12'" in caplog.text) is warned
 
 
 def test_own_typed_questions_are_scored_by_their_values(score: Score) -> None:
     typed = {"answer_type": "number", "unit": "EUR", "references": ["12.0"]}
     number, absent = score(
-        {name: cells[::2] for name, cells in ANSWERS.items()} | {"answer": ["12", "May"]},
+        {name: cells[::2] for name, cells in ANSWERS.items()}
+        | {"answer": ["12", "May"], "value": ["12", None], "value_status": ["ok", None]},
         gold=[GOLD[0] | typed, GOLD[2]],
     )
     assert (number["metric"], number["value_right"], number["score"]) == ("value", True, 1.0)
@@ -129,9 +138,7 @@ def test_own_questions_that_cannot_be_scored_are_refused_before_anything_is_read
     assert not (tmp_path / "out").exists()
 
 
-def test_own_questions_are_scored_like_a_suite(score: Score, capsys: pytest.CaptureFixture[str]) -> None:
-    score({**ANSWERS, "answer": ["12 EUR", "16", "Not stated."]}, "--json")
-    scores = json.loads(capsys.readouterr().out)
-    assert {(cell["task"], cell["score"]) for cell in scores["cells"]} == {("price", 0.5), ("gold", 1.0)}
-    assert scores["measures"][0]["absent_right"]["share"] == 1.0
-    assert scores["measures"][0]["present_lost"]["share"] == 0.0
+def test_own_questions_are_scored_like_a_suite(score: Score) -> None:
+    rows = score({**ANSWERS, "answer": ["12 EUR", "16", "Not stated."]})
+    assert [(row["task"], row["score"]) for row in rows] == [("price", 1.0), ("price", 0.0), ("gold", 1.0)]
+    assert [(row["is_absent"], row["abstained"]) for row in rows] == [(False, False), (False, False), (True, True)]

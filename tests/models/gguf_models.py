@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
+from numpy.typing import NDArray
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from memagent_batch.models.tensors import Floats
-
+Floats = NDArray[np.float32]
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS = 64, 4, 2, 96, 2
 TEMPLATE = "{% for message in messages %}<|im_start|>{{ message['content'] }}<|im_end|>{% endfor %}"
 TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *bytes_to_unicode().values(), "th"]

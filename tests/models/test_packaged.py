@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from memagent_batch.cli.main import EXIT_USAGE, main
 from memagent_batch.errors import SettingsError
@@ -14,7 +16,6 @@ from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
 from memagent_batch.models.gguf import convert_gguf
 from memagent_batch.models.packaged import MODEL_HASH, AdaptedModel, PackagedModel, models_folder
-from memagent_batch.models.tensors import TensorFile
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.wiring import resolve_model
 from tests.models.gguf_models import HIDDEN, write_gguf
@@ -114,17 +115,16 @@ def test_merged_weights_are_the_sum_and_all_else_stays(
     merged.mkdir()
     merge_adapter(base, adapter, merged)
     before, after, added = (
-        TensorFile(folder / name)
+        load_file(folder / name)
         for folder, name in (
             (base, "model.safetensors"),
             (merged, "model.safetensors"),
             (adapter, "adapter_model.safetensors"),
         )
     )
-    down, up = (added.read(name) for name in sorted(added.shapes))
-    np.testing.assert_allclose(after.read(CHANGED), before.read(CHANGED) + scale * up @ down, rtol=2**-8, atol=1e-5)
-    others = before.shapes.keys() - {CHANGED}
-    assert all(np.array_equal(after.read(name), before.read(name)) for name in others)
+    down, up = (added[name] for name in sorted(added))
+    torch.testing.assert_close(after[CHANGED].float(), before[CHANGED] + scale * up @ down, rtol=2**-8, atol=1e-5)
+    assert all(torch.equal(after[name], before[name]) for name in before.keys() - {CHANGED})
     assert {path.name for path in merged.iterdir()} == {path.name for path in base.iterdir()}
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from memagent_batch.evaluation.needles import NUMBER_ATTRIBUTES
-from memagent_batch.evaluation.tasks import ASKED, OR_NOT, Wordform, question_on
+from memagent_batch.evaluation.tasks import OR_NOT, Wordform, question_on
 from memagent_batch.models.shipped import EXAMPLE, is_taught, warn_of_untaught
 
 
@@ -13,7 +12,8 @@ def warnings_of(caplog: pytest.LogCaptureFixture, *questions: str, model: str = 
 
 
 def test_questions_of_needles_are_taught() -> None:
-    assert all(is_taught(ASKED.format(attribute=attribute, key="quiet-harbour")) for attribute in NUMBER_ATTRIBUTES)
+    attributes = ("access code", "account number", "badge number", "gate code", "phone number", "serial number")
+    assert all(is_taught(f"What is the {attribute} of quiet-harbour?") for attribute in attributes)
     assert all(is_taught(question_on(["quiet-harbour"], form, alone=True)) for form in Wordform)
     assert is_taught(EXAMPLE)
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite, seen_json, write_site
+from memagent_batch.review.estimate_files import MEASURES
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from memagent_batch.runs.tables import REMOVED_TABLE
 from memagent_batch.store.json_files import read_json, write_json
@@ -54,18 +55,17 @@ def test_site_shows_the_sentences_of_the_document_itself(scan: Location, tmp_pat
 def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:
     """What `memagent review estimate` writes, as far as a site shows it."""
     share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}
-    measures = dict.fromkeys(("recall", "precision", "f1", "elusion", "richness"), share)
+    measures = dict.fromkeys(MEASURES, share)
     strata = [{"name": "flagged", "num_readings": 900, "num_labelled": 750}]
-    value = {"value": None, "strata": strata, "measures": measures}
     return {
         "review_id": run_id,
         "run_id": run_id,
         "question_id": question_id,
         "decision": flagged,
-        "values": [{**value, "recall_at_worst": None}],
-        "error_rate": share,
-        "evidence": None,
-        "labels": {"left": 80, "judged_seen": 0},
+        "strata": strata,
+        "measures": measures,
+        "recall_at_worst": None,
+        "labels": {"left": 80},
     }
 
 

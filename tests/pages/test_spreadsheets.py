@@ -1,5 +1,3 @@
-import csv
-import io
 import sys
 import zipfile
 from pathlib import Path
@@ -13,8 +11,6 @@ from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.pages.spreadsheets import (
     MAX_XLSX_CHARACTERS,
     WIDTHS,
-    SpreadsheetFormat,
-    WrittenCells,
     write_spreadsheet,
 )
 from memagent_batch.store.location import Location
@@ -74,25 +70,14 @@ def cells_of(file: Path, *, sheet_number: int) -> list[list[str | None]]:
     ]
 
 
-def test_csv_quotes_every_text_that_would_be_a_formula_and_no_other(run: tuple[Location, Any], tmp_path: Path) -> None:
-    file = tmp_path / "a.csv"
-    cells = write_spreadsheet(*run, to=SpreadsheetFormat.CSV, file=file)
-    rows = list(csv.DictReader(io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")))
-    answers = [row["answer"] for row in rows]
-    assert answers == [f"'{text}" if text in FORMULAS else text for text in texts_of(run)]
-    assert cells == WrittenCells(num_rows=len(rows), num_quoted=len(FORMULAS), num_cut=0)
-    assert (rows[0]["number"], rows[0]["yes"], rows[0]["none"], rows[0]["list"]) == ("-1.5", "true", "", '["a", "b"]')
-
-
 def test_xlsx_holds_every_text_as_text(run: tuple[Location, Any], tmp_path: Path) -> None:
     file = tmp_path / "a.xlsx"
-    cells = write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=file)
+    write_spreadsheet(*run, file=file)
     head, *rows = cells_of(file, sheet_number=2)
     assert head == list(ROW)
     shown = {"\x00\x1b": "_x0000__x001B_", "_x0041_": "_x005F_x0041_", "\r=1": "_x000D_=1"}
     for row, text in zip(rows[:-2], texts_of(run), strict=False):
         assert row[0] == shown.get(text, text)
-    assert cells.num_quoted == 3 * len(FORMULAS)  # as `answer` and `value` of the sheet for people, and in the other
 
 
 def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path) -> None:
@@ -109,7 +94,7 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     parts = [{"answers_file": "answers/a.parquet", "evidence_file": None}]
     manifest: Any = {"counts": {"answers_rows": 3}, "files": files, "parts": parts}
     file = tmp_path / "a.xlsx"
-    write_spreadsheet(output, manifest, to=SpreadsheetFormat.XLSX, file=file)
+    write_spreadsheet(output, manifest, file=file)
     assert cells_of(file, sheet_number=1) == [["document_id", "who"], ["fine", "Ann"]]
     head, *people = cells_of(file, sheet_number=2)
     assert head == list(WIDTHS)
@@ -122,10 +107,9 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
 
 
 def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, Any], tmp_path: Path) -> None:
-    cells = write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "a.xlsx")
+    write_spreadsheet(*run, file=tmp_path / "a.xlsx")
     long, foxes = (row[0] or "" for row in cells_of(tmp_path / "a.xlsx", sheet_number=2)[-2:])
-    assert cells.num_cut == 3 * 2
-    assert long.endswith(" … cut: 40,000 characters in all; --to csv has them")
+    assert long.endswith(" … cut: 40,000 characters in all; answers/ has them")
     assert len(long) == MAX_XLSX_CHARACTERS
     assert foxes.startswith("🦊🦊")
     assert len(foxes.encode("utf-16-le")) // 2 <= MAX_XLSX_CHARACTERS
@@ -134,15 +118,14 @@ def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, An
 
 def test_xlsx_of_more_rows_than_a_sheet_holds_is_refused(run: tuple[Location, Any], tmp_path: Path) -> None:
     run[1]["counts"]["answers_rows"] = 1_048_576
-    with pytest.raises(OutputError, match=r"1,048,576 answers.*--to csv"):
-        write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "a.xlsx")
+    with pytest.raises(OutputError, match=r"1,048,576 answers.*Parquet"):
+        write_spreadsheet(*run, file=tmp_path / "a.xlsx")
     assert not (tmp_path / "a.xlsx").exists()
 
 
-def test_xlsx_without_its_extra_is_refused_and_csv_needs_none(
+def test_xlsx_without_its_extra_is_refused(
     run: tuple[Location, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     with pytest.raises(SettingsError, match=r"pip install 'memagent-batch\[xlsx\]'"):
-        write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "answers.xlsx")
-    assert write_spreadsheet(*run, to=SpreadsheetFormat.CSV, file=tmp_path / "answers.csv").num_rows
+        write_spreadsheet(*run, file=tmp_path / "answers.xlsx")

@@ -128,19 +128,8 @@ def test_differences_one_word_written_over_is_removed_and_added() -> None:
 @given(before=WORDS, after=WORDS)
 def test_differences_pieces_join_to_either_memory(before: str, after: str) -> None:
     pieces = word_differences(before, after)
-    assert not any(piece.change is WordChange.ELIDED for piece in pieces)
     assert "".join(piece.text for piece in pieces if piece.change is not WordChange.ADDED) == before
     assert "".join(piece.text for piece in pieces if piece.change is not WordChange.REMOVED) == after
-
-
-def test_differences_long_unchanged_stretch_is_elided_and_counted() -> None:
-    same = " ".join(str(number) for number in range(500))
-    pieces = word_differences(f"old {same} end", f"new {same} fin")
-    [elided] = [piece for piece in pieces if piece.change is WordChange.ELIDED]
-    assert "476 words unchanged" in elided.text
-    shown = "".join(piece.text for piece in pieces)
-    assert shown.startswith("oldnew 0 1 2")
-    assert " 498 499 end fin" in shown
 
 
 @pytest.mark.timeout(60)  # quadratic in the repeats, it would take hours

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memagent_batch.review.estimate_files import EstimatedShare
+from memagent_batch.review.estimate_files import share_words
 from memagent_batch.review.measures import (
     Measure,
     StratumCounts,
@@ -79,8 +79,8 @@ def test_same_labels_have_the_same_intervals() -> None:
 
 
 def test_share_is_certain_only_where_it_is() -> None:
-    assert str(EstimatedShare(value=0.9996, low=0.9912, high=1.0)) == "99.96 % (99.12 to 100)"
-    assert str(EstimatedShare(value=None, low=0.0, high=0.00001)) == "not known (0 to 0.01)"
+    assert share_words({"value": 0.9996, "low": 0.9912, "high": 1.0}) == "99.96 % (99.12 to 100)"
+    assert share_words({"value": None, "low": 0.0, "high": 0.00001}) == "not known (0 to 0.01)"
 
 
 def test_kappa_of_known_tables() -> None:

@@ -16,7 +16,6 @@ from memagent_batch.review.estimates import CountedLabels, count_labels
 from memagent_batch.review.labels import (
     LABELS_FOLDER,
     Label,
-    LabelKey,
     Purpose,
     append_labels,
     as_labels,
@@ -36,8 +35,6 @@ def row(document: str, value: str, **others: Any) -> dict[str, Any]:
     return {
         "document_hash": document,
         "question_hash": "q",
-        "char_start": None,
-        "char_end": None,
         "value": value,
         "reviewer": "ada",
         "labelled_at": NOW,
@@ -194,8 +191,6 @@ def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
         ({"label": "yes", "reviewer": ""}, "line 2: nobody is named as reviewer"),
         ({"label": "yes", "labelled_at": "noon"}, "line 2: labelled_at 'noon' is not a time"),
         ({"label": "yes", "blind": "perhaps"}, "line 2: blind says 'perhaps'"),
-        ({"label": "unclear", "char_start": "1", "char_end": "4"}, "line 2: 'unclear' is not a label"),
-        ({"label": "yes", "char_start": "1"}, "line 2: char_start and char_end"),
     ],
 )
 def test_sheet_with_a_wrong_row_is_refused_with_its_line(review: Review, values: dict[str, str], message: str) -> None:
@@ -219,14 +214,13 @@ def test_sheet_without_its_columns_is_refused(review: Review) -> None:
 
 
 def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, **others: Any) -> Label:
-    key = LabelKey(document_hash="hash of a", question_hash="q")
     at = NOW + timedelta(minutes=minute)
     fields: dict[str, Any] = {"purpose": Purpose.VALIDATE, "decision": DECISION, **others}
-    return Label(key=key, value=value, reviewer=reviewer, labelled_at=at, blind=blind, **fields)
+    return Label(key=("hash of a", "q"), value=value, reviewer=reviewer, labelled_at=at, blind=blind, **fields)
 
 
-def count(labels: list[Label], *, with_seen: bool = False, decision: str = DECISION) -> CountedLabels:
-    return count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=decision, with_seen=with_seen)
+def count(labels: list[Label], *, decision: str = DECISION) -> CountedLabels:
+    return count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=decision)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +244,20 @@ def test_label_that_counts(labels: list[Label], value: str | None) -> None:
     assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
 
 
-def test_label_given_with_the_answer_in_view_counts_where_the_estimate_says_so() -> None:
-    labels = [label("no", blind=False)]
-    assert count(labels).num_seen == 1
-    assert count(labels, with_seen=True).units[0].value == "no"
+def test_labels_of_sentences_that_an_older_version_took_are_no_labels_of_documents(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path / "out"))
+    append_labels(output, [row("a", "yes"), row("b", "no")], now=NOW)
+    (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
+    pq.write_table(pq.read_table(place).append_column("char_start", [[None, 7]]), place)
+    assert [each["document_hash"] for each in read_label_rows(output)] == ["a"]
+
+
+def test_sheet_with_a_label_of_a_sentence_is_refused(review: Review) -> None:
+    data = filled(review, lambda cells: cells.update(label="yes", reviewer="ada"))
+    head, first, *rest = data.decode().splitlines(keepends=True)
+    sheet = "".join([f"char_start,{head}", f"7,{first}", *(f",{line}" for line in rest)])
+    with pytest.raises(InputError, match="line 2: labels of sentences"):
+        parse_sheet(sheet.encode(), name="sheet", reviews={"r": review}, reviewer=None)
 
 
 @pytest.mark.parametrize(

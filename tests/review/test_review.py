@@ -12,7 +12,7 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
-from memagent_batch.review.estimate_files import latest_estimates
+from memagent_batch.review.estimate_files import latest_estimates, share_words
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import ReviewedScan, draw, read_population, seed_text
 from memagent_batch.store.location import Location
@@ -56,8 +56,8 @@ def test_estimates_cover_the_truth_and_say_how_far_reviewers_agree(
 ) -> None:
     truth = write_run(output, MADE)
     label_all(output, truth, error_rate=error_rate)
-    values, page = make_estimate([location], None, so_far=False, with_seen=False)
-    measures = values["values"][0]["measures"]
+    values, page = make_estimate([location], None, so_far=False)
+    measures = values["measures"]
     for name, true in zip(("recall", "precision"), true_recall(output, truth), strict=True):
         assert measures[name]["low"] <= true <= measures[name]["high"], name
     assert values["agreement"]["num_pairs"] >= 75
@@ -84,7 +84,7 @@ def test_outputs_of_slices_are_reviewed_as_one_scan(tmp_path: Path, capsys: pyte
     assert main(["review", "estimate", *map(str, folders), "--json"]) == 0
     estimate = json.loads(capsys.readouterr().out)
     found = [true_recall(folder, truth)[0] for folder in folders]
-    recall = estimate["values"][0]["measures"]["recall"]
+    recall = estimate["measures"]["recall"]
     assert recall["low"] <= sum(found) <= recall["high"]
 
 
@@ -111,8 +111,8 @@ def test_labels_of_night_one_are_used_on_night_two(output: Path, location: Locat
     assert Path(made["folder"]) != first
     assert 0 < made["left"]["first"] < 200
     label_all(output, truth, seed=1)
-    values, _ = make_estimate([location], made["review"], so_far=False, with_seen=False)
-    recall = values["values"][0]["measures"]["recall"]
+    values, _ = make_estimate([location], made["review"], so_far=False)
+    recall = values["measures"]["recall"]
     assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
     assert len(read_label_rows(location)) < 1100
 
@@ -121,7 +121,7 @@ def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, locat
     truth = write_run(output, replace(MADE, num_documents=400, typed=False))
     asked = replace(ASKED, flagged="answer ~ '(?i)^yes'", labels="300")
     label_all(output, truth, asked=asked)
-    values, _ = make_estimate([location], None, so_far=False, with_seen=False)
+    values, _ = make_estimate([location], None, so_far=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
     with pytest.raises(InputError, match="no column 'value_boool'"):
         make_review([location], replace(ASKED, flagged="value_boool = true"))
@@ -139,13 +139,13 @@ def test_estimate_refuses_what_is_not_labelled_yet_or_says_what_is_left(output: 
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", most=120)
     import_labels(location, [take_in(output, data)], reviewer=None)
     with pytest.raises(OutputError, match=r"80 of 200 readings of the sample are not labelled.*--so-far"):
-        make_estimate([location], None, so_far=False, with_seen=False)
-    values, page = make_estimate([location], None, so_far=True, with_seen=False)
+        make_estimate([location], None, so_far=False)
+    values, page = make_estimate([location], None, so_far=True)
     assert values["labels"]["left"] == 80
     assert "**80 readings are not labelled yet**" in page
 
 
-def test_estimate_by_labels_with_the_answer_in_view_says_so(output: Path, location: Location) -> None:
+def test_labels_given_with_the_answer_in_view_do_not_count(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     asked = replace(ASKED, labels="120", second_share=0.0)
     folder = Path(make_review([location], asked)["folder"])
@@ -158,24 +158,10 @@ def test_estimate_by_labels_with_the_answer_in_view_says_so(output: Path, locati
     data = "".join(",".join(row) for row in rows).encode()
     import_labels(location, [take_in(output, data)], reviewer=None)
     with pytest.raises(OutputError, match=r"30 of 120 .* not labelled \(30 with labels given with the answer in view"):
-        make_estimate([location], None, so_far=False, with_seen=False)
-    values, page = make_estimate([location], None, so_far=False, with_seen=True)
-    assert "**30 readings count by labels that were given with the scan's answer in view**" in page
-    assert "these are left out" not in page
-    assert (values["with_seen"], values["labels"]["judged_seen"]) == (True, 30)
-
-
-def test_estimate_of_a_sample_that_grew_after_a_look_says_so_for_good(output: Path, location: Location) -> None:
-    truth = write_run(output, replace(MADE, num_documents=1000))
-    small, large = (replace(ASKED, labels=number) for number in ("150", "300"))
-    label_all(output, truth, asked=small)
-    first = make_estimate([location], None, so_far=False, with_seen=False)[1]
-    assert "size of the sample was changed after an estimate" not in first
-    label_all(output, truth, asked=large, seed=1)
-    for _ in range(2):
-        values, page = make_estimate([location], None, so_far=False, with_seen=False)
-        assert "size of the sample was changed after an estimate" in page
-    assert [growth["is_after_look"] for growth in values["grown"]] == [True]
+        make_estimate([location], None, so_far=False)
+    values, page = make_estimate([location], None, so_far=True)
+    assert "30 readings have only labels that were given with the scan's answer in view; these are left out" in page
+    assert (values["labels"]["left"], values["labels"]["only_seen"]) == (30, 30)
 
 
 def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, location: Location) -> None:
@@ -190,7 +176,7 @@ def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, 
     shutil.rmtree(first)
     assert make_review([location], same)["left"]["first"] == 0, "labels outlive their review"
     other = make_review([location], either)["review"]
-    _, page = make_estimate([location], other, so_far=True, with_seen=False)
+    _, page = make_estimate([location], other, so_far=True)
     assert " readings have only labels of another decision" in page
 
 
@@ -198,11 +184,11 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(output: Pa
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=0,failed=9,invalid=9", second_share=0.0)
     label_all(output, truth, asked=asked)
-    values, page = make_estimate([location], None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False)
     assert "| recall | not known |" in page
     assert "Error rate: not known" in page
     assert "**Nothing is known of not\\_flagged**: none of its" in page
-    measures = values["values"][0]["measures"]
+    measures = values["measures"]
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
 
 
@@ -213,8 +199,8 @@ def test_review_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are
     asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
     assert make_review([location], asked)["drawn"] == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
     label_all(output, truth, asked=asked)
-    values, _ = make_estimate([location], None, so_far=False, with_seen=False)
-    assert all(each["value"] is not None for each in values["values"][0]["measures"].values())
+    values, _ = make_estimate([location], None, so_far=False)
+    assert all(each["value"] is not None for each in values["measures"].values())
 
 
 def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Path, location: Location) -> None:
@@ -223,13 +209,11 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
     drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
     for asked in (drawn, replace(drawn, flagged=red, second_share=0.0)):
         label_all(output, truth, asked=asked, error_rate=0.05)
-        make_estimate([location], make_review([location], asked)["review"], so_far=False, with_seen=False)
+        make_estimate([location], make_review([location], asked)["review"], so_far=False)
     (of_bool, of_red) = latest_estimates(location)
     assert (of_bool.looked_for, of_red.looked_for) == ("value_bool = true", "value_label = 'red'")
-    values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())["values"]
-    recall = of_bool.shares["recall"]
-    assert recall is not None
-    assert recall.low == values[0]["measures"]["recall"]["low"]
+    values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())
+    assert of_bool.shares["recall"] == share_words(values["measures"]["recall"])
     assert of_bool.remarks[0] == "errors of reviewers are not allowed for"
     assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
 
@@ -239,7 +223,7 @@ def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location)
     develop = replace(ASKED, labels="100", purpose=Purpose.DEVELOP)
     label_all(output, truth, asked=develop)
     with pytest.raises(OutputError, match="made to develop by"):
-        make_estimate([location], None, so_far=False, with_seen=False)
+        make_estimate([location], None, so_far=False)
     made = make_review([location], replace(ASKED, labels="100"))
     assert made["left"]["first"] == 100
 
@@ -255,15 +239,15 @@ def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(output: Path,
     asked = replace(ASKED, labels="100")
     folder = label_all(output, truth, asked=asked)
     assert json.loads((folder / "review.json").read_text())["num_unreadable"] == 20
-    values, page = make_estimate([location], None, so_far=False, with_seen=False)
+    values, page = make_estimate([location], None, so_far=False)
     assert sum(values["readings"].values()) == 80
     found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
     right = [truth[row["document_id"]] == row["value_bool"] for row in rows if row["value_bool"] is not None]
     looked_for = sum(truth[row["document_id"]] for row in rows[20:])
-    assert values["error_rate"]["value"] == pytest.approx(1 - sum(right) / 100)
-    worst = values["values"][0]["recall_at_worst"]
+    assert values["measures"]["error_rate"]["value"] == pytest.approx(1 - sum(right) / 100)
+    worst = values["recall_at_worst"]
     assert worst["value"] == pytest.approx(sum(found) / (looked_for + 20))
-    assert worst["high"] < values["values"][0]["measures"]["recall"]["low"]
+    assert worst["high"] < values["measures"]["recall"]["low"]
     assert "If all documents that nobody can read are what is looked for, and were missed, recall is" in page
 
 

@@ -121,7 +121,7 @@ def test_key_that_can_not_sign_is_refused_with_the_remedy(tmp_path: Path) -> Non
             signature(b"", key=key)
 
 
-@pytest.mark.parametrize("text", ['{"values": [', "{}", '{"values": [{"value": 1}]}', '{"values": 3}', "[]"])
+@pytest.mark.parametrize("text", ['{"strata": [', "{}", '{"strata": [{"value": 1}]}', '{"strata": 3}', "[]"])
 def test_estimate_that_can_not_be_read_is_named_and_left_out(
     nights: Nights, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from memagent_batch.domain.texts.escapes import escaped
+from memagent_batch.domain.texts.shares import percent, quantity
 from memagent_batch.evaluation.report.visible import shorten, visible
 
 MAX_TEXT_CHARACTERS = 4_000
@@ -38,11 +40,29 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
         "brief": brief,
         "inert_json": inert_json,
         "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
-        "minute": lambda time: f"{time:%Y-%m-%d %H:%M}",
         "number": lambda number: f"{number:,}",
         "span": _span_text,
     }
     return environment
+
+
+def markdown_template(package: str, name: str) -> jinja2.Template:
+    """A Markdown page; it has to escape each text of users, documents and models."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package, "."),
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "escaped": escaped,
+        "number": lambda value: f"{value:,}",
+        "percent": percent,
+        "quantity": quantity,
+    }
+    return environment.get_template(name)
 
 
 def page_style(own: str = "") -> str:

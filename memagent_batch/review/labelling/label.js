@@ -8,12 +8,12 @@ const labels = [...review.choices, "unclear"];
 const keys = new Map(labels.map((label, place) => [String(place + 1), label]).filter((_, place) => place < 9));
 for (const label of labels) if (["yes", "no", "unclear"].includes(label)) keys.set(label[0], label);
 
-let place = 0, chosen = null, text = "", blocks = [], matches = [], match = -1, shownPart = null, receive = null, isShown = false;
+let place = 0, chosen = null, text = "", blocks = [], matches = [], match = -1, receive = null, isShown = false;
 
-// What one document's entry holds: records of labels (the last one stands), a comment, labels of sentences.
+// What one document's entry holds: records of labels (the last one stands), and a comment.
 const kept = (item) => {
   const found = localStorage.getItem(`${prefix}:${item.name}`);
-  return found ? JSON.parse(found) : { records: [], comment: "", sentences: {} };
+  return found ? JSON.parse(found) : { records: [], comment: "" };
 };
 const keep = (item, entry) => {
   try {
@@ -50,7 +50,6 @@ function load(folder, take) {
 function show(number) {
   place = Math.min(Math.max(number, 0), review.items.length - 1);
   chosen = null;
-  shownPart = null;
   isShown = false;
   localStorage.setItem(`${prefix}:place`, String(place));
   const entry = kept(item());
@@ -111,40 +110,24 @@ function save() {
 function reveal() {
   localStorage.setItem(seen(item()), "shown");
   load("answers", (part) => {
-    shownPart = part;
     at("value").textContent = part.value;
     at("given").textContent = part.answer === part.value ? "" : part.answer;
     at("answer").hidden = false;
-    drawEvidence();
+    drawEvidence(part.evidence);
   });
 }
 
-function drawEvidence() {
-  const sentences = kept(item()).sentences;
-  const rows = shownPart.evidence.map((sentence, number) => {
+function drawEvidence(sentences) {
+  const rows = sentences.map((sentence) => {
     const row = document.createElement("li");
     const button = document.createElement("button");
-    const mark = document.createElement("b");
     button.type = "button";
-    button.textContent = sentence.text;
-    button.addEventListener("click", () => search(sentence.text));
-    mark.textContent = sentences[`${sentence.start}-${sentence.end}`]?.value ?? "";
-    row.append(button, mark);
+    button.textContent = sentence;
+    button.addEventListener("click", () => search(sentence));
+    row.append(button);
     return row;
   });
   at("evidence").replaceChildren(...rows);
-  at("bears").hidden = !rows.length;
-}
-
-function bear(number) {
-  const sentence = shownPart?.evidence[number];
-  if (!sentence) return;
-  const entry = kept(item());
-  const span = `${sentence.start}-${sentence.end}`;
-  const value = { undefined: "yes", yes: "no", no: undefined }[entry.sentences[span]?.value];
-  if (value) entry.sentences[span] = { value, at: new Date().toISOString() };
-  else delete entry.sentences[span];
-  if (keep(item(), entry)) drawEvidence();
 }
 
 function drawText(words) {
@@ -229,10 +212,6 @@ function sheet() {
       ...common, label: record.value, labelled_at: record.at, blind: String(record.blind),
       comment: number === entry.records.length - 1 ? entry.comment : "",
     }));
-    for (const [span, record] of Object.entries(entry.sentences)) {
-      const [start, end] = span.split("-");
-      rows.push({ ...common, label: record.value, labelled_at: record.at, blind: "false", char_start: start, char_end: end });
-    }
     for (const row of rows) lines.push(review.columns.map((name) => cell(row[name] ?? "")).join(","));
   }
   return `\ufeff${lines.join("\r\n")}\r\n`;
@@ -268,9 +247,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.key === "Enter" && event.target.tagName === "BUTTON" && event.target.closest("footer, #evidence")) return;
-  const isNumber = /^[1-9]$/.test(event.key);
-  const run = isNumber && shownPart ? () => bear(Number(event.key) - 1)
-    : keys.has(event.key) ? () => choose(keys.get(event.key)) : COMMANDS[event.key];
+  const run = keys.has(event.key) ? () => choose(keys.get(event.key)) : COMMANDS[event.key];
   if (!run) return;
   event.preventDefault();
   run();

@@ -33,10 +33,8 @@ DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
 _PAGE_FILES = files("memagent_batch.review") / "labelling"
-SHOWN_ANSWER_COLUMNS = (*("document_id", "status", "answer", "value", "value_status", "error_message"),)
-SHOWN_EVIDENCE_COLUMNS = (
-    *("document_id", "how", "rank", "char_start", "char_end", "text", "document_hash", "question_hash"),
-)
+SHOWN_ANSWER_COLUMNS = ("document_id", "status", "answer", "value", "value_status", "error_message")
+SHOWN_EVIDENCE_COLUMNS = ("document_id", "how", "rank", "text")
 ROLES = ("first", "second", "third")
 """People who read, in the order in which they do."""
 
@@ -88,9 +86,7 @@ def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, A
         row: Its row of `answers`; None where the run has none any more.
         evidence: Its chosen rows of `evidence`.
     """
-    sentences = [
-        {"text": visible(each["text"] or ""), "start": each["char_start"], "end": each["char_end"]} for each in evidence
-    ]
+    sentences = [visible(each["text"] or "") for each in evidence]
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
     values = {"value": visible(value), "answer": visible(answer), "evidence": sentences}
     return frame_page(_label_templates(), values)

@@ -253,13 +253,15 @@ def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[st
 
 
 def _read_ahead(output: Location, paths: Iterable[str]) -> Iterator[pa.Table]:
-    """The keys of files, in order; few wait at a time, since a merged file has many."""
-    waiting = deque[Future[pa.Table]]()
+    """The keys of files, in order; few wait at a time: of merged files, which have many keys, one or two."""
+    waiting, ahead = deque[Future[pa.Table]](), 1
     with ThreadPoolExecutor(LOG_THREADS) as threads:
         for path in paths:
             waiting.append(threads.submit(_read_keys_of, output, path))
-            if len(waiting) > LOG_THREADS:
-                yield waiting.popleft().result()
+            while len(waiting) > ahead:
+                keys = waiting.popleft().result()
+                ahead = min(LOG_THREADS, 1 + BATCH_ROWS // (1 + keys.num_rows))
+                yield keys
         yield from (each.result() for each in waiting)
 
 

@@ -24,26 +24,26 @@ from pipelines.recipes.reader.tasks import Tasks
 from pipelines.recipes.reader.texts import Story, name_words, source_texts, story
 
 POLICIES = {
-    ("gated", None): 25,
-    ("heads", None): 15,
-    ("overwrite", "default"): 12,
-    ("overwrite", "section-first"): 18,
-    ("parallel", None): 25,
+    ("gated", None): 35,
+    ("heads", None): 12,
+    ("overwrite", "default"): 8,
+    ("overwrite", "section-first"): 15,
+    ("parallel", None): 20,
     ("retrieve", None): 5,
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
-TASK_SHARE = 0.25
-"""Share of documents that are real files with a truth of their own; facts are put into the others."""
+TASK_SHARE, TASKS = 0.35, {"changelog": 1, "copyright": 1, "licence": 3}
+"""Share of documents that are real files with a truth of their own, and their sorts; facts are put into the others."""
 CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (160, 256, 384, 512), (96, 128, 192)
 """Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""
 CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
 """Notes of a memory of several; tokens of one: two sentences of facts with long names."""
 FOLLOW_UPS = FollowUpConfig(evidence=True, support=True)
-LEARNT = {"answer": 0.4, "value": 0.2, "evidence": 0.35, "support": 0.2}
+LEARNT = {"answer": 0.9, "value": 0.7, "evidence": 0.9, "support": 0.2}
 """Shares of the turns of a kind that are learnt; all of the others."""
-LEARNT_WITHOUT_NEWS = {"update": 0.25, "read": 0.2, "answer": 0.3, "direct": 1.0}
+LEARNT_WITHOUT_NEWS = {"update": 0.25, "read": 0.2, "answer": 0.6, "direct": 1.0}
 """The same of turns without news; in place of the above."""
 NUM_ASKED, NUM_ABSENT = 10, (2, 3)
 """Questions about a document that has the answer, and that has not: they share what is read."""
@@ -121,7 +121,8 @@ def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
         chunk_tokens = rng.choice(FIRST_CHUNK_TOKENS if first else CHUNK_TOKENS)
         num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4]))
         if not first and tasks.names and rng.random() < TASK_SHARE:
-            yield tasks.story(rng.choice(tasks.names), num_chars=num_chars), chunk_tokens
+            task = rng.choices(tasks.names, [TASKS[name] for name in tasks.names])[0]
+            yield tasks.story(task, num_chars=num_chars), chunk_tokens
             continue
         asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
         num_facts = rng.randint(4, 6 + num_chars // 200)

@@ -5,12 +5,13 @@ import json
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from memagent_batch.evaluation.measures import score_table
+from memagent_batch.domain.texts.escapes import unescaped
+from memagent_batch.evaluation.measures import report_text
+from memagent_batch.evaluation.record import open_evaluation, read_scores
 from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge_adapter
 from memagent_batch.models.packaged import MODEL_HASH, READER
 from memagent_batch.models.weights import model_sha256
+from memagent_batch.store.location import Location
 
 MAX_ADAPTER_BYTES = 20_000_000
 CARD = Path(__file__).with_name("card.txt").read_text()
@@ -35,8 +36,10 @@ def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
         shutil.copyfile(adapter / name, to / name)
     last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
     rank = json.loads((adapter / ADAPTER_CONFIG).read_text())["r"]
-    table = score_table(pq.read_table(evaluation / "scores"))
-    (to / "README.md").write_text(CARD.format(rank=rank, tokens=last["tokens"], table=table))
+    measured = Location(uri=str(evaluation))
+    read = open_evaluation(measured)
+    report = unescaped(report_text(read, read_scores(measured, read)))
+    (to / "README.md").write_text(CARD.format(rank=rank, tokens=last["tokens"], table=report))
     (to / MODEL_HASH).write_text(model_sha256(str(run / "model")) + "\n")
 
 

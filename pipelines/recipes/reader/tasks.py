@@ -22,6 +22,8 @@ GAP = r"[\s*#/;%]+"
 """What stands between two words of a licence: white space, and the signs of a comment."""
 TELLING = [(name, re.compile(said.replace(" ", GAP), re.IGNORECASE)) for name, said in TASKS["telling"]]
 LICENCES = sorted({name for name, _ in TELLING})
+WHOLE = TASKS["whole"]
+"""What questions call a text as a whole."""
 ENTRY = re.compile(
     r"^(?P<header>(?P<who>\S+ \(\S+\)) (?P<suite>[\w-]+); .*)\n\s*\n(?P<changes>(?:(?!\S).*\n)+?)"
     r"(?P<signed> -- (?P<person>\S.*?) <.*>  \w{3}, +(?P<date>\d+ \w{3} \d{4}) .*)$",
@@ -47,6 +49,9 @@ NUM_LICENCES = (0.15, 0.6, 0.15, 0.1)
 """Shares of documents with no licence, one, two and three."""
 MAX_LICENCE_CHARS = 6000
 """What is used of a licence, of some longer ones a part."""
+WITH_NOTICE = 0.8
+"""Share of licences below a line that says who holds the copyright, and since when."""
+COPYRIGHT = re.compile(r"copyright\s*(\(c\)|©|\d|<|\[)", re.IGNORECASE)
 SAYS_LICENCE = re.compile(r"licen[cs]|copyright|permi|GPL|BSD|\bMIT\b|Mozilla|Apache", re.IGNORECASE)
 
 
@@ -133,17 +138,34 @@ class Tasks:
         num_licences = rng.choices(range(len(NUM_LICENCES)), NUM_LICENCES)[0]
         text = other[: rng.choice([0, 0, len(other) // 2])]
         rest = other[len(text) :] if text or not num_licences else ""
+        notices: list[Mention] = []
+        if num_licences and rng.random() < WITH_NOTICE:
+            text += "\n\n"
+            notices.append(self._notice(start=len(text)))
+            text += notices[0].text
         told: list[list[Mention]] = []
         for left in range(num_licences, 0, -1):
             text += "\n\n"
             part, mentions = self._drawn_licence((num_chars - len(text)) // left, start=len(text))
             text += part
             told.append(mentions)
-        return Story(text=f"{text}\n\n{rest}", facts=tuple(self._licence_facts(told)))
+        text = f"{text}\n\n{rest}"
+        facts = [*self._licence_facts(told)]
+        if len(COPYRIGHT.findall(text)) == len(notices):
+            facts.append(self.maker.asked(self._kinds["copyright holder"], rng.choice(WHOLE), Value(text=""), notices))
+        return Story(text=text, facts=tuple(facts))
+
+    def _notice(self, *, start: int) -> Mention:
+        """A line that says who holds the copyright."""
+        rng, first = self._rng, self._rng.randint(1990, 2026)
+        holder = rng.choice(TASKS["holders"]).format(self.maker.entity(rng.choice(["person", "company"])))
+        years = rng.choice([f"{first}", f"{first}-{rng.randint(first, 2026)}", f"{first}, {first + 1}"])
+        text = rng.choice(TASKS["notices"]).format(years=years, holder=holder)
+        return Mention(text=text, name="", value=Value(text=holder), char_start=start)
 
     def _licence_facts(self, told: Sequence[Sequence[Mention]]) -> Iterator[Fact]:
         """What is asked of these licences, each with the lines that tell it."""
-        rng, who = self._rng, self._rng.choice(TASKS["whole"])
+        rng, who = self._rng, self._rng.choice(WHOLE)
         names = {mention.value.text for mentions in told for mention in mentions if mention.value}
         labels = sorted(names | {*rng.sample(LICENCES, rng.randint(*NUM_LABELS))})
         kinds = {name: replace(kind, labels=rng.sample(labels, len(labels))) for name, kind in self._kinds.items()}

@@ -14,9 +14,9 @@ import torch
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
-RATE, WARM_UP_STEPS, LAST_RATE = 1e-3, 20, 0.05
+RATE, WARM_UP_STEPS, LAST_RATE = 4e-4, 20, 0.05
 """Highest learning rate; the steps until it is reached; the share of it at the end."""
-STEP_TOKENS, TREE_TOKENS = 900, 1600
+STEP_TOKENS, TREE_TOKENS = 2700, 1600
 """Tokens of a step and, at most, of one tree: 1,600 hold some 3 GiB."""
 SAVE_SECONDS = 600
 

@@ -4,7 +4,6 @@ import json
 import random
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -17,7 +16,7 @@ from pipelines.recipes.reader import model, ship, train
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.train import Trainer
 from pipelines.recipes.reader.trees import Sample, packed, tree_of
-from tests.evaluation.test_scoring import answer, question, scored
+from tests.evaluation.test_evaluation_report import write_output
 from tests.models.gguf_models import write_gguf
 
 VOCABULARY = 64
@@ -143,12 +142,10 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
     Trainer(run, str(base), all_tokens=300).run()
     measured = model_sha256(str(ship.merge(run, base)))
     assert measured != model_sha256(str(base))
-    scores = tmp_path / "evaluation" / "scores"
-    scores.mkdir(parents=True)
-    pq.write_table(scored([question(0)], [answer(0)]), scores / "gated.parquet")
+    write_output(tmp_path / "evaluation", {"gated": 7})
     ship.ship(run, evaluation=tmp_path / "evaluation", to=tmp_path / "reader")
     card = (tmp_path / "reader" / "README.md").read_text()
-    assert "1.000" in card
+    assert "| gated | gated | models/tiny | 8 | 0.875 |" in card
     reader = packaged.AdaptedModel(base="small", adapter=tmp_path / "reader")
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"reader": reader, "small": None})
     assert model_sha256(str(packaged.install_model("reader"))) == measured

@@ -1,4 +1,4 @@
-"""What `memagent plan` prices: the readings that are left, whatever the output already holds."""
+"""What `memagent plan` counts: the readings that are left, whatever the output already holds."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
-from memagent_batch.runs.bounds import Rates, estimate
+from memagent_batch.runs.bounds import hours_to_do
 from tests.jobs import small_job
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
@@ -27,10 +27,10 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
 
 
 def _hours(plan: Mapping[str, Any]) -> float:
-    return float(estimate(plan, Rates(tokens_per_second=0.1), replicas=1)["hours_at_most"])
+    return hours_to_do(plan, tokens_per_second=0.1, replicas=1)["hours_at_most"]
 
 
-def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
+def test_plan_counts_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
     first: Mapping[str, Any] = plan_checked(check(job))
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)
     assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)

@@ -1,0 +1,147 @@
+"""The report of an evaluation, as `evaluate run` and `evaluate report` print it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.cli.main import main
+from memagent_batch.errors import OutputError
+from memagent_batch.evaluation.measures import report_text
+from memagent_batch.evaluation.record import (
+    EVALUATION_FORMAT,
+    Evaluation,
+    VariantRecord,
+    open_evaluation,
+    read_scores,
+    write_evaluation,
+)
+from memagent_batch.evaluation.suite import SCORES
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from tests.evaluation.test_scoring import LABEL, answer, question, scored, value
+
+TASKS = ("aardvark", "zebra")
+
+
+def write_output(
+    folder: Path, right: dict[str, int], *, task: str = "", asked: dict[str, Any] | None = None, told: str = "fox"
+) -> Location:
+    """Writes an evaluation of variants that are right in so many of eight questions on two tasks; returns its place."""
+    output, variants = Location(uri=str(folder)), []
+    for name, num_right in right.items():
+        questions = [
+            question(number, task=task or TASKS[number % 2], length_tokens=(1024, 4096)[number // 4], **(asked or {}))
+            for number in range(8)
+        ]
+        given = value(told) if asked else {}
+        answers = [answer(number, told if number < num_right else "dog", **given) for number in range(7)]
+        table = scored(questions, [*answers, answer(7, None, status="failed")])
+        table = table.set_column(0, SCORES.field("variant"), pa.array([name] * 8))
+        (output / f"scores/{name}.parquet").write_bytes(parquet_bytes(table))
+        variants.append(
+            VariantRecord(
+                name=name,
+                run=f"runs/{name}",
+                scores=f"scores/{name}.parquet",
+                model="models/tiny",
+                policy="gated",
+                seconds=12.0,
+                fingerprint="f",
+                finished_at="2026-11-21T04:31:00+00:00",
+            )
+        )
+    write_evaluation(output, Evaluation(suite="s3://suites/ruler", variants=tuple(variants)))
+    return output
+
+
+def report(output: Location) -> str:
+    evaluation = open_evaluation(output)
+    return report_text(evaluation, read_scores(output, evaluation))
+
+
+def rows(page: str, section: str) -> list[list[str]]:
+    """The rows of the table of a section."""
+    lines = page.split(f"## {section}")[1].split("## ")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+
+
+def test_report_has_n_score_interval_counts_and_costs_of_each_cell(tmp_path: Path) -> None:
+    page = report(write_output(tmp_path, {"a": 6, "b": 2}))
+    assert page.startswith("# Evaluation of s3://suites/ruler")
+    a, b = rows(page, "Variants")
+    assert a[:8] == ["a", "gated", "models/tiny", "8", "0.750", "0.409 to 0.929", "1", "0"]
+    assert a[8:] == ["0", "120", "1.5", "12"]
+    assert b[4] == "0.250"
+    cells = rows(page, "Every cell")
+    assert [cell[:3] for cell in cells[:4]] == [
+        ["all tasks", "1,024", "a"],
+        ["all tasks", "1,024", "b"],
+        ["all tasks", "4,096", "a"],
+        ["all tasks", "4,096", "b"],
+    ]
+    assert [cell[:5] for cell in cells[4:6]] == [
+        ["aardvark", "1,024", "a", "2", "1.000"],
+        ["aardvark", "1,024", "b", "2", "0.500"],
+    ]
+
+
+def test_report_compares_variants_over_the_same_documents(tmp_path: Path) -> None:
+    page = report(write_output(tmp_path, {"a": 1, "b": 7}))
+    assert "Compared with a" in page
+    assert rows(page, "Compared with a")[0] == ["b", "all tasks", "6", "0", "2", "0.031"]
+
+
+def test_report_leaves_out_parts_of_which_nothing_was_asked(tmp_path: Path) -> None:
+    page = report(write_output(tmp_path / "plain", {"a": 6}))
+    assert "Compared" not in page
+    assert "Values, evidence" not in page
+    typed = report(write_output(tmp_path / "typed", {"a": 8}, asked=LABEL, told="open"))
+    assert [row[:3] for row in rows(typed, "Values, evidence, not stated")] == [
+        ["all tasks", "a", "0.875 (0.529 to 0.978)"],
+        ["aardvark", "a", "1.000 (0.510 to 1.000)"],
+        ["zebra", "a", "0.750 (0.301 to 0.954)"],
+    ]
+
+
+def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = write_output(tmp_path, {"a": 6}, task="t|\n\x1b[2J<script>")
+    assert "t\\| \x1b\\[2J\\<script\\>" in report(output)
+    assert main(["evaluate", "report", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "| all tasks | 1,024 | a |" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("evaluation.json", "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
+        ({"format": "other/9"}, "layout 'other/9'"),
+        ({"format": EVALUATION_FORMAT, "variants": [{}]}, r"evaluation.json is not whole \('name'\); restore it"),
+        ({"variants": []}, "holds no finished variant; run `evaluate run` to its end"),
+        ("scores/a.parquet", "variant 'a' are missing: .*a.parquet; run `evaluate run` again"),
+    ],
+)
+def test_report_of_an_evaluation_that_is_not_whole_is_refused_with_place_and_remedy(
+    changed: str | dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    output = write_output(tmp_path, {"a": 6})
+    if isinstance(changed, str):
+        (tmp_path / changed).unlink()
+    else:
+        record = json.loads((tmp_path / "evaluation.json").read_text())
+        (tmp_path / "evaluation.json").write_text(json.dumps(record | changed))
+    with pytest.raises(OutputError, match=message):
+        report(output)
+
+
+def test_report_of_a_broken_table_is_refused_with_place_and_remedy(tmp_path: Path) -> None:
+    output = write_output(tmp_path, {"a": 6})
+    (tmp_path / "scores/a.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(OutputError, match=r"a\.parquet can't be read: .*; run `evaluate run` again"):
+        report(output)
