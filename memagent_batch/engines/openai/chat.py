@@ -14,7 +14,7 @@ from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import EngineContext
+from memagent_batch.engines.engine import EngineContext, finish_reason
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     MESSAGE_CHARS,
@@ -291,9 +291,7 @@ def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
         raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
     if choice.finish_reason == FILTERED:
         raise EngineRequestError(f"{turn}: the provider's content filter stopped the completion ({FILTERED})")
-    if choice.finish_reason not in tuple(FinishReason):
-        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
-    return FinishReason(choice.finish_reason or "")
+    return finish_reason(choice.finish_reason, turn=turn)
 
 
 def _candidates(tokens: Sequence[Token], text: str) -> list[tuple[str, float]]:

