@@ -1,7 +1,4 @@
-"""Prints how large a checkout is and how many concepts its code has: `python tools/metrics.py [CHECKOUT ...]`.
-
-Only files that git tracks count, and only the standard library is needed. With several checkouts, each has a column.
-"""
+"""Prints how large this checkout is, in files that git tracks: `python tools/metrics.py [--names]`."""
 
 import argparse
 import ast
@@ -16,24 +13,19 @@ COMPANIONS = ("convert", "pages", "evaluation", "review", "audit", "training", "
 """Rooms of the package that the main path never imports."""
 COMMANDS = ("cli", "flows")
 """Rooms of which the main path has what `memagent answer` imports."""
-SMALL_FILE_LINES = 45
-LARGE_FILE_LINES = 600
-LONG_FUNCTION_LINES = 45
 Trees = Mapping[str, ast.Module]
 """The modules of the package, by path below the checkout."""
 
 
 def main() -> None:
-    """Prints a row for each figure and a column for each checkout."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkouts", type=Path, nargs="*", default=[CHECKOUT], help="default: this one")
+    """Prints a row for each figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--names", action="store_true", help="list the names that two modules define")
     options = parser.parse_args()
-    columns = [measure(root) for root in options.checkouts]
-    for name in columns[0]:
-        print(f"{name:<44}" + "".join(f"{column[name]:>12,}" for column in columns))
+    for name, number in measure(CHECKOUT).items():
+        print(f"{name:<44}{number:>12,}")
     if options.names:
-        print("\n".join(sorted(names_defined_twice(package_trees(options.checkouts[-1])))))
+        print("\n".join(sorted(names_defined_twice(package_trees(CHECKOUT)))))
 
 
 def measure(root: Path) -> dict[str, int]:
@@ -55,23 +47,13 @@ def measure(root: Path) -> dict[str, int]:
         "main path, lines": num_lines(root, main_path),
         "tests, lines": num_lines(root, tests),
         "Markdown, words": sum(len(read(root, name).split()) for name in tracked(root, "*.md")),
-        "modules of the package": len(modules),
         "modules with one importer in the package": sum(importers[module_name(name)] == 1 for name in modules),
-        f"modules under {SMALL_FILE_LINES} lines": sum(num_lines(root, [name]) < SMALL_FILE_LINES for name in modules),
-        f"modules over {LARGE_FILE_LINES} lines": sum(num_lines(root, [name]) > LARGE_FILE_LINES for name in modules),
         "names defined in two modules": len(names_defined_twice(trees)),
-        "classes": sum(isinstance(node, ast.ClassDef) for tree in trees.values() for node in ast.walk(tree)),
-        f"functions over {LONG_FUNCTION_LINES} lines": sum(
-            (node.end_lineno or 0) - node.lineno >= LONG_FUNCTION_LINES
-            for tree in trees.values()
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ),
     }
 
 
 def package_trees(root: Path) -> Trees:
-    """The parsed modules of the package; of older checkouts, also of the packages that stood beside it."""
+    """The parsed modules of the package and of what users run."""
     names = [name for package in (PACKAGE, "pipelines", "jobs") for name in tracked(root, f"{package}/*.py")]
     return {name: ast.parse(read(root, name), name) for name in names if "recipes" not in name.split("/")}
 

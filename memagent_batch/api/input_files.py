@@ -4,7 +4,6 @@ Each file appears whole and is named by the hash of its bytes, so that the same 
 files that it wrote or found there, by their names; what earlier runs read stays until it has closed.
 """
 
-import io
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -13,10 +12,10 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location, absolute
+from memagent_batch.store.parquet import parquet_bytes
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -63,10 +62,8 @@ def write_documents(documents: Documents, *, folder: Location, columns: Sequence
 
 def write_table(table: pa.Table, *, folder: Location) -> str:
     """Writes a table with rows as one Parquet file, unless it is there; returns its name."""
-    sink = io.BytesIO()
     rows = max(1, ROW_GROUP_BYTES * table.num_rows // max(1, table.nbytes))
-    pq.write_table(table.replace_schema_metadata(None), sink, compression="zstd", row_group_size=rows)
-    data = sink.getvalue()
+    data = parquet_bytes(table.replace_schema_metadata(None), group_rows=rows)
     place = folder / f"{sha256(data).hexdigest()[:32]}.parquet"
     if not place.exists():
         place.write_bytes(data)

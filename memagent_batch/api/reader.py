@@ -221,12 +221,7 @@ class AgentReader:
     async def _read(self, text: str | None, question: str, *, value_type: ValueType | None, sample: int) -> Answered:
         follow_ups = await self._follow_up_of(value_type)
         turns: list[Turn] = []
-        tracer = Tracer(self._agent.prompts)
-
-        def observe(prompt: Prompt, completion: Completion) -> None:
-            tracer(prompt, completion)
-            turns.append(_shown_turn(prompt, completion))
-
+        tracer = Tracer(self._agent.prompts, lambda prompt, completion: turns.append(_shown_turn(prompt, completion)))
         address = ReadingAddress(
             document_hash="" if text is None else text_hash(text),
             question_hash=text_hash(question),
@@ -234,7 +229,7 @@ class AgentReader:
             fingerprint=self._fingerprint,
         )
         document = self._document(text)
-        asked = ReadingTurns(engine=self._engine, address=address, seed=self._config.sampling.seed, observe=observe)
+        asked = ReadingTurns(engine=self._engine, address=address, seed=self._config.sampling.seed, observe=tracer)
         reading = await read(
             document,
             Question(question_id="", text=question),

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from os import PathLike
 
 import pyarrow as pa
+import ray
 from ray.data import Dataset
 
 from memagent_batch.api.question import GivenQuestions, question_table
@@ -32,7 +33,7 @@ from memagent_batch.runs.projection import Origin, PartDocument, answer_row, ans
 from memagent_batch.runs.results import with_votes
 from memagent_batch.runs.tables import ANSWERS, AnswerRow
 from memagent_batch.store.location import absolute
-from memagent_batch.store.turn_log.index import last_run_id
+from memagent_batch.store.turn_log.index import last_run_id, scan_turn_files
 from memagent_batch.store.turn_log.question_list import AskedQuestion, with_hashes
 from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -64,7 +65,7 @@ def read(
         text: Column of the text.
         document_id: Column of the unique id.
         carry: Columns to carry into the answers, as text.
-        log: Where turns are kept, a path or URI, such as the output of a scan. What it holds is not asked again.
+        log: Where turns are kept, a path or URI, such as the output of a scan. What it holds now is not asked again.
         storage_options: Arguments of the file system of the log, and of a question list.
         follow_ups: What is asked after each answer.
         pool: The actors, with an engine each.
@@ -106,7 +107,11 @@ def _checked_task(
     require_compiled(types, agent)
     asked = with_hashes(listed)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
-    before = last_run_id(require_log_place(make_output(place))) if place else ""
+    before, turn_files = "", {}
+    if place is not None:
+        output = require_log_place(make_output(place))
+        before = last_run_id(output)
+        turn_files = scan_turn_files(output, fingerprints=[fingerprint, *(closes.of_turns(types) if closes else ())])
     return ReaderTask(
         agent=agent,
         pool=pool,
@@ -116,6 +121,7 @@ def _checked_task(
         place=place,
         log=LogConfig(),
         is_planned=False,
+        load_turn_files=partial(ray.get, ray.put(turn_files)),
         load_questions=partial(_same, asked),
         follow_ups=None if closes is None else follow_ups,
     )

@@ -1,7 +1,7 @@
 """Scores of an answer against its references. Pure; each is a number from 0 to 1.
 
-A metric with the name of a project is that project's. `squad_f1`, `hotpotqa_f1` and `memagent_sub_em` compare what
-`squad_normalise` leaves; those of RULER compare letters; `em`, `f1` and `sub_em` compare what `normalise` leaves.
+A metric with the name of a project is that project's. `hotpotqa_f1` and `memagent_sub_em` compare what
+`squad_normalise` leaves; that of RULER compares letters; `em`, `f1` and `sub_em` compare what `normalise` leaves.
 """
 
 import re
@@ -38,12 +38,9 @@ class Metric(StrEnum):
     """Whether it contains one of them as whole words, both normalised."""
     RULER_ALL = "ruler_all"
     """Part of the references that it contains, in any place, without regard to case (RULER's string_match_all)."""
-    RULER_ANY = "ruler_any"
-    """Whether it contains any of them, in any place, without regard to case (RULER's string_match_part)."""
-    SQUAD_F1 = "squad_f1"
-    """As `f1`, normalised as SQuAD does: 3.5 equals 35 (SQuAD, LongBench)."""
     HOTPOTQA_F1 = "hotpotqa_f1"
-    """As `squad_f1`, but 0 where either is `yes`, `no` or `noanswer` and they are not equal (HotpotQA, MemAgent)."""
+    """As `f1`, normalised as SQuAD does: 3.5 equals 35. But 0 where either is `yes`, `no` or `noanswer` and they differ
+    (HotpotQA, MemAgent)."""
     MEMAGENT_SUB_EM = "memagent_sub_em"
     """Whether one contains the other, in any place, normalised as SQuAD does: an empty answer is right (MemAgent)."""
     VALUE = "value"
@@ -64,10 +61,7 @@ class ScoredOn(StrEnum):
 TEXT_METRICS = tuple(metric for metric in Metric if metric is not Metric.VALUE)
 """Metrics of a text; `value` is of a typed value."""
 
-RULER_METRICS = (Metric.RULER_ALL, Metric.RULER_ANY)
-"""Metrics whose authors score the whole response."""
-
-CONTAINMENT_METRICS = (Metric.SUB_EM, *RULER_METRICS, Metric.MEMAGENT_SUB_EM)
+CONTAINMENT_METRICS = (Metric.SUB_EM, Metric.RULER_ALL, Metric.MEMAGENT_SUB_EM)
 """Metrics by which an answer that lists many candidates is right."""
 
 CLOSED_ANSWERS = ("yes", "no", "noanswer")
@@ -98,7 +92,7 @@ def scored_on(metric: Metric, *, response: str | None, answer: str | None) -> Sc
         response: The whole response; None if there is none.
         answer: The answer that was extracted from it; None if there is none.
     """
-    return ScoredOn.RESPONSE if metric in RULER_METRICS and (response or not answer) else ScoredOn.ANSWER
+    return ScoredOn.RESPONSE if metric is Metric.RULER_ALL and (response or not answer) else ScoredOn.ANSWER
 
 
 def normalise(text: str) -> str:
@@ -168,15 +162,11 @@ def _f1(answer: str, reference: str, normalised: Normaliser = normalise) -> floa
     return 2 * common / (len(answered) + len(wanted))
 
 
-def _squad_f1(answer: str, reference: str) -> float:
-    return _f1(answer, reference, squad_normalise)
-
-
 def _hotpotqa_f1(answer: str, reference: str) -> float:
     answered, wanted = squad_normalise(answer), squad_normalise(reference)
     if answered != wanted and (answered in CLOSED_ANSWERS or wanted in CLOSED_ANSWERS):
         return 0.0
-    return _squad_f1(answer, reference)
+    return _f1(answer, reference, squad_normalise)
 
 
 def _contains_words(answer: str, reference: str) -> bool:
@@ -193,8 +183,6 @@ _AGAINST_ONE: dict[Metric, Callable[[str, str], float]] = {
     Metric.EM: _equals,
     Metric.F1: _f1,
     Metric.SUB_EM: _contains_words,
-    Metric.RULER_ANY: _contains,
-    Metric.SQUAD_F1: _squad_f1,
     Metric.HOTPOTQA_F1: _hotpotqa_f1,
     Metric.MEMAGENT_SUB_EM: _contains_either,
 }

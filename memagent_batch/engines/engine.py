@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import GuideKind
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.errors import EngineStartError, PromptTooLongError
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.errors import EngineRequestError, EngineStartError, PromptTooLongError
 
 if TYPE_CHECKING:
     from memagent_batch.tokens.tokenizer import Tokenizer
@@ -142,6 +142,17 @@ def require_fit(prompt: Prompt, *, window_tokens: int) -> None:
             f"the window of {window_tokens}; lower {_settings_of(prompt)}, or raise window_tokens if the model allows "
             "it"
         )
+
+
+def finish_reason(reason: str | None, *, turn: str) -> FinishReason:
+    """Why a completion ended; `turn` names it and its engine.
+
+    Raises:
+        EngineRequestError: the request was ended without one.
+    """
+    if reason not in tuple(FinishReason):
+        raise EngineRequestError(f"{turn} ended it with `{reason}`")
+    return FinishReason(reason)
 
 
 def _settings_of(prompt: Prompt) -> str:

@@ -58,7 +58,9 @@ class ReaderTask:
     load_questions: Callable[[], pa.Table]
     """Gives the question list with its hashes; a job's is in its log."""
     is_planned: bool = True
-    """Whether a plan names the log files of each document; else readers look through the whole log."""
+    """Whether a plan names the log files of each document."""
+    load_turn_files: Callable[[], Mapping[str, Sequence[str]]] = dict
+    """Gives turn files of earlier runs by document hash, where no plan names them."""
     follow_ups: FollowUpConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
     is_bounded: bool = False
@@ -252,18 +254,15 @@ class ActorLife:
         )
 
     async def _turn_files(self, output: Location, fingerprints: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Turn files by document hash. A plan has named those of earlier runs; new are those of this actor since then.
+        """Turn files by document hash: those of this run, beside those that are given.
 
-        Without a plan one look through the whole log serves all actors, and each adds what this run has logged since.
+        A plan has named all others, so a replacement looks for those of its own actor.
         """
         task = self._task
-        look = partial(scan_turn_files, output, fingerprints=fingerprints)
         begins = f"{task.run_id}-{self._process.writer}" if task.is_planned else task.run_id
-        files = await asyncio.to_thread(look, begins=begins)
-        if not task.is_planned:
-            before = await task.board.share(look)
-            files = {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
-        return files
+        look = partial(scan_turn_files, output, fingerprints=fingerprints, begins=begins)
+        files, before = await asyncio.to_thread(look), await asyncio.to_thread(task.load_turn_files)
+        return {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
 
     async def _shut_down(self, actor: StartedActor) -> None:
         """Keeps what there is to keep after the engine's death, and stops it."""

@@ -1,7 +1,7 @@
 """The reading stage: tokenised documents in, one row for each ended reading out."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status, cost_of
-from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
 from memagent_batch.executors.actor import ActorLife, StartedActor
 from memagent_batch.executors.progress.reporter import ReadingShare, Reporter
@@ -103,8 +102,7 @@ class Reader(ActorLife):
         question, turns.observe = actor.questions[asked.rows[0]], share.count_turn
         if actor.follow_ups is None:
             return _Result(reading=await read(document.document, question, agent=actor.agent, turns=turns))
-        tracer = Tracer(actor.agent.prompts)
-        turns.observe = _both(tracer, share.count_turn)
+        turns.observe = tracer = Tracer(actor.agent.prompts, share.count_turn)
         reading = await read(document.document, question, agent=actor.agent, turns=turns)
         closed: dict[str, ClosedRow] = {}
         for row in asked.rows:
@@ -253,16 +251,6 @@ class _DocumentReadings:
             address = questions.address(row, document_hash=document.document_hash, sample=sample)
             ended_by[address.fingerprint, reading_key(address)] = line
         return asyncio.ensure_future(self._actor.logged_turns(document, ended_by=ended_by))
-
-
-def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt, Completion], None]:
-    """One observer of turns in place of several."""
-
-    def observe(prompt: Prompt, completion: Completion) -> None:
-        for each in observers:
-            each(prompt, completion)
-
-    return observe
 
 
 def _ended_row(ended: FinishedReading) -> EndedRow:

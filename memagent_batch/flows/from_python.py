@@ -202,7 +202,7 @@ def answer(
         agent: What reads.
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
         where: Condition on the rows of the `answers` of `again_from`, as in SQL: `confidence < 0.8`.
-        bounds: What the run may take at most: tokens, cost, hours.
+        bounds: What the run may take at most: tokens, hours.
         **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
             `follow_ups`, `table_format`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
 

@@ -7,7 +7,7 @@ log.
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -173,15 +173,20 @@ def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None
 
 
 class Tracer:
-    """Keeps the trace of a reading: an observer of its turns, replayed ones included."""
+    """Keeps the trace of a reading: an observer of its turns, replayed ones included.
 
-    def __init__(self, prompts: PromptTokens) -> None:
-        self._prompts = prompts
+    `others`: what observes them too.
+    """
+
+    def __init__(self, prompts: PromptTokens, *others: Callable[[Prompt, Completion], None]) -> None:
+        self._prompts, self._others = prompts, others
         self.trace = MemoryTrace(seen=dict.fromkeys(folded_words(prompts.first_memory.text)))
         """Where the memory comes from, so far."""
 
     def __call__(self, prompt: Prompt, completion: Completion) -> None:
         """Takes a turn; follow-up questions say nothing of the memory."""
+        for other in self._others:
+            other(prompt, completion)
         if prompt.fingerprint is not None:
             return
         written = None

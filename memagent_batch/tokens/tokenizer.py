@@ -3,6 +3,7 @@
 Runs in CPU tasks for documents and in the actor for prompt pieces; never on the engine's event loop for long texts.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -268,14 +269,5 @@ def load_tokenizer(model: str) -> Tokenizer:
 
 
 def _split_marks(rendered: str) -> list[PromptPiece]:
-    pieces: list[PromptPiece] = [rendered]
-    for slot, mark in SLOT_MARKS.items():
-        split: list[PromptPiece] = []
-        for piece in pieces:
-            if isinstance(piece, Slot):
-                split.append(piece)
-                continue
-            for index, part in enumerate(piece.split(mark)):
-                split.extend([slot, part] if index else [part])
-        pieces = split
-    return [piece for piece in pieces if piece != ""]
+    slots = {mark: slot for slot, mark in SLOT_MARKS.items()}
+    return [slots.get(part, part) for part in re.split(f"({'|'.join(slots)})", rendered) if part]

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, normalise, score, squad_normalise
 
-ALL, ANY, EM, F1, SUB_EM = Metric.RULER_ALL, Metric.RULER_ANY, Metric.EM, Metric.F1, Metric.SUB_EM
-SQUAD_F1, HOTPOTQA_F1, EITHER = Metric.SQUAD_F1, Metric.HOTPOTQA_F1, Metric.MEMAGENT_SUB_EM
-BEST_OF = [ANY, EM, F1, SQUAD_F1, HOTPOTQA_F1, SUB_EM, EITHER]
+ALL, EM, F1, SUB_EM = Metric.RULER_ALL, Metric.EM, Metric.F1, Metric.SUB_EM
+HOTPOTQA_F1, EITHER = Metric.HOTPOTQA_F1, Metric.MEMAGENT_SUB_EM
+BEST_OF = [EM, F1, HOTPOTQA_F1, SUB_EM, EITHER]
 """Metrics by which one right reference is enough."""
 
 WORDS = st.lists(st.sampled_from(["the", "a", "red", "Red", "fox", "12", "1,2", "!", "...", "１２", ""]), max_size=5)
@@ -62,8 +62,6 @@ def test_squad_normalise_deletes_all_punctuation_without_a_gap(text: str, normal
         (ALL, "anything", [" "], 0.0),
         (ALL, "one", ["one", ""], 0.5),
         (ALL, "１２３", ["123"], 0.0),
-        (ANY, "She lives in Paris.", ["Lyon", "paris"], 1.0),
-        (ANY, "Nice", [""], 0.0),
         (EM, "The Eiffel Tower.", ["eiffel tower"], 1.0),
         (EM, "１２３", ["123"], 1.0),
         (EM, "1,234", ["1234"], 1.0),
@@ -78,8 +76,7 @@ def test_squad_normalise_deletes_all_punctuation_without_a_gap(text: str, normal
         (F1, "fox dog", ["red cat", "dog"], 2 / 3),
         (F1, "yes, it is", ["yes"], 0.5),
         (F1, "$1.50", ["150"], 0.0),
-        (SQUAD_F1, "$1.50", ["150"], 1.0),
-        (SQUAD_F1, "yes, it is", ["yes"], 0.5),
+        (HOTPOTQA_F1, "$1.50", ["150"], 1.0),
         (HOTPOTQA_F1, "3.5", ["35"], 1.0),
         (HOTPOTQA_F1, "yes, it is", ["yes"], 0.0),
         (HOTPOTQA_F1, "Yes.", ["yes"], 1.0),
@@ -139,7 +136,7 @@ def test_score_order_of_references_does_not_matter(
 @given(TEXTS, TEXTS)
 def test_score_f1_and_em_are_symmetric_for_two_texts_that_say_something(one: str, other: str) -> None:
     if normalise(one) and normalise(other):
-        for metric in (F1, SQUAD_F1, EM):
+        for metric in (F1, HOTPOTQA_F1, EM):
             assert score(metric, one, [other]) == pytest.approx(score(metric, other, [one]))
 
 

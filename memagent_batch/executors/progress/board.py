@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,10 +104,6 @@ class Board:
         while not self._bound:  # noqa: ASYNC110 - the driver sets it from another thread
             await asyncio.sleep(BOUND_SECONDS)
         return self._bound
-
-    async def share(self, make: Callable[[], Any]) -> Any:
-        """What `make` returns; readers of one run call it once, together."""
-        return make()
 
     def _is_news(self, event: Event) -> bool:
         if event.kind != EventKind.READING_NOT_READ:

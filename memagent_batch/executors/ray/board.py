@@ -122,7 +122,6 @@ class BoardActor(Board):
         super().__init__()
         self._starts = Starts()
         self._run_ended = asyncio.Event()
-        self._shared: asyncio.Future[ray.ObjectRef] | None = None
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def begin_start(self, replica: str, *, is_new: bool) -> None:
@@ -160,13 +159,6 @@ class BoardActor(Board):
         """The setting of the bound that the run has met; returns once it has."""
         return await super().bound_met()
 
-    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
-    async def share(self, make: Callable[[], Any]) -> list[ray.ObjectRef]:
-        """What `make` returns, for all callers; it is called at the first of them, and again if it raised."""
-        if self._shared is None or (self._shared.done() and self._shared.exception() is not None):
-            self._shared = asyncio.ensure_future(asyncio.to_thread(lambda: ray.put(make())))
-        return [await asyncio.shield(self._shared)]
-
 
 class RayBoard(Board):
     """The `Board` of a run on Ray, whose state is in an actor. The driver's keeps a look that was not answered yet."""
@@ -203,14 +195,6 @@ class RayBoard(Board):
         """All that were added, as far as the board answers."""
         turns: Sequence[TurnKey] = await _answer(self.handle.deaths.remote(), otherwise=())
         return turns
-
-    async def share(self, make: Callable[[], Any]) -> Any:
-        """What `make` returns, which the actor calls once for all readers."""
-        try:
-            (made,) = await self.handle.share.remote(make)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        return await made
 
     def take(self) -> ActorReport:
         """What the readers reported since the last look; nothing if the board does not answer."""

@@ -141,15 +141,8 @@ def tokenised_plan(
     """
     planned = ray.data.from_arrow(list(bundles))
     if bounded_by is not None:
-        is_left_out = partial(_unless_stopped, board=bounded_by)
-        planned = planned.map_batches(is_left_out, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE)
-    return planned.map_batches(
-        tokenise,
-        fn_kwargs={"agent": agent, "sources": sources, "splits": splits},
-        batch_size=None,
-        batch_format="pyarrow",
-        num_cpus=CPU_SHARE,
-    )
+        planned = _mapped(planned, partial(_unless_stopped, board=bounded_by))
+    return _mapped(planned, partial(tokenise, agent=agent, sources=sources, splits=splits))
 
 
 def _unless_stopped(bundle: pa.Table, *, board: Board) -> pa.Table:
@@ -166,19 +159,9 @@ def tokenised_rows(
     splits: bool = False,
 ) -> Dataset:
     """Rows of a dataset, which hold their texts, as rows of `CALL`; see `tokenise_rows`."""
-    return dataset.map_batches(
-        tokenise_rows,
-        fn_kwargs={
-            "agent": agent,
-            "columns": columns,
-            "asked": asked,
-            "samples": agent.sampling.samples,
-            "splits": splits,
-        },
-        batch_size=None,
-        batch_format="pyarrow",
-        num_cpus=CPU_SHARE,
-    )
+    samples = agent.sampling.samples
+    rows = partial(tokenise_rows, agent=agent, columns=columns, asked=asked, samples=samples, splits=splits)
+    return _mapped(dataset, rows)
 
 
 def read_calls(calls: Dataset, reader: type[Reader], *, task: ReaderTask) -> Dataset:

@@ -47,14 +47,10 @@ def labels(*, model: str, policy: str) -> dict[str, str]:
 class NotExported:
     """A series of a process without Ray."""
 
-    def inc(self, value: float = 1.0) -> None:
-        """Counts nothing."""
+    def ignore(self, value: float = 1.0) -> None:
+        """Counts nothing, and shows nothing."""
 
-    def set(self, value: float) -> None:
-        """Shows nothing."""
-
-    def observe(self, value: float) -> None:
-        """Notes nothing."""
+    inc = set = observe = ignore
 
 
 def is_exported() -> bool:
@@ -64,30 +60,25 @@ def is_exported() -> bool:
 
 def counter(name: str, description: str, *, labels: dict[str, str]) -> Any:
     """A counter whose series has started, so that Prometheus sees its first increase."""
-    if not is_exported():
-        return NotExported()
-    from ray.util.metrics import Counter
-
-    series = Counter(name, description, tag_keys=tuple(labels)).set_default_tags(labels)
+    series = _series("Counter", name, description, labels=labels)
     series.inc(ALMOST_ZERO)
     return series
 
 
 def gauge(name: str, description: str, *, labels: dict[str, str]) -> Any:
     """A gauge; Ray exports it for as long as it is set every few seconds."""
-    if not is_exported():
-        return NotExported()
-    from ray.util.metrics import Gauge
-
-    return Gauge(name, description, tag_keys=tuple(labels)).set_default_tags(labels)
+    return _series("Gauge", name, description, labels=labels)
 
 
 def turn_histogram(*, labels: dict[str, str]) -> Any:
     """The histogram of the turns' latencies."""
+    name, description = "memagent_turn_seconds", "time of a turn inside the engine"
+    return _series("Histogram", name, description, labels=labels, boundaries=list(TURN_SECONDS))
+
+
+def _series(kind: str, name: str, description: str, *, labels: dict[str, str], **options: Any) -> Any:
     if not is_exported():
         return NotExported()
-    from ray.util.metrics import Histogram
+    from ray.util import metrics
 
-    name, description = "memagent_turn_seconds", "time of a turn inside the engine"
-    series = Histogram(name, description, boundaries=list(TURN_SECONDS), tag_keys=tuple(labels))
-    return series.set_default_tags(labels)
+    return getattr(metrics, kind)(name, description, tag_keys=tuple(labels), **options).set_default_tags(labels)
