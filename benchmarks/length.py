@@ -53,7 +53,7 @@ def _run(folder: Path, *, num_tokens: int, num_documents: int) -> dict[str, floa
     command = [
         *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--ask", QUESTION),
         *("--documents", str(folder / "documents"), "--output", str(folder / "run")),
-        *("--engine", "simulated", "--pool.readings-in-flight", "1"),
+        *("--executor", "ray", "--engine", "simulated", "--pool.readings-in-flight", "1"),
     ]
     job = subprocess.Popen(command)
     peaks = _peak_memory(job)

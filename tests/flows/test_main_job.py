@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         documents=folder / "documents",
         questions=folder / "questions.parquet",
         num_readings=len(tasks),
-        settings=("--config", str(CONFIG)),
+        settings=("--config", str(CONFIG), "--executor", "ray"),
     )
 
 
