@@ -93,7 +93,7 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
     hidden = [file.name for file in listed if file.left_out == HIDDEN_NAME]
     if not files:
         raise InputError(
-            f"{', '.join(documents)} holds no files: all {len(hidden)} names start with . or _; rename them"
+            f"{', '.join(documents)} holds no files: all {len(hidden)} names start with ., _ or ~$; rename them"
         )
     require_distinct(files)
     run = begin_convert(output, documents=documents)
@@ -200,5 +200,5 @@ def _summary(counts: Mapping[str, int]) -> str:
     return (
         f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them reused; {counts['documents']} "
         f"documents, "
-        f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with . or _)" if left_out else "")
+        f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with ., _ or ~$)" if left_out else "")
     )
