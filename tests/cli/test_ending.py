@@ -34,8 +34,8 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     said = ending(output, manifest, num_columns=110)
     assert said.startswith("4 readings: 2 ok, 2 failed; ")
-    assert "  a  Who signed?  " in said
-    assert max(map(len, ending(output, manifest, num_columns=40).split("\n")[2:5])) == 40
+    assert said.count("Who signed?") == 1
+    assert max(map(len, ending(output, manifest, num_columns=30).split("\n")[2:6])) == 30
     assert "Ann [2J Smith" in said
     assert "failed: p: the text is null" in said
     assert "never shown" not in said
@@ -104,7 +104,7 @@ def test_ending_shows_the_sentence_of_an_answer_with_its_place(text_model: str, 
     output = Location(uri=str(stream.output))
     manifest = require_manifest(output)
     shown = ending(output, manifest, num_columns=100)
-    assert '\n    "A cat."   [characters 0 to 6]\n' in shown  # of the document that is one sentence
+    assert '\n      "A cat."   [characters 0 to 6]\n' in shown  # of the document that is one sentence
     assert f"memagent show {stream.output} c " in shown
     assert "--follow-ups.evidence" not in shown
 
