@@ -58,7 +58,7 @@ MAX_LOCAL_SOURCES = 100
 HASHES_PER_FILE = 20
 """Known files that count as one new file: of each, mostly the hash alone is made."""
 LOGGED_FILES = 10
-UNREAD_OUTCOMES = FILE_OUTCOMES[: FILE_OUTCOMES.index(PartStatus.OK)]
+UNREAD_OUTCOMES = tuple(each for each in FILE_OUTCOMES if each is not PartStatus.OK)
 """How files ended that lack something, or may be wrong."""
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def _log_unread(sources: pa.Table, *, ocr: bool) -> None:
     rows = sources.select(["status", "source", "reason"]).to_pylist()
     unread = [row for row in rows if row["status"] in UNREAD_OUTCOMES]
     for row in sorted(unread, key=lambda row: (UNREAD_OUTCOMES.index(row["status"]), row["source"]))[:LOGGED_FILES]:
-        log.warning(f"{row['status']}: {row['source']}: {row['reason']}")
+        log.warning(f"{row['status']}: {row['source']}: {row['reason'] or 'nothing is in it'}")
     if len(unread) > LOGGED_FILES:
         log.warning(f"and {len(unread) - LOGGED_FILES} more: see `status` and `reason` in the table")
     if not ocr and (num := sum(row["status"] == PartStatus.NEEDS_OCR for row in unread)):
