@@ -198,7 +198,7 @@ def _summary(counts: Mapping[str, int]) -> str:
     left_out = counts["left_out"]
     by_ending = ", ".join(f"{num} {ending}" for ending in PartStatus if (num := counts[f"files_{ending}"]))
     return (
-        f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them reused; {counts['documents']} "
-        f"documents, "
-        f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with ., _ or ~$)" if left_out else "")
+        f"{quantity(counts['files'], 'file')} ({by_ending}), {counts['files_reused']} of them reused; "
+        f"{quantity(counts['documents'], 'document')}, {quantity(counts['rows'], 'row')}"
+        + (f"; {left_out} left out (names that start with ., _ or ~$)" if left_out else "")
     )
