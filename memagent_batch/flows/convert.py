@@ -58,7 +58,7 @@ MAX_LOCAL_SOURCES = 100
 HASHES_PER_FILE = 20
 """Known files that count as one new file: of each, mostly the hash alone is made."""
 LOGGED_FILES = 10
-UNREAD_OUTCOMES = FILE_OUTCOMES[: FILE_OUTCOMES.index(PartStatus.OK)]
+UNREAD_OUTCOMES = tuple(each for each in FILE_OUTCOMES if each is not PartStatus.OK)
 """How files ended that lack something, or may be wrong."""
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
     hidden = [file.name for file in listed if file.left_out == HIDDEN_NAME]
     if not files:
         raise InputError(
-            f"{', '.join(documents)} holds no files: all {len(hidden)} names start with . or _; rename them"
+            f"{', '.join(documents)} holds no files: all {len(hidden)} names start with ., _ or ~$; rename them"
         )
     require_distinct(files)
     run = begin_convert(output, documents=documents)
@@ -181,7 +181,7 @@ def _log_unread(sources: pa.Table, *, ocr: bool) -> None:
     rows = sources.select(["status", "source", "reason"]).to_pylist()
     unread = [row for row in rows if row["status"] in UNREAD_OUTCOMES]
     for row in sorted(unread, key=lambda row: (UNREAD_OUTCOMES.index(row["status"]), row["source"]))[:LOGGED_FILES]:
-        log.warning(f"{row['status']}: {row['source']}: {row['reason']}")
+        log.warning(f"{row['status']}: {row['source']}: {row['reason'] or 'nothing is in it'}")
     if len(unread) > LOGGED_FILES:
         log.warning(f"and {len(unread) - LOGGED_FILES} more: see `status` and `reason` in the table")
     if not ocr and (num := sum(row["status"] == PartStatus.NEEDS_OCR for row in unread)):
@@ -198,7 +198,7 @@ def _summary(counts: Mapping[str, int]) -> str:
     left_out = counts["left_out"]
     by_ending = ", ".join(f"{num} {ending}" for ending in PartStatus if (num := counts[f"files_{ending}"]))
     return (
-        f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them reused; {counts['documents']} "
-        f"documents, "
-        f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with . or _)" if left_out else "")
+        f"{quantity(counts['files'], 'file')} ({by_ending}), {counts['files_reused']} of them reused; "
+        f"{quantity(counts['documents'], 'document')}, {quantity(counts['rows'], 'row')}"
+        + (f"; {left_out} left out (names that start with ., _ or ~$)" if left_out else "")
     )

@@ -3,12 +3,14 @@
 from contextlib import ExitStack
 from typing import TypedDict
 
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import convert
 from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
+from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import make_output
 
@@ -41,6 +43,8 @@ def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
         CountsError: a file or a reading has no row.
         SupersededError: a newer attempt has claimed the output.
     """
+    claim_output(make_output(job), job)  # here too: an hour of converting comes before the other checks
+    fit_budgets_to_window(job.agent)
     files_not_read = None
     with ExitStack() as sessions:
         try:

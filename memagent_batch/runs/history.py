@@ -158,6 +158,8 @@ def find_run(output: Location, name: str) -> PastRun:
         return open_run(output, named[0])
     if not runs:
         raise OutputError(f"output: there is no finished run at {output.uri}")
+    if name == PREVIOUS:
+        raise OutputError(f"output: {runs[0]} is the only finished run at {output.uri} yet; run it again first")
     earlier = f"{len(runs) - SHOWN_RUNS} earlier ones, " if len(runs) > SHOWN_RUNS else ""
     raise OutputError(
         f"output: there is no finished run {name!r} at {output.uri}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"

@@ -301,7 +301,7 @@ def require_sources_read(unread: UnreadCounts) -> None:
         UnreadSourcesError: it was not; says of how many documents and answers.
     """
     if line := unread_line(unread):
-        raise UnreadSourcesError(f"{line}; column `{SOURCE_UNREAD}` of `answers` says what, and why")
+        raise UnreadSourcesError(f"{line}; `memagent page` and column `{SOURCE_UNREAD}` of `answers` say what, and why")
 
 
 def unread_line(unread: UnreadCounts) -> str:

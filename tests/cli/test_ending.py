@@ -34,8 +34,8 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     said = ending(output, manifest, num_columns=110)
     assert said.startswith("4 readings: 2 ok, 2 failed; ")
-    assert "  a  Who signed?  " in said
-    assert max(map(len, ending(output, manifest, num_columns=40).split("\n")[2:5])) == 40
+    assert said.count("Who signed?") == 1
+    assert max(map(len, ending(output, manifest, num_columns=30).split("\n")[2:6])) == 30
     assert "Ann [2J Smith" in said
     assert "failed: p: the text is null" in said
     assert "never shown" not in said
@@ -45,6 +45,14 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert f'table_files("{tmp_path}/run", "answers")' in said
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
+
+
+def test_ending_shows_a_response_without_an_answer_as_such_and_how_to_take_it_whole(tmp_path: Path) -> None:
+    output = Location(uri=f"{tmp_path}/run/")
+    manifest = Nights(output).run({"a": "it never closes {"}, {"q": "Who signed?"})
+    said = ending(output, manifest, num_columns=110)
+    assert "no answer; the response: \\boxed{it never closes {" in said
+    assert "--extraction raw" in said
 
 
 @contextmanager
@@ -76,6 +84,7 @@ def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_e
         (["answer", *arguments], EXIT_TOO_MANY_FAILED, "ok", 1, answered),
         (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),
         (["status", run], 0, "state", "finished", ["1 answered, 1 failed", f"memagent page {run}"]),
+        (["page", run], 0, "readings", 2, ["2 answers of 2 documents", f"next: open {run}/page/index.html"]),
     ]
     for words, code, name, value, expected in commands:
         assert main(words) == code
@@ -84,7 +93,7 @@ def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_e
             assert main(words) == code
         assert not [text for text in expected if text not in shown[0]], shown[0]
         assert words[0] == "answer" or len(shown[0].splitlines()) <= MOST_LINES
-        if words[0] != "answer":
+        if words[0] not in {"answer", "page"}:
             with terminal(monkeypatch) as shown:
                 main([*words, "--json"])
             assert json.loads(shown[0])[name] == value
@@ -95,7 +104,7 @@ def test_ending_shows_the_sentence_of_an_answer_with_its_place(text_model: str, 
     output = Location(uri=str(stream.output))
     manifest = require_manifest(output)
     shown = ending(output, manifest, num_columns=100)
-    assert '\n    "A cat."   [characters 0 to 6]\n' in shown  # of the document that is one sentence
+    assert '\n      "A cat."   [characters 0 to 6]\n' in shown  # of the document that is one sentence
     assert f"memagent show {stream.output} c " in shown
     assert "--follow-ups.evidence" not in shown
 

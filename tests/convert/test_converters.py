@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.convert.converter import ending_of
-from memagent_batch.convert.kinds import FileKind
+from memagent_batch.convert.converter import Part, ending_of
+from memagent_batch.convert.kinds import FileKind, recognise
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, SourceConverter
@@ -528,3 +528,11 @@ def test_what_no_table_or_path_can_hold_is_made_harmless(rows_of: RowsOf, tmp_pa
 def test_pdf_of_thousands_of_pages_has_a_row_for_each(rows_of: RowsOf) -> None:
     rows = rows_of("many.pdf", files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 2_000))
     assert [row["locator"] for row in rows] == [f"page {number}" for number in range(1, 2_001)]
+
+
+@pytest.mark.parametrize(("name", "is_table"), [("a.jsonl", True), ("a.parquet", True), ("a.db", False)])
+def test_table_of_texts_is_for_another_command(tmp_path: Path, name: str, is_table: bool) -> None:
+    (tmp_path / name).write_text('{"text": "a"}')
+    part = recognise(tmp_path / name)
+    assert isinstance(part, Part)
+    assert ("`memagent answer` reads such tables" in (part.reason or "")) is is_table

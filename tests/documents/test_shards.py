@@ -34,7 +34,7 @@ def _list(uri: object, settings: InputConfig = AUTO) -> list[Shard]:
 
 
 def test_list_files_folder_is_read_with_all_below_it_but_hidden_names(tmp_path: Path) -> None:
-    _touch(tmp_path, "b.txt", "a/c.txt", "a/d e#%20.txt", ".hidden", "_SUCCESS", "_tmp/x.txt", "a/.git/x.txt", "z")
+    _touch(tmp_path, "b.txt", "a/c.txt", "a/d e#%20.txt", ".hidden", "_SUCCESS", "_tmp/x.txt", "a/.git/x", "z", "~$z")
     assert _ids(Location(uri=str(tmp_path))) == ["a/c.txt", "a/d e#%20.txt", "b.txt", "z"]
     assert _ids(Location(uri=f"file://{tmp_path}/")) == ["a/c.txt", "a/d e#%20.txt", "b.txt", "z"]
 

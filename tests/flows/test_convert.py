@@ -89,6 +89,23 @@ def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     assert endings(manifest) == {"converted": 32, **Counter(expected.values())}
 
 
+def test_files_that_are_not_read_are_named_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "in").mkdir()
+    for name, content in {
+        "a.txt": b"some text",
+        "blank.txt": b" ",
+        "none.txt": b"",
+        "torn.pdf": b"%PDF-1.4 torn",
+    }.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    convert(job_of(tmp_path))
+    lines = "\n".join(record.message for record in caplog.records if record.levelname == "WARNING")
+    assert "failed: torn.pdf: it can't be opened as a PDF" in lines
+    assert "empty: blank.txt: nothing is in it" in lines
+    assert "empty: none.txt: the file has 0 bytes" in lines
+    assert "a.txt" not in lines
+
+
 def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: Path) -> None:
     expected = write_corpus(tmp_path / "in", healthy=6, hostile=2)
     job = job_of(tmp_path)

@@ -57,7 +57,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of one run over the corpus, whose engine was killed in the middle."""
     output = tmp_path_factory.mktemp("finished") / "run"
-    arguments = [*corpus.arguments(), *COUNTED, "--output", str(output)]
+    arguments = [*corpus.arguments(), *COUNTED, "--executor", "ray", "--output", str(output)]
     with KilledJob(arguments, output=output) as job:
         job.start()
         assert job.wait_until(lambda: job.num_calls() > CALLS_BEFORE_KILL), job.last_words()

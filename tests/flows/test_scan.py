@@ -88,6 +88,14 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
     assert summary(tmp_path)["documents"]["changed"] == 1
 
 
+def test_scan_without_its_model_converts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("There is nothing of a fee here.")
+    assert night(tmp_path, f"{tmp_path}/gone") == 2
+    assert f"there is no folder {tmp_path}/gone" in capsys.readouterr().err
+    assert not (tmp_path / "scan" / "documents").exists()
+
+
 def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(text_model: str, tmp_path: Path) -> None:
     files = tmp_path / "in"
     files.mkdir()

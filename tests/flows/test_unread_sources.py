@@ -145,4 +145,4 @@ def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
     shown = capsys.readouterr()
     assert "6 documents were not read to the end, 10 answers not_read" in shown.err.splitlines()[-1]
     assert '"num_unread_documents": 6' in shown.out
-    assert "left out by `memagent convert`, names that start with . or _: '_draft.pdf'" in shown.err
+    assert "left out by `memagent convert`, names that start with ., _ or ~$: '_draft.pdf'" in shown.err

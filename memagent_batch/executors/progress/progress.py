@@ -224,13 +224,13 @@ class Progress:
         rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
         seconds_left = self._seconds_left()
         to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
+        doing = rate if sums["readings"] or sums["turns"] else self._starting
         if self._bar is not None:
             self._bar.n = self._done
-            waits = "" if sums["readings"] or sums["turns"] else self._starting
-            self._bar.set_postfix_str(", ".join(part for part in (waits or rate, to_go) if part))
+            self._bar.set_postfix_str(", ".join(part for part in (doing, to_go) if part))
         elif is_last or time.monotonic() - self._last_line >= LOG_SECONDS:
             self._last_line = time.monotonic()
-            parts = [f"readings {self._done}/{self._asked}", rate, _duration(seconds), to_go]
+            parts = [f"readings {self._done}/{self._asked}", doing, _duration(seconds), to_go]
             fields = {**sums, "readings": self._done, "asked": self._asked}
             self._log(", ".join(part for part in parts if part), **fields)
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable
 from typing import cast
 
@@ -56,9 +57,10 @@ def this_process() -> ReaderProcess:
     context = ray.get_runtime_context() if ray.is_initialized() else None
     if context is None or context.get_actor_id() is None:
         return ReaderProcess()
-    return ActorProcess(
-        is_replacement=bool(context.was_current_actor_reconstructed), writer=f"{context.get_actor_id()}-"
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a name that Ray uses itself here
+        is_replacement = bool(context.was_current_actor_reconstructed)
+    return ActorProcess(is_replacement=is_replacement, writer=f"{context.get_actor_id()}-")
 
 
 class Replica:

@@ -47,6 +47,22 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     assert (last["turns"], last["last_turn_at"] is not None) == (2, True)
 
 
+def test_line_says_that_the_model_loads_until_a_turn_has_ended(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    caplog.set_level("INFO")
+    board = Board()
+    run = progress.Progress(run_id="r", asked=1, model="m", policy="p")
+    with run.shown(board, pending=PendingWork(readings=1, num_bytes=9, follow_up_readings=0), starting="loading"):
+        while len(caplog.messages) < 2:
+            time.sleep(0.01)
+        asyncio.run(board.put(ActorReport(counts={"turns": 2, "document_bytes": 9, "readings": 1})))
+    assert caplog.messages[1] == "readings 0/1, loading, 0m00s"
+    assert caplog.messages[-1].startswith("readings 1/1, 2 turns, ")
+
+
 @pytest.mark.parametrize(
     ("reports", "share", "has_end"),
     [

@@ -132,7 +132,10 @@ def test_oracle_answers_with_the_correction(kind: str, prompt_set: str | None) -
     assert ("answer", "\\boxed{510 euros}") in turns
     texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
     if kind == "heads":
-        assert [text for text in texts if text != "keep"] == ["About Zwork Mill: 430 euros", "About Zwork Mill: 510 euros"]
+        assert [text for text in texts if text != "keep"] == [
+            "About Zwork Mill: 430 euros",
+            "About Zwork Mill: 510 euros",
+        ]
     assert "About Zwork Mill: 510 euros" in texts
 
 
