@@ -51,7 +51,7 @@ def status_lines(state: "RunState", *, output: str) -> Iterator[str]:
     yield ""
     yield f"next: {NEXT.get(state['state'], f'memagent page {output}')}"
     if state["state"] == "finished":
-        yield f"      memagent show {output} DOCUMENT_ID    # answer, sentences and memory of one document"
+        yield f"      memagent show {output} DOCUMENT_ID    # answers and sentences of one document"
         if counts and counts["failed"]:
             yield "      the same command with --retry-failed reads what failed again"
 

@@ -1,4 +1,4 @@
-"""`memagent page`, `show`, `export`, and `diff` of one document, as they are typed."""
+"""`memagent page`, `show` and `export`, as they are typed."""
 
 import json
 import re
@@ -131,13 +131,3 @@ def test_export_answers_writes_one_row_a_reading(scan: str, capsys: pytest.Captu
     file = Path(scan) / "export" / "answers.xlsx"
     assert json.loads(capsys.readouterr().out) == {"file": str(file), "rows": 20}
     assert "xl/worksheets/sheet1.xml" in zipfile.ZipFile(file).namelist()
-
-
-def test_diff_of_one_document_and_question_shows_nothing_else(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["diff", scan, "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    only = rows[0]
-    names = ["--document", only["document_id"], "--question", only["question_id"]]
-    assert cli.main(["diff", scan, "--json", *names]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [only]
-    assert len(rows) > 1
