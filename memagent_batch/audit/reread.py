@@ -26,7 +26,7 @@ from memagent_batch.reading.turns import NO_ROWS, ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.store.turn_log.index import TurnsKey, reading_key, scan_log
-from memagent_batch.store.turn_log.turns import read_turns_of
+from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
 IN_FLIGHT = 64
@@ -223,7 +223,7 @@ class Replay:
     ) -> list[_LoggedTurn]:
         """The turns of a reading, except for those that were taken from an earlier version of its document."""
         address, found = drawn.address, list[_LoggedTurn]()
-        from_log = read_turns_of(
+        from_log = read_turns(
             self._past.output,
             files.get((address.document_hash, address.question_hash), ()),
             fingerprints=self._fingerprints,

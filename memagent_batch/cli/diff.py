@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from memagent_batch.cli.screen import cut
@@ -40,10 +39,6 @@ class Diff(OutputsCommand):
     """Run of the first output: RUN_ID, latest or previous (default: previous; latest if there is a second output)."""
     after: str = LATEST
     """Run that it is compared with: RUN_ID, latest or previous."""
-    document: str | None = None
-    """Only readings of this document_id."""
-    question: str | None = None
-    """Only readings of this question_id."""
     as_json: bool = Field(default=False, alias="json")
     """Print each row as a JSON object on its own line."""
 
@@ -54,7 +49,7 @@ class Diff(OutputsCommand):
         pairs = [self._pair(outputs) for outputs in of_slice.values()]
         counts: Counter[str] = Counter()
         differences = chain.from_iterable(compare_runs(before, after) for before, after in pairs)
-        rows = (row for table in self._chosen(differences, counts) for row in table.to_pylist())
+        rows = (row for table in _counted(differences, counts) for row in table.to_pylist())
         if self.as_json:
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False))
@@ -69,14 +64,12 @@ class Diff(OutputsCommand):
         before = find_run(outputs[0], self.before or (LATEST if len(outputs) > 1 else PREVIOUS))
         return before, find_run(outputs[-1], self.after)
 
-    def _chosen(self, tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-        """The rows that are asked for; counts them by their change."""
-        for table in tables:
-            for name, value in (("document_id", self.document), ("question_id", self.question)):
-                if value is not None:
-                    table = table.filter(pc.equal(table[name], value))
-            counts.update(table["change"].to_pylist())
-            yield table
+
+def _counted(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    """The tables; counts their rows by change."""
+    for table in tables:
+        counts.update(table["change"].to_pylist())
+        yield table
 
 
 def _shown(rows: Iterable[DifferenceRow]) -> list[str]:

@@ -1,7 +1,7 @@
 """`memagent evaluate`: makes suites, reads and scores them, and reports."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -12,7 +12,7 @@ from pydantic_settings import NoDecode
 from memagent_batch.cli.options import MODEL, read_yaml, readable
 from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
-from memagent_batch.config.problems import nearest_name
+from memagent_batch.config.problems import remedy
 from memagent_batch.config.section import Count, Text, TextOrTexts, merged
 from memagent_batch.config.sources import InputConfig, SourceConfig
 from memagent_batch.config.storage import Options
@@ -79,7 +79,10 @@ class MakeSuite(StorageCommand):
         tasks = tuple(dict.fromkeys(self.tasks))
         if self.tasks == EVERY_TASK:
             tasks = tuple(TASKS)
-        _require_tasks(tasks, TASKS)
+        for name in tasks:
+            if name not in TASKS:
+                near = remedy(name, TASKS, see="docs/reference/tasks-and-metrics.md")
+                raise SettingsError(f"--tasks: there is no task {name!r}; {near}")
         if not self.lengths:
             raise SettingsError(f"--lengths: missing; {tasks[0]} needs at least one")
         return SuitePlan(
@@ -238,13 +241,3 @@ def _print_report(output: "Location", evaluation: "Evaluation") -> None:
 
     page = unescaped(report_text(evaluation, read_scores(output, evaluation)))
     print("\n".join(map(printable, page.splitlines())))
-
-
-def _require_tasks(names: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses a task that is not there, with the nearest one."""
-    known = list(known)
-    for name in names:
-        if name not in known:
-            near = nearest_name(name, known)
-            advice = f"did you mean {near}?" if near else f"choose from {', '.join(known)}, or all"
-            raise SettingsError(f"--tasks: there is no task {name!r}; {advice}")

@@ -83,7 +83,6 @@ COMMANDS = {
     "export": ("export:Export", "writes answers for a spreadsheet, or rollouts for another trainer (verl, TRL, SkyRL)"),
     "plan": ("plan:PlanRun", "shows what `answer` would read and cost; starts no engine"),
     "status": ("status:ShowStatus", "shows what a running, finished or dead run has done"),
-    "partial": ("status:Partial", "writes the answers that a running or stopped run has so far"),
     "results": ("results:Results", "writes the answers of an output with those of second passes over it"),
     "diff": ("diff:Diff", "shows the answers in which two finished runs differ, with both memories"),
     "page": ("page:Page", "writes the answers of a finished run as pages that open without a server"),

@@ -44,12 +44,6 @@ MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_to
 """Everyday settings: what reads."""
 WHOLE = frozenset({"documents", "ask", "sheets", "over", "output"})
 """Lists whose parts may hold commas."""
-PATHS = frozenset(
-    {"documents", "questions", "again_from", "output", "rollouts", "reference", "allowed_signers"}
-    | {"over", "to", "into", "sheets", "suite", "variants"}
-    | {"job", "input.inventory"}
-)
-"""Options whose value is a path or URL."""
 SHORT = {"again_where": "--where"}
 """Second names of options on the command line."""
 SEAMS = {seam.setting: seam for seam in (POLICIES, ENGINES, REWARDS)}
@@ -318,8 +312,6 @@ def _metavar(option: Option, kind: type[Command]) -> str:
         return option.name.upper()
     if choices := SEAMS[option.name].built_in if option.name in SEAMS else _choices(option.kind):
         return "|".join(choices)
-    if option.name in PATHS:
-        return "PATH"
     if option.is_list:
         return "TEXT" if option.name == "ask" else "A,B"
     return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(option.kind, "JSON" if option.is_object else "TEXT")

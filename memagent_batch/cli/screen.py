@@ -65,7 +65,7 @@ def _next_commands(folder: str, manifest: Manifest, readings: Sequence[RunReadin
     place = shlex.quote(folder)
     yield f"  memagent page {place}   # all answers, each sentence marked in its text"
     for reading in readings[:1]:
-        yield f"  memagent show {place} {shlex.quote(printable(reading.document_id))}   # how its memory came to it"
+        yield f"  memagent show {place} {shlex.quote(printable(reading.document_id))}   # answers and sentences"
     if not manifest["settings"]["follow_ups"]["evidence"]:
         yield "  the same command with --follow-ups.evidence   # adds the sentences; reads no document again"
     if any(_is_without_answer(reading.answer) for reading in readings):

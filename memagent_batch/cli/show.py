@@ -22,8 +22,6 @@ from memagent_batch.store.turn_log.index import Row
 
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
-TEXT_CHARACTERS = 400
-"""Of a response or sentence, characters that are shown without `--full`."""
 
 
 class Show(OutputCommand):
@@ -32,7 +30,7 @@ class Show(OutputCommand):
     """
 
     command = "memagent show"
-    examples = ("memagent show out/ contract-7.txt", "memagent show out/ contract-7.txt notice-period --full")
+    examples = ("memagent show out/ contract-7.txt", "memagent show out/ contract-7.txt notice-period --json")
     page = "docs/how-to/page.md"
     words = ("output", "document", "question")
 
@@ -40,8 +38,6 @@ class Show(OutputCommand):
     """Document_id; without it, the ids of the documents are listed."""
     question: str | None = None
     """Question_id (default: all questions of the document)."""
-    full: bool = False
-    """Show long texts to their end."""
     as_json: bool = Field(default=False, alias="json")
     """Print each reading as a JSON object on its own line."""
 
@@ -59,11 +55,11 @@ class Show(OutputCommand):
                 print(json.dumps(row, ensure_ascii=False, default=str))
             return
         width = get_terminal_size().columns
-        pages = ("\n".join(_reading_lines(reading, is_full=self.full, width=width)) for reading in readings)
+        pages = ("\n".join(_reading_lines(reading, width=width)) for reading in readings)
         print("\n\n".join(pages))
 
 
-def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterator[str]:
+def _reading_lines(reading: RunReading, *, width: int) -> Iterator[str]:
     """A reading for a screen of so many columns."""
     row = reading.answer
     sample = f", sample {row['sample']}" if row["sample"] else ""
@@ -82,10 +78,10 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
     }
     for label, text in texts.items():
         if text:
-            yield from _labelled_text(label, text, is_full=is_full, width=width)
+            yield from _labelled_text(label, text, width=width)
     for number, item in enumerate(shown_evidence(reading)):
         label = "" if number else "evidence"
-        yield from _labelled_text(label, evidence_text(item), is_full=is_full, width=width)
+        yield from _labelled_text(label, evidence_text(item), width=width)
 
 
 def _signs(row: Row) -> str:
@@ -106,10 +102,8 @@ def _row_problem(row: Row) -> str | None:
     return problem
 
 
-def _labelled_text(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:
+def _labelled_text(label: str, text: str, *, width: int) -> Iterator[str]:
     """The text behind its label; no character of it steers the terminal."""
-    if not is_full and len(text) > TEXT_CHARACTERS:
-        text = f"{text[:TEXT_CHARACTERS]} … {len(text) - TEXT_CHARACTERS:,} more characters; --full shows them"
     column = max(20, width - LABEL_WIDTH)
     lines = [line for part in visible(text).splitlines() for line in wrap(part, column) or [""]] or [""]
     for number, line in enumerate(lines):

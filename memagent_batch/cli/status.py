@@ -1,6 +1,5 @@
-"""`memagent status` and `memagent partial`: what a running, finished or dead run has done, and its answers so far."""
+"""`memagent status`: what a running, finished or dead run has done."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -29,21 +28,6 @@ class ShowStatus(OutputCommand, JsonCommand):
         self.report(state, status_lines(state, output=shlex.quote(mask_url(self.output))))
 
 
-class Partial(OutputCommand):
-    """Writes the answers that a running or stopped run has so far to `partial/answers.parquet`, marked as incomplete.
-    The tables and the run stay as they are.
-    """
-
-    command = "memagent partial"
-    examples = ("memagent partial out/", "memagent partial s3://bucket/scan/")
-    page = "docs/how-to/nightly-scans.md"
-
-    def run(self) -> None:
-        from memagent_batch.flows.partial import write_partial
-
-        print(json.dumps(write_partial(self.location), indent=2))
-
-
 NEXT = {
     "running or killed": "if no process runs any more, give the same command again: it goes on from the log",
     "stopped": "remove the cause, and give the same command again: it goes on from the log",
@@ -67,11 +51,9 @@ def status_lines(state: "RunState", *, output: str) -> Iterator[str]:
     yield ""
     yield f"next: {NEXT.get(state['state'], f'memagent page {output}')}"
     if state["state"] == "finished":
-        yield f"      memagent show {output} DOCUMENT_ID    # answer, sentences and memory of one document"
+        yield f"      memagent show {output} DOCUMENT_ID    # answers and sentences of one document"
         if counts and counts["failed"]:
             yield "      the same command with --retry-failed reads what failed again"
-    else:
-        yield f"      memagent partial {output}    # the answers so far"
 
 
 def _when(state: "RunState") -> str:

@@ -35,7 +35,6 @@ class VariantRecord:
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     fingerprint: str
-    finished_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

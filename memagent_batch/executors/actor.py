@@ -32,7 +32,7 @@ from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
 from memagent_batch.store.turn_log.question_list import read_asked
-from memagent_batch.store.turn_log.turns import read_turns_of
+from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
@@ -133,7 +133,7 @@ class StartedActor:
         if not files or self.output is None:
             return {fingerprint: {} for fingerprint in self.fingerprints}
         hashes = [document.document_hash, *document.last_hashes]
-        read = partial(read_turns_of, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
+        read = partial(read_turns, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
         return await asyncio.to_thread(read, self.output, files)
 
 

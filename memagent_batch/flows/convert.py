@@ -191,14 +191,6 @@ def _log_unread(sources: pa.Table, *, ocr: bool) -> None:
 def _log_end(manifest: ConvertManifest) -> None:
     run_id, counts = manifest["run_id"], manifest["counts"]
     fields = {"run_id": run_id, "seconds": manifest["seconds"], **counts}
-    log.info(f"run {run_id} closed: {_summary(counts)}", extra={"event": EventKind.RUN_CLOSED, **fields})
-
-
-def _summary(counts: Mapping[str, int]) -> str:
-    left_out = counts["left_out"]
-    by_ending = ", ".join(f"{num} {ending}" for ending in PartStatus if (num := counts[f"files_{ending}"]))
-    return (
-        f"{quantity(counts['files'], 'file')} ({by_ending}), {counts['files_reused']} of them reused; "
-        f"{quantity(counts['documents'], 'document')}, {quantity(counts['rows'], 'row')}"
-        + (f"; {left_out} left out (names that start with ., _ or ~$)" if left_out else "")
-    )
+    left_out = f"; {counts['left_out']} left out (names that start with ., _ or ~$)" if counts["left_out"] else ""
+    message = f"run {run_id} closed: {counts['files']} files, {counts['files_reused']} of them reused{left_out}"
+    log.info(message, extra={"event": EventKind.RUN_CLOSED, **fields})

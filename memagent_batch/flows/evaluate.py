@@ -122,7 +122,6 @@ def read_variant(variant: Variant, job: JobConfig, *, before: VariantRecord | No
         policy=job.agent.policy.kind,
         seconds=round(spent + manifest["seconds"], 3),
         fingerprint=manifest["fingerprint"],
-        finished_at=manifest["finished_at"],
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.evaluation.report.templates import markdown_template
 from memagent_batch.review.calibration import (
     Target,
     answers_to_calibrate,
@@ -16,8 +17,8 @@ from memagent_batch.review.calibration import (
     uniform_units,
 )
 from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
-from memagent_batch.review.estimate_page import estimate_page
 from memagent_batch.review.estimates import (
+    MEANINGS,
     CountedLabels,
     count_labels,
     estimate_review,
@@ -157,7 +158,9 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
     counted = counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
     result = estimate_review(counted, record["readings"], num_unreadable=record["num_unreadable"])
-    page = estimate_page(review, counted, result)
+    page = markdown_template("memagent_batch.review", "estimate.md.j2").render(
+        record=record, about=review.decision, counted=counted, estimate=result, meanings=MEANINGS
+    )
     values = {
         **record,
         "decision": review.decision,

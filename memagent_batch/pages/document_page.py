@@ -203,7 +203,7 @@ def view_reading(
         change=changes.readings.get(reading.key),
         hash=hash_,
         signed=signed_words(signed[hash_]) if hash_ in signed else None,
-        commands=_commands(reading, output=output, before=changes.since, run_id=manifest["run_id"]),
+        commands=_commands(reading, output=output),
     )
 
 
@@ -217,13 +217,12 @@ def shown_evidence(reading: RunReading) -> list[Row]:
     return sorted(rows, key=lambda row: (row["how"] != How.CHOSEN, row["rank"]))
 
 
-def _commands(reading: RunReading, *, output: str, before: str | None, run_id: str) -> tuple[str, ...]:
+def _commands(reading: RunReading, *, output: str) -> tuple[str, ...]:
     names = [reading.document_id, reading.question_id]
     show = ["memagent", "show", output, *names]
     options = ["--document", names[0], "--question", names[1]]
     sign = ["memagent", "review", "sign", output, *options, "--by", "NAME", "--comment", "WHY"]
-    diff = ["memagent", "diff", output, "--before", before or "", "--after", run_id, *options]
-    return tuple(shlex.join(command) for command in ([show, sign, diff] if before else [show, sign]))
+    return shlex.join(show), shlex.join(sign)
 
 
 def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:

@@ -22,8 +22,15 @@ from markupsafe import Markup
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment, page_style
-from memagent_batch.evaluation.report.visible import shorten, visible
+from memagent_batch.evaluation.report.templates import (
+    brief,
+    frame_page,
+    inert_json,
+    page_bytes,
+    page_environment,
+    page_style,
+)
+from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.pages.document_page import (
     Passages,
     ReadingView,
@@ -62,8 +69,6 @@ PAGE_BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
 SHOWN_REMOVED = 1_000
 """Most removed documents that the index names; the table `removed` has all."""
-MAX_CELL_CHARACTERS = 240
-"""Of an answer or question, characters in the table."""
 SIGN_SHEET_COLUMNS = (
     *("document_id", "question_id", "sample", "decision", "correction", "comment", "signed_by", "signed_at"),
     "reading_hash",
@@ -172,7 +177,7 @@ class AnswerTable:
     def _row(self, view: ReadingView, *, href: str) -> list[Any]:
         """A row as `grid.js` takes it."""
         answer = view.answer
-        question = (answer["question_id"], _short_text(answer["question"]))
+        question = (answer["question_id"], brief(answer["question"]))
         change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
         said = answer["error_message"] if answer["status"] != Status.OK else answer["answer"]
         return [
@@ -181,16 +186,16 @@ class AnswerTable:
             answer["sample"],
             answer["status"],
             view.outcome,
-            _short_text(view.value),
+            brief(view.value),
             answer["value_number"],
-            _short_text(said or ""),
+            brief(said or ""),
             answer["confidence"],
             answer["support"],
             change if self._changes.is_known else None,
             href,
-            _short_text(view.change.value_before or view.change.before or "") if view.change else "",
+            brief(view.change.value_before or view.change.before or "") if view.change else "",
             view.need if view.signed is None else len(NEEDS),
-            _short_text(view.signed or ""),
+            brief(view.signed or ""),
             view.hash,
         ]
 
@@ -423,10 +428,6 @@ def _removed_documents(output: Location, manifest: Manifest) -> list[str]:
         for row in batch.to_pylist()
     )
     return sorted(row["document_id"] for row in rows if row["removed_run_id"] == manifest["run_id"])[:SHOWN_REMOVED]
-
-
-def _short_text(text: str) -> str:
-    return shorten(" ".join(text.split()), characters=MAX_CELL_CHARACTERS)
 
 
 @contextmanager

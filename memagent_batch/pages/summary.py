@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD
+from memagent_batch.evaluation.report.templates import brief
 from memagent_batch.pages.document_page import ReadingView
 from memagent_batch.pages.readings import NEEDS, RunChanges
 from memagent_batch.runs.comparison import AnswerChange
@@ -16,8 +17,6 @@ from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ITEMS = 20
 """Documents of a list, and answers of a need, that the summary shows; it counts all."""
-SHOWN_CHARACTERS = 200
-"""Of a value, an answer or a sentence, characters that it shows."""
 
 
 class Item(TypedDict):
@@ -129,13 +128,8 @@ def _summary_item(view: ReadingView, *, why: str, href: str) -> Item:
         why=why,
         document_id=answer["document_id"],
         question=answer["question"],
-        value=_cut(said),
-        before=None if before is None else _cut(before),
-        sentence=_cut(view.evidence[0]["text"] or "") or None if view.evidence else None,
+        value=brief(said),
+        before=None if before is None else brief(before),
+        sentence=brief(view.evidence[0]["text"] or "") or None if view.evidence else None,
         page=href,
     )
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 1]}…"

@@ -28,6 +28,15 @@ from memagent_batch.review.measures import (
 from memagent_batch.review.population import SampleRow
 from memagent_batch.review.strata import UNANSWERED, Stratum
 
+MEANINGS = {
+    Measure.PRECISION: "of what was found is right",
+    Measure.RECALL: "of all that is right was found",
+    Measure.F1: "F1, the harmonic mean of the two",
+    Measure.ELUSION: "of what was not found should have been",
+    Measure.RICHNESS: "of all readings are what is looked for",
+}
+"""What follows the share, in words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledUnit:

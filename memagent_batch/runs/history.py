@@ -201,7 +201,7 @@ def repair_last_run_record(output: Location) -> PastRun | None:
 
 
 def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
-    """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be shown."""
+    """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be queried."""
     write_parquet(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", plan)
 
 

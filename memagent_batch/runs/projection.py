@@ -27,7 +27,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
 from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
-from memagent_batch.store.turn_log.turns import read_turns_of
+from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
 
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
@@ -204,7 +204,7 @@ def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[
             if row["fingerprint"] == reader
         },
         closed=read_follow_ups(output, files["follow_up_files"], fingerprints=list(projection.follow_up_readings)),
-        turns=read_turns_of(
+        turns=read_turns(
             output,
             files["turn_files"],
             fingerprints=[reader, *sorted(follow_up_turns)],

@@ -114,7 +114,7 @@ def test_ending_shows_the_sentence_of_an_answer_with_its_place(text_model: str, 
     [
         (
             {"state": "running or killed", "last_sign_of_life_seconds_ago": 9},
-            ["running or killed; last sign of life 9 s ago", "it goes on from the log", "memagent partial 'my out'"],
+            ["running or killed; last sign of life 9 s ago", "it goes on from the log"],
         ),
         (
             {"state": "stopped", "stopped_at": "2026-11-26T18:00:59+00:00", "stopped_because": "the disk is full"},

@@ -1,4 +1,4 @@
-"""`memagent page`, `show`, `export`, and `diff` of one document, as they are typed."""
+"""`memagent page`, `show` and `export`, as they are typed."""
 
 import json
 import re
@@ -81,15 +81,14 @@ def test_show_as_json_has_everything(scan: str, capsys: pytest.CaptureFixture[st
     assert len(told["memories"]) == told["answer"]["num_turns"]
 
 
-def test_show_cuts_long_texts_unless_it_is_to_show_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_wraps_long_texts_and_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nights = Nights(Location(uri=str(tmp_path)))
     nights.run({"a": "long \x1b[2J" + "word " * 400}, {"q": "Why?"})
     assert cli.main(["show", str(tmp_path), "a"]) == 0
-    cut = capsys.readouterr().out
-    assert "more characters; --full shows them" in cut
-    assert "\x1b" not in cut
-    assert cli.main(["show", str(tmp_path), "a", "q", "--full"]) == 0
-    assert capsys.readouterr().out.count("word") == 400
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.count("word") == 400
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def rewrite(output: Location, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -131,13 +130,3 @@ def test_export_answers_writes_one_row_a_reading(scan: str, capsys: pytest.Captu
     file = Path(scan) / "export" / "answers.xlsx"
     assert json.loads(capsys.readouterr().out) == {"file": str(file), "rows": 20}
     assert "xl/worksheets/sheet1.xml" in zipfile.ZipFile(file).namelist()
-
-
-def test_diff_of_one_document_and_question_shows_nothing_else(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["diff", scan, "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    only = rows[0]
-    names = ["--document", only["document_id"], "--question", only["question_id"]]
-    assert cli.main(["diff", scan, "--json", *names]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [only]
-    assert len(rows) > 1

@@ -50,7 +50,6 @@ def write_output(
                 policy="gated",
                 seconds=12.0,
                 fingerprint="f",
-                finished_at="2026-11-21T04:31:00+00:00",
             )
         )
     write_evaluation(output, Evaluation(suite="s3://suites/ruler", variants=tuple(variants)))

@@ -121,7 +121,7 @@ async def test_memories_are_the_same_where_turns_come_from_the_log_or_from_an_ea
     await read_in(run, "a", TWO_HEADS, engine=Writer(WRITTEN))
     await run.writer.flush()
     files = (run.output / "log" / "turns").files()
-    logged = read_turns(run.output, files, fingerprint="f", document_hashes=[text_hash("a")])
+    logged = read_turns(run.output, files, fingerprints=["f"], document_hashes=[text_hash("a")])["f"]
     replayed = await read_in(run, "a", TWO_HEADS, engine=ReplayOnly(), from_log=logged)
     changed = await read_in(run, "b", TWO_HEADS, engine=ReplayOnly(), from_log=logged, last_hashes=[text_hash("a")])
     assert (replayed.error, changed.error) == (None, None)

@@ -17,7 +17,7 @@ from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.turns import read_turns_of
+from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_follow_up_tokens
@@ -45,7 +45,7 @@ async def night(
     follow_ups = FollowUps(config=PLAN, tokens=make_follow_up_tokens(AGENT), fingerprint="reader")
     output = Location(uri=str(folder))
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
-    from_log = read_turns_of(
+    from_log = read_turns(
         output,
         logged_files(folder),
         fingerprints=["reader", *follow_ups.of_turns(types)],

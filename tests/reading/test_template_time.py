@@ -61,9 +61,9 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
     from_log = read_turns(
         output,
         (output / "log/turns").files(),
-        fingerprint=address.fingerprint,
+        fingerprints=[address.fingerprint],
         document_hashes=[address.document_hash],
-    )
+    )[address.fingerprint]
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig())
     engine = make_engine(agent)
     turns = ReadingTurns(

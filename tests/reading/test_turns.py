@@ -286,7 +286,7 @@ async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read
 def logged_at(folder: Path, *document_hashes: str) -> Any:
     """The turns of these documents in the log of a folder."""
     files = [str(path) for path in (folder / "log" / "turns").iterdir()]
-    return read_turns(Location(uri=str(folder)), files, fingerprint="f", document_hashes=document_hashes)
+    return read_turns(Location(uri=str(folder)), files, fingerprints=["f"], document_hashes=document_hashes)["f"]
 
 
 async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def documents_in(output: Location) -> set[str]:
     """Documents whose outcome and turn the log holds."""
     index = scan_log(output, fingerprint="f")
     hashes = index.turns["document_hash"].to_pylist()
-    turns = read_turns(output, (output / TURNS_FOLDER).files(), fingerprint="f", document_hashes=hashes)
+    turns = read_turns(output, (output / TURNS_FOLDER).files(), fingerprints=["f"], document_hashes=hashes)["f"]
     assert {key for key, rows in turns.items() if rows} >= set(readings_of(index.outcomes))
     return {*index.outcomes["document_hash"].to_pylist()}
 

@@ -16,7 +16,7 @@ from memagent_batch.evaluation.report.visible import shorten, visible
 
 MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
-MAX_SHORT_CHARACTERS = 120
+MAX_SHORT_CHARACTERS = 240
 """Of the same in a list."""
 _REPORT_FILES = files("memagent_batch.evaluation") / "report"
 _UNSAFE_IN_JSON = str.maketrans(

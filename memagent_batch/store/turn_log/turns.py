@@ -121,27 +121,6 @@ def read_turns(
     output: Location,
     files: Iterable[str],
     *,
-    fingerprint: str,
-    document_hashes: Sequence[str],
-    ended_by: Mapping[ReadingKey, str] = MappingProxyType({}),
-    with_tokens: bool = True,
-) -> dict[ReadingKey, LoggedRows]:
-    """The turns of one reader, by reading and turn path; see `read_turns_of`."""
-    turns = read_turns_of(
-        output,
-        files,
-        fingerprints=[fingerprint],
-        document_hashes=document_hashes,
-        ended_by={(fingerprint, key): line for key, line in ended_by.items()},
-        with_tokens=with_tokens,
-    )
-    return turns[fingerprint]
-
-
-def read_turns_of(
-    output: Location,
-    files: Iterable[str],
-    *,
     fingerprints: Collection[str],
     document_hashes: Sequence[str],
     ended_by: Mapping[tuple[str, ReadingKey], str] = MappingProxyType({}),

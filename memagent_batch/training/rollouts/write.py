@@ -109,11 +109,11 @@ class Projector:
             turns = read_turns(
                 self._output,
                 document.turn_files,
-                fingerprint=fingerprint,
+                fingerprints=[fingerprint],
                 document_hashes=[document.document_hash],
-                ended_by={key: row["line"] for key, row in outcomes.items()},
+                ended_by={(fingerprint, key): row["line"] for key, row in outcomes.items()},
             )
-            yield from self._document(document, turns, outcomes)
+            yield from self._document(document, turns[fingerprint], outcomes)
 
     def _document(
         self,

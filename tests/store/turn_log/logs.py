@@ -53,7 +53,7 @@ def held(output: Location) -> dict[str, Any]:
     """All that the log says: turns and answers by document, and the numbers of turns by run."""
     index = scan_log(output, fingerprint="f")
     hashes, files = index.turns["document_hash"].to_pylist(), sorted({*index.turns["file"].to_pylist()})
-    turns = read_turns(output, files, fingerprint="f", document_hashes=hashes)
+    turns = read_turns(output, files, fingerprints=["f"], document_hashes=hashes)["f"]
     outcomes = read_outcomes(output, {*index.outcomes["file"].to_pylist()}, fingerprint="f")
     return {
         "turns": {key[0]: {path: row["text"] for path, row in rows.items()} for key, rows in turns.items()},

@@ -128,7 +128,7 @@ def test_turns_of_a_file_that_was_listed_before_it_was_merged_are_read(tmp_path:
     listed = (output / TURNS_FOLDER).files()
     merged(output)
     name = f"{RUNS[0]} a 0"
-    (rows,) = read_turns(output, listed, fingerprint="f", document_hashes=[name]).values()
+    (rows,) = read_turns(output, listed, fingerprints=["f"], document_hashes=[name])["f"].values()
     assert rows["update/0"]["text"] == f"turn of {name}"
 
 

@@ -77,8 +77,8 @@ def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     fingerprint = address.fingerprint
     found = scan_log(output, fingerprint=fingerprint).turn_files([address.document_hash])
     files = found.get((address.document_hash, address.question_hash), [])
-    readings = read_turns(output, files, fingerprint=fingerprint, document_hashes=[address.document_hash])
-    return readings.get((address.document_hash, address.question_hash, address.sample), {})
+    turns = read_turns(output, files, fingerprints=[fingerprint], document_hashes=[address.document_hash])
+    return turns[fingerprint].get((address.document_hash, address.question_hash, address.sample), {})
 
 
 def current_outcome(output: Location, address: ReadingAddress) -> Any:
@@ -353,7 +353,7 @@ async def test_log_of_another_reader_is_passed_over(tmp_path: Path) -> None:
     index = scan_log(output, fingerprint="f")
     assert not index.files()
     files = [str(path) for path in (tmp_path / TURNS_FOLDER).iterdir()]
-    assert not read_turns(output, files, fingerprint="f", document_hashes=[other.document_hash])
+    assert not read_turns(output, files, fingerprints=["f"], document_hashes=[other.document_hash])["f"]
 
 
 async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
         writer.record_turn(address_of(document), *turn_of())
     await writer.close()
     files = scan_log(output, fingerprint="f").turn_files([text_hash("one")])[text_hash("one"), text_hash("why?")]
-    readings = read_turns(output, files, fingerprint="f", document_hashes=[text_hash("one")])
+    readings = read_turns(output, files, fingerprints=["f"], document_hashes=[text_hash("one")])["f"]
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
 
 
@@ -370,8 +370,9 @@ async def test_read_turns_without_tokens_tells_their_number(tmp_path: Path) -> N
     output = output_at(tmp_path)
     await write_turns(writer_at(output), address_of(), turn_of())
     files = (output / TURNS_FOLDER).files()
-    kept = {"fingerprint": "f", "document_hashes": [address_of().document_hash], "with_tokens": False}
-    ((row,),) = [reading.values() for reading in read_turns(output, files, **kept).values()]  # type: ignore[arg-type]
+    hashes = [address_of().document_hash]
+    (reading,) = read_turns(output, files, fingerprints=["f"], document_hashes=hashes, with_tokens=False)["f"].values()
+    (row,) = reading.values()
     assert row["num_tokens"] == 2
     assert row["text"] == "memory"
 
@@ -440,10 +441,10 @@ async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Pa
     readings = read_turns(
         output,
         (output / TURNS_FOLDER).files(),
-        fingerprint="f",
+        fingerprints=["f"],
         document_hashes=[address.document_hash],
-        ended_by={key: ended_by} if ended_by else {},
-    )
+        ended_by={("f", key): ended_by} if ended_by else {},
+    )["f"]
     assert readings[key]["update/0"]["text"] == stands
 
 
@@ -461,8 +462,8 @@ async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not
     (reading,) = read_turns(
         output,
         (output / TURNS_FOLDER).files(),
-        fingerprint="f",
+        fingerprints=["f"],
         document_hashes=[address.document_hash],
-        ended_by={key: row["line"] for key, row in outcomes.items()},
-    ).values()
+        ended_by={("f", key): row["line"] for key, row in outcomes.items()},
+    )["f"].values()
     assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
