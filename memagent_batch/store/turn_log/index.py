@@ -48,19 +48,23 @@ qualify row_number() over (partition by document_hash, question_hash, sample, fi
                            order by is_whole desc, run_id desc, moment, row) = 1
 """
 _TURN_KEYS = "from keys where num_turns > 0 and list_contains($fingerprints::varchar[], fingerprint)"
-_ENDED_KEYS = """
-with ended as (
-    select *, hash(document_hash, question_hash, sample, fingerprint) as reading from keys
-    where num_turns = 0 and list_contains($fingerprints::varchar[], fingerprint)),
-doubled as (select reading from ended group by reading having count(*) > 1)
-select * exclude (reading) from ended anti join doubled using (reading)
-union all
-select * exclude (reading) from ended semi join doubled using (reading)
+_READING = "hash(document_hash, question_hash, sample, fingerprint)"
+_DOUBLED = f"""
+create temp table doubled as
+select {_READING} as reading from keys where num_turns = 0 group by reading having count(*) > 1
+"""
+"""Few readings end twice: only these are sorted, and no query has to hold the others."""
+_ENDED_KEYS = f"""
+from keys where num_turns = 0 and list_contains($fingerprints::varchar[], fingerprint)
+and {_READING} {{}} (from doubled)
+"""
+_COUNTED_KEYS = f"""
+{_ENDED_KEYS.format("in")}
 qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
                            order by status = 'ok' desc, run_id desc,
                                     if(status = 'ok', 1, -1) * epoch_us(finished_at)) = 1
 """
-"""By the rule of `counted_rows`. Few readings end twice: only these are sorted."""
+"""By the rule of `counted_rows`."""
 TURN_FILES = """
 select document_hash, question_hash, file from turns
 union
@@ -169,11 +173,16 @@ def scan_log(
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
     keys = read_keys(output, fingerprints=fingerprints, begins=begins, among=among, mapped=mapped)
     with open_database({"keys": pa.concat_tables([keys, before.outcomes, before.closed])}) as database:
+        database.execute(_DOUBLED)
         found = partial(query_to_disk, database, schema=LOG_KEYS)
         turns = found(_TURN_KEYS, fingerprints=[fingerprint, *follow_up_turns])
+        outcomes, closed = (
+            pa.concat_tables(found(sql, fingerprints=each) for sql in (_ENDED_KEYS.format("not in"), _COUNTED_KEYS))
+            for each in ([fingerprint], [*follow_up_readings])
+        )
         return LogIndex(
-            outcomes=found(_ENDED_KEYS, fingerprints=[fingerprint]),
-            closed=found(_ENDED_KEYS, fingerprints=[*follow_up_readings]),
+            outcomes=outcomes,
+            closed=closed,
             turns=pa.concat_tables([before.turns, turns]),
         )
 
