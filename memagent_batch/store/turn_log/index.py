@@ -65,13 +65,13 @@ qualify row_number() over (partition by document_hash, question_hash, sample, fi
                                     if(status = 'ok', 1, -1) * epoch_us(finished_at)) = 1
 """
 """By the rule of `counted_rows`."""
-TURN_FILES = """
-select document_hash, question_hash, file from turns
+_TURN_FILES = """
+with wanted as (from turns where document_hash in (select unnest($hashes)))
+select document_hash, question_hash, file from wanted
 union
-select turns.document_hash, turns.question_hash, earlier.file from turns join turns earlier
-on earlier.document_hash = turns.reused_from and earlier.question_hash = turns.question_hash
+select wanted.document_hash, wanted.question_hash, earlier.file from wanted join turns earlier
+on earlier.document_hash = wanted.reused_from and earlier.question_hash = wanted.question_hash order by file
 """
-"""The query of the log files with turns of a document and question, and of versions that it takes turns from."""
 
 
 def read_log_files(
@@ -139,9 +139,8 @@ class LogIndex:
 
     def turn_files(self, document_hashes: Collection[str]) -> dict[TurnsKey, list[str]]:
         """Files with turns of these documents, and of versions that they take turns from, by document and question."""
-        named = f"select * from ({TURN_FILES}) where document_hash in (select unnest($hashes)) order by file"
         files: dict[TurnsKey, list[str]] = defaultdict(list)
-        for row in run_query(named, {"turns": self.turns}, hashes=list(document_hashes)).to_pylist():
+        for row in run_query(_TURN_FILES, {"turns": self.turns}, hashes=list(document_hashes)).to_pylist():
             files[row["document_hash"], row["question_hash"]].append(row["file"])
         return dict(files)
 
