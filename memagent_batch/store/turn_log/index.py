@@ -179,11 +179,7 @@ def scan_log(
             pa.concat_tables(found(sql, fingerprints=each) for sql in (_ENDED_KEYS.format("not in"), _COUNTED_KEYS))
             for each in ([fingerprint], [*follow_up_readings])
         )
-        return LogIndex(
-            outcomes=outcomes,
-            closed=closed,
-            turns=pa.concat_tables([before.turns, turns]),
-        )
+        return LogIndex(outcomes=outcomes, closed=closed, turns=pa.concat_tables([before.turns, turns]))
 
 
 def last_run_id(output: Location) -> str:
