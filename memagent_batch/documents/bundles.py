@@ -63,15 +63,12 @@ select document, dense_rank() over (order by power desc, apart, (number - 1) // 
                                     (file - 1) // {BUNDLE_FILES}, if(room > 0, end_bytes // room, number)) as {_BUNDLE}
 from counted order by {_BUNDLE}, document
 """
-"""The query of the bundle of each document to do (`todo`), in order: longest first by powers of two, inside a power by
-place. Inside a bundle documents are read in the order of their files: one over several powers would not be longest
-first.
+"""The query of the bundle of each document to do (`todo`): longest first by powers of two, inside a power and in a
+bundle in the order of the index, which is that of the files. `document` is a row of it; `place` numbers its files and
+row groups.
 
 Bundles lie in a line of documents of about one length: of one row group or compressed file that is large, or of all
-others. Room for the longest document is left in each, so that the one in which a bundle ends is inside its limit.
-
-`documents` has `document`, the number of a row, and the columns path, format, start and num_bytes of the index, whose
-order is that of the files: a place is a file or row group, and goes by its number."""
+others. Room for the longest document is left in each, so that the one in which a bundle ends is inside its limit."""
 
 
 def cut_bundles(documents: pa.Table, lined_up: pa.Table) -> Iterator[pa.Table]:

@@ -392,7 +392,8 @@ def reuse_index(
         rows, changed = taken.taken, taken.outside
     else:
         rows = _split(kept.documents, pc.is_in(kept.documents["path"], value_set=paths)).taken
-    again = _among(files_of(changed), paths)
+    again = files_of(changed)
+    again = again.filter(pc.is_in(again, value_set=paths))
     new = pc.or_(pc.invert(known), pc.is_in(indexed.files["path"], value_set=again))
     left = shards_with(shards, indexed.files["path"].filter(new).combine_chunks())
     ids = changed["document_id"].combine_chunks()
@@ -412,10 +413,6 @@ def files_of(documents: pa.Table) -> pa.Array:
 
 def _with_files(documents: pa.Table) -> pa.Table:
     return documents.select(["path", ROWS_COLUMN]).append_column("row", pa.array(np.arange(documents.num_rows)))
-
-
-def _among(paths: pa.Array, others: pa.Array) -> pa.Array:
-    return paths.filter(pc.is_in(paths, value_set=others))
 
 
 def shards_with(shards: Iterable[Shard], paths: pa.Array) -> list[Shard]:

@@ -6,7 +6,6 @@ each version of each file, if an earlier run does not say the same; `manifest.js
 with, and is written last. The question list is in `log/questions/`.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, cast
@@ -53,6 +52,13 @@ select count(*) filter (before.name is null) as added,
 from (from before where is_document) before full join (from after where is_document) after
     on before.name = after.name and before.place is not distinct from after.place
 """
+_READINGS = """
+select count(*) filter (run_id > $since) as read, count(*) filter (run_id <= $since) as kept,
+       count(*) filter (error is not null) as unreadable,
+       count(*) filter (run_id is null and error is null) as not_read
+from (select error, unnest(readings).run_id as run_id from plan)
+"""
+"""Run ids sort by time."""
 _TURNS = """
 select coalesce(sum(num_turns) filter (reused_from is null), 0)::bigint as asked,
        coalesce(sum(num_turns) filter (reused_from is not null), 0)::bigint as reused
@@ -69,7 +75,8 @@ select * from (
     select document_id, plan.document_hash, wanted.document_hash as wanted_hash, is_read,
            coalesce(plan.document_hash <> wanted.document_hash
                     and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
-    from plan join wanted using (document_id) where wanted.document_hash is not null)
+    from (select *, len(list_filter(readings, lambda each: each.run_id is not null)) > 0 as is_read from plan) plan
+    join wanted using (document_id) where wanted.document_hash is not null)
 where is_found or not is_read
 """
 _REMOVED = """
@@ -245,8 +252,7 @@ def _finished_versions(past: PastRun, wanted: pa.Table, *, logged: pa.Table) -> 
     for plan in _plans_back(past):
         if not wanted.num_rows:
             return
-        versions = plan.select(["document_id", "document_hash"]).append_column("is_read", _are_read(plan))
-        rows = run_query(_FINISHED, {"plan": versions, "wanted": wanted, "logged": logged})
+        rows = run_query(_FINISHED, {"plan": plan, "wanted": wanted, "logged": logged})
         yield rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
         left = rows.filter(pc.invert(rows["is_found"]))
         wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
@@ -261,15 +267,6 @@ def _plans_back(past: PastRun) -> Iterator[pa.Table]:
         if not place.exists():
             return
         yield _read_table(place)
-
-
-def _are_read(plan: pa.Table) -> pa.Array:
-    """Which documents of a plan have a reading that some run has read."""
-    readings = plan["readings"].combine_chunks()
-    has_run = pc.is_valid(pc.struct_field(pc.list_flatten(readings), "run_id"))
-    are_read = np.zeros(plan.num_rows, bool)
-    are_read[pc.list_parent_indices(readings).filter(has_run).to_numpy()] = True
-    return pa.array(are_read)
 
 
 def write_plan(past: PastRun) -> None:
@@ -371,11 +368,12 @@ def find_changes(
     since = before.run_id if before else ""
     turns = LOG_KEYS.empty_table() if turns is None else turns
     (new_turns,) = run_query(_TURNS, {"turns": turns}, since=since).to_pylist()
+    (readings,) = run_query(_READINGS, {"plan": plan.select(["error", "readings"])}, since=since).to_pylist()
     return {
         "since": before.run_id if before else None,
         "documents": _count(_documents(before.plan) if before else None, _documents(plan)),
         "questions": _count(_questions(before.questions) if before else None, _questions(questions)),
-        "readings": _count_readings(plan, since=since),
+        "readings": cast(ReadingCounts, readings),
         "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
         "turns": new_turns,
     }
@@ -395,20 +393,6 @@ def _count(before: pa.Table | None, after: pa.Table) -> ChangeCounts:
     tables = {"before": after.slice(0, 0) if before is None else before, "after": after}
     (counts,) = run_query(_CHANGES, tables).to_pylist()
     return cast(ChangeCounts, counts)
-
-
-def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
-    """Run ids sort by time."""
-    counts: Counter[str] = Counter(read=0, kept=0, unreadable=0, not_read=0)
-    for batch in plan.select(["error", "readings"]).to_batches():
-        run_ids = pc.struct_field(pc.list_flatten(batch["readings"]), "run_id")
-        unreadable = len(pc.list_flatten(batch.filter(pc.is_valid(batch["error"]))["readings"]))
-        read = pc.sum(pc.greater(run_ids, since)).as_py() or 0
-        counts["read"] += read
-        counts["kept"] += len(run_ids) - run_ids.null_count - read
-        counts["unreadable"] += unreadable
-        counts["not_read"] += run_ids.null_count - unreadable
-    return cast(ReadingCounts, dict(counts))
 
 
 def _documents(plan: pa.Table) -> pa.Table:

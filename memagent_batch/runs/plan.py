@@ -83,12 +83,12 @@ where to_close or is_ok is null or ($retry_failed and not is_ok)
 qualify row_number() over (partition by text, wording, sample order by document, place) = 1
 """
 _VERSIONS = """
-select distinct document, age, document_hash, turn_files.file from (
+select distinct number as document, age, document_hash, turn_files.file from (
     select document, text, wording, null as document_hash, -1 as age from todo
     union all
     select document, md5_number(last_hashes.document_hash), wording, last_hashes.document_hash, age
     from todo join documents using (document) join last_hashes using (document_id))
-join turn_files using (text, wording)
+join turn_files using (text, wording) join lined_up using (document)
 """
 _TO_READ = """
 select number as document, question, sample from todo join lined_up using (document)
@@ -99,13 +99,8 @@ select lined_up.number as document, question, sample, regexp_extract(log_files.f
 from todo join lined_up using (document) join log_files on todo.file = log_files.number
 where to_close order by document, place, sample
 """
-_TURN_FILES = """
-select distinct number as document, file from versions join lined_up using (document) order by number, file
-"""
-_LAST_HASHES = """
-select distinct number as document, document_hash, age from versions join lined_up using (document)
-where age >= 0 order by number, age
-"""
+_TURN_FILES = "select distinct document, file from versions order by document, file"
+_LAST_HASHES = "select distinct document, document_hash, age from versions where age >= 0 order by document, age"
 _KEPT = """
 select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
        coalesce(shared.place, bound.place) as place
@@ -309,9 +304,9 @@ class Plan:
             database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
             if not database.sql("from todo limit 1").fetchall():
                 return
-            database.execute(f"create temp table versions as {_VERSIONS}")
             lined_up, names = query_to_disk(database, IN_BUNDLES), log_files(database)
             database.register("lined_up", with_rows(lined_up, "number"))
+            database.execute(f"create temp table versions as {_VERSIONS}")
             found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES)]
         places = self.documents.select(_PLACE_COLUMNS)
         work = _work(places, lined_up, found, names=names)

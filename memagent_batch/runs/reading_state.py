@@ -24,51 +24,42 @@ DOCUMENT, QUESTION = "document", "question"
 FILE_COLUMNS = ("outcome_files", "turn_files", "follow_up_files")
 """Columns that name the log files of a document's readings."""
 Rows = npt.NDArray[np.int64]
-_QUESTION_COLUMNS = ("question_id", "document_id", "question_hash", FOLLOW_UP_FINGERPRINT)
-_TEXTS = "select *, md5_number(document_hash) as text, error is not null as is_unreadable from documents"
-_LOG_FILES = """
-select *, (row_number() over (order by file, run_id) - 1)::int as number
-from (select file, run_id from outcomes union select file, run_id from closed union select file, run_id from turns)
-"""
-_WORDINGS = """
-select *, dense_rank() over (order by question_hash, follow_up_fingerprint)::int as wording from questions
-"""
 _LOGGED = """
 select md5_number(document_hash) as text, wording, sample, status = 'ok' as is_ok, number as file,
        md5_number(reused_from) as earlier
 from {name} join log_files using (file, run_id)
 join (select distinct question_hash, follow_up_fingerprint, wording from wordings) using (question_hash)
-"""
-_STATE = """
-select document, place, asked.question, asked.sample, text, wording, is_unreadable, outcomes.is_ok, outcomes.file,
-       closed.is_ok as is_closed_ok, closed.file as closed_file,
-       coalesce(outcomes.is_ok and follow_up_fingerprint is not null and closed.is_ok is null, false) as is_open
-from asked join wordings using (question) left join logged_outcomes outcomes using (text, wording, sample)
-left join logged_closed closed using (text, wording, sample)
-"""
-_TURN_FILES = """
-select text, wording, file from logged_turns
-union all
-select turns.text, wording, earlier.file from logged_turns earlier join logged_turns turns using (wording)
-where earlier.text = turns.earlier and turns.earlier is not null
-"""
-"""The log files with turns of a document and question, and of versions that it takes turns from; some twice."""
-_FILES = """
-select distinct document, 0 as kind, file from state where file is not null
-union all
-select distinct document, 1, turn_files.file from state join turn_files using (text, wording)
-union all
-select distinct document, 2, closed_file from state where closed_file is not null
+where '{name}' <> 'closed' or fingerprint = follow_up_fingerprint
 """
 _MADE = {
-    "view texts": _TEXTS,
-    "table log_files": _LOG_FILES,
-    "table wordings": _WORDINGS,
-    "view logged_outcomes": _LOGGED.format(name="outcomes"),
-    "view logged_closed": _LOGGED.format(name="closed") + " where fingerprint = follow_up_fingerprint",
-    "view logged_turns": _LOGGED.format(name="turns"),
-    "view turn_files": _TURN_FILES,
+    "view texts": "select *, md5_number(document_hash) as text, error is not null as is_unreadable from documents",
+    "view asked": "{asked}",
+    "table log_files": """
+        select *, (row_number() over (order by file, run_id) - 1)::int as number
+        from (select file, run_id from outcomes union select file, run_id from closed
+              union select file, run_id from turns)""",
+    "table wordings": """
+        select *, dense_rank() over (order by question_hash, follow_up_fingerprint)::int as wording from questions""",
+    **{f"view logged_{name}": _LOGGED.format(name=name) for name in ("outcomes", "closed", "turns")},
+    "table state": """
+        select document, place, asked.question, asked.sample, text, wording, is_unreadable, outcomes.is_ok,
+               outcomes.file, closed.is_ok as is_closed_ok, closed.file as closed_file,
+               coalesce(outcomes.is_ok and follow_up_fingerprint is not null and closed.is_ok is null, false) as is_open
+        from asked join wordings using (question) left join logged_outcomes outcomes using (text, wording, sample)
+        left join logged_closed closed using (text, wording, sample)""",
+    "view turn_files": """
+        select text, wording, file from logged_turns
+        union all
+        select turns.text, wording, earlier.file from logged_turns earlier join logged_turns turns using (wording)
+        where earlier.text = turns.earlier and turns.earlier is not null""",
+    "view files": """
+        select distinct document, 0 as kind, file from state where file is not null
+        union all
+        select distinct document, 1, turn_files.file from state join turn_files using (text, wording)
+        union all
+        select distinct document, 2, closed_file from state where closed_file is not null""",
 }
+"""What a state is made of, in order. A reading may be twice in `turn_files`."""
 _RECORDED = """
 select document, text, is_unreadable, reading.question, reading.sample, 0 as place
 from (select document, text, is_unreadable, unnest(readings) as reading from texts)
@@ -101,14 +92,14 @@ def open_state(
             is_unreadable, question, place, sample.
         tables: Further tables, by name.
     """
-    hashed = questions.select([name for name in _QUESTION_COLUMNS if name in questions.schema.names])
-    if FOLLOW_UP_FINGERPRINT not in hashed.schema.names:
-        hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.nulls(hashed.num_rows, pa.string()))
-    numbered = {"documents": with_rows(documents, DOCUMENT), "questions": with_rows(hashed, QUESTION)}
+    if FOLLOW_UP_FINGERPRINT not in questions.schema.names:
+        questions = questions.append_column(FOLLOW_UP_FINGERPRINT, pa.nulls(questions.num_rows, pa.string()))
+    hashed = with_rows(questions.select(["question_hash", FOLLOW_UP_FINGERPRINT]), QUESTION)
     logged = {"outcomes": index.outcomes, "closed": index.closed, "turns": index.turns}
-    with open_database({**numbered, **logged, **(tables or {})}) as database:
-        for made, query in {**_MADE, "view asked": asked, "table state": _STATE, "view files": _FILES}.items():
-            database.execute(f"create temp {made} as {query}")
+    named = {"documents": with_rows(documents, DOCUMENT), "questions": hashed, **logged, **(tables or {})}
+    with open_database(named) as database:
+        for made, query in _MADE.items():
+            database.execute(f"create temp {made} as {query.format(asked=asked)}")
         yield database
 
 
@@ -131,18 +122,9 @@ def in_blocks(documents: Rows, *tables: pa.Table) -> Iterator[tuple[Rows, list[p
 
 def rows_between(table: pa.Table, start: int, stop: int, *, of: str) -> pa.Table:
     """The rows from a number up to another in a column by which the table is in order."""
-    first, end = _first_row(table[of], start), _first_row(table[of], stop)
+    found = [np.searchsorted(chunk.to_numpy(), [start, stop]) for chunk in table[of].chunks]
+    first, end = np.sum(found, axis=0) if found else (0, 0)
     return table.slice(first, end - first)
-
-
-def _first_row(numbers: pa.ChunkedArray, least: int) -> int:
-    """The first row of this number or of a larger one; one of the batches is looked at."""
-    start = 0
-    for chunk in numbers.chunks:
-        if len(chunk) and chunk[-1].as_py() >= least:
-            return start + int(np.searchsorted(chunk.to_numpy(), least))
-        start += len(chunk)
-    return start
 
 
 def rows_of(table: pa.Table, rows: Rows) -> pa.Table:

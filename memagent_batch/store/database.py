@@ -20,7 +20,7 @@ import pyarrow.ipc
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_GIB = 2.0
+MEMORY_GIB = 1.5
 """Memory of the database until `limit_memory` sets it."""
 BATCH_ROWS = 65_536
 """Rows of a table that are handled at once."""

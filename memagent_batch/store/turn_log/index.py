@@ -48,26 +48,30 @@ qualify row_number() over (partition by document_hash, question_hash, sample, fi
                            order by is_whole desc, run_id desc, moment, row) = 1
 """
 _TURN_KEYS = "from keys where num_turns > 0 and list_contains($fingerprints::varchar[], fingerprint)"
-_ENDED_KEYS = """
-with ended as (
-    select *, hash(document_hash, question_hash, sample, fingerprint) as reading from keys
-    where num_turns = 0 and list_contains($fingerprints::varchar[], fingerprint)),
-doubled as (select reading from ended group by reading having count(*) > 1)
-select * exclude (reading) from ended anti join doubled using (reading)
-union all
-select * exclude (reading) from ended semi join doubled using (reading)
+_READING = "hash(document_hash, question_hash, sample, fingerprint)"
+_DOUBLED = f"""
+create temp table doubled as
+select {_READING} as reading from keys where num_turns = 0 group by reading having count(*) > 1
+"""
+"""Few readings end twice: only these are sorted, and no query has to hold the others."""
+_ENDED_KEYS = f"""
+from keys where num_turns = 0 and list_contains($fingerprints::varchar[], fingerprint)
+and {_READING} {{}} (from doubled)
+"""
+_COUNTED_KEYS = f"""
+{_ENDED_KEYS.format("in")}
 qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
                            order by status = 'ok' desc, run_id desc,
                                     if(status = 'ok', 1, -1) * epoch_us(finished_at)) = 1
 """
-"""By the rule of `counted_rows`. Few readings end twice: only these are sorted."""
-TURN_FILES = """
-select document_hash, question_hash, file from turns
+"""By the rule of `counted_rows`."""
+_TURN_FILES = """
+with wanted as (from turns where document_hash in (select unnest($hashes)))
+select document_hash, question_hash, file from wanted
 union
-select turns.document_hash, turns.question_hash, earlier.file from turns join turns earlier
-on earlier.document_hash = turns.reused_from and earlier.question_hash = turns.question_hash
+select wanted.document_hash, wanted.question_hash, earlier.file from wanted join turns earlier
+on earlier.document_hash = wanted.reused_from and earlier.question_hash = wanted.question_hash order by file
 """
-"""The query of the log files with turns of a document and question, and of versions that it takes turns from."""
 
 
 def read_log_files(
@@ -135,9 +139,8 @@ class LogIndex:
 
     def turn_files(self, document_hashes: Collection[str]) -> dict[TurnsKey, list[str]]:
         """Files with turns of these documents, and of versions that they take turns from, by document and question."""
-        named = f"select * from ({TURN_FILES}) where document_hash in (select unnest($hashes)) order by file"
         files: dict[TurnsKey, list[str]] = defaultdict(list)
-        for row in run_query(named, {"turns": self.turns}, hashes=list(document_hashes)).to_pylist():
+        for row in run_query(_TURN_FILES, {"turns": self.turns}, hashes=list(document_hashes)).to_pylist():
             files[row["document_hash"], row["question_hash"]].append(row["file"])
         return dict(files)
 
@@ -169,13 +172,14 @@ def scan_log(
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
     keys = read_keys(output, fingerprints=fingerprints, begins=begins, among=among, mapped=mapped)
     with open_database({"keys": pa.concat_tables([keys, before.outcomes, before.closed])}) as database:
+        database.execute(_DOUBLED)
         found = partial(query_to_disk, database, schema=LOG_KEYS)
         turns = found(_TURN_KEYS, fingerprints=[fingerprint, *follow_up_turns])
-        return LogIndex(
-            outcomes=found(_ENDED_KEYS, fingerprints=[fingerprint]),
-            closed=found(_ENDED_KEYS, fingerprints=[*follow_up_readings]),
-            turns=pa.concat_tables([before.turns, turns]),
+        outcomes, closed = (
+            pa.concat_tables(found(sql, fingerprints=each) for sql in (_ENDED_KEYS.format("not in"), _COUNTED_KEYS))
+            for each in ([fingerprint], [*follow_up_readings])
         )
+        return LogIndex(outcomes=outcomes, closed=closed, turns=pa.concat_tables([before.turns, turns]))
 
 
 def last_run_id(output: Location) -> str:
