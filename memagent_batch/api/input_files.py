@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Text of a row group, about, bytes: tasks read row groups side by side, and a row group is decoded as a whole."""
 
+MAX_PLACE_CHARS = 2000
+"""A longer string names no file: it is a text."""
+
 Documents: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any"
 """Paths or URIs, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray Dataset."""
 
@@ -34,12 +37,16 @@ def document_places(documents: Documents) -> tuple[str, ...]:
     """The paths and URIs, where documents are named; nothing where they are given.
 
     Raises:
-        InputError: it is an empty list.
+        InputError: it is an empty list, or a place is a text.
     """
     if isinstance(documents, list | tuple) and not documents:
         raise InputError("documents: the list is empty; give at least one path or URI, or a table")
     places = [documents] if isinstance(documents, str | PathLike) else documents
     is_list = isinstance(places, list | tuple) and all(isinstance(place, str | PathLike) for place in places)
+    for number, place in enumerate(places if is_list else ()):
+        if isinstance(place, str) and (len(place) > MAX_PLACE_CHARS or "\n" in place):
+            remedy = "give texts as a table: pa.table({'document_id': [...], 'text': [...]})"
+            raise InputError(f"documents: no. {number + 1} is a text, not a path or URI; {remedy}")
     return tuple(map(absolute, places)) if is_list else ()
 
 

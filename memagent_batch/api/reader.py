@@ -1,6 +1,7 @@
 """Reading from Python: an agent, opened once, reads texts one call at a time. No Ray, no files."""
 
 import asyncio
+import builtins
 import json
 import threading
 from collections.abc import Coroutine, Sequence
@@ -214,8 +215,11 @@ class AgentReader:
             EngineRefusedError: an endpoint refuses every request.
             EngineStartError: the engine takes no guides, which types and follow-up questions need.
             SettingsError: a follow-up question can't fit the window.
+            TypeError: the text is no string.
             UnicodeEncodeError: the text or the question holds a lone surrogate.
         """
+        if not isinstance(text, str | None):
+            raise TypeError(f"text must be a string, not {builtins.type(text).__name__}; ma.answer reads many texts")
         return self._run(self._read(text, question, value_type=type, sample=sample))
 
     async def _read(self, text: str | None, question: str, *, value_type: ValueType | None, sample: int) -> Answered:

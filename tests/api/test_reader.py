@@ -143,6 +143,14 @@ def test_agent_that_can_not_fit_its_window_is_refused_before_anything_starts(tex
         agent_of(text_model, chunk_tokens=5000).open()
 
 
+def test_list_of_texts_is_refused_with_what_reads_many(text_model: str) -> None:
+    with (
+        agent_of(text_model).open() as reader,
+        pytest.raises(TypeError, match=r"must be a string, not list; ma\.answer"),
+    ):
+        reader.read(["one", "two"], "Who?")  # type: ignore[arg-type]
+
+
 def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> None:
     follow_ups = ma.FollowUpConfig(evidence=True)
     with agent_of(text_model).open(follow_ups=follow_ups) as reader:

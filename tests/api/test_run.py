@@ -268,6 +268,7 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"documents": pa.table({"text": ["a"]})}, InputError, "no column 'document_id'; its columns: 'text'"),
         ({"documents": table_of(MONDAY).slice(0, 0)}, InputError, "there is no row"),
         ({"documents": []}, InputError, "documents: the list is empty"),
+        ({"documents": ["a.txt", "One line.\nAnother."]}, InputError, "documents: no. 2 is a text, not a path or URI"),
         ({"documents": 7}, InputError, "this int can't be read as a table"),
         ({"questions": []}, SettingsError, "no question"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
