@@ -215,7 +215,7 @@ class AgentReader:
             EngineRefusedError: an endpoint refuses every request.
             EngineStartError: the engine takes no guides, which types and follow-up questions need.
             SettingsError: a follow-up question can't fit the window.
-            TypeError: the text is no string.
+            TypeError: the text is not a string.
             UnicodeEncodeError: the text or the question holds a lone surrogate.
         """
         if not isinstance(text, str | None):

@@ -21,6 +21,8 @@ APART_OF = 5
 """One entity name in so many is measured alone."""
 CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 """Shares of facts that are stated twice with another value, in two sentences, or under another name."""
+SEVERAL = 0.6
+"""Share of entities of which a second kind of fact is stated: a reader must tell kinds apart, too."""
 REAL_WORDS = 0.7
 """Share of the words of names that are not made up."""
 
@@ -153,7 +155,7 @@ class FactMaker:
         return wordings[-NUM_APART_WORDINGS:] if self.apart else wordings[:-NUM_APART_WORDINGS]
 
     def facts(self, num_facts: int) -> list[Fact]:
-        """Facts of a few kinds, so that most have rivals; about one in five entities has several."""
+        """Facts of a few kinds, so that most have rivals; many entities have several."""
         facts: list[Fact] = []
         while len(facts) < num_facts:
             kind = self.rng.choice(self.kinds)
@@ -162,7 +164,7 @@ class FactMaker:
             also = [each for each in self.kinds if sort in each.of and each is not kind]
             for who in entities:
                 facts.append(self.fact(kind, who))
-                if also and self.rng.random() < 0.3:
+                if also and self.rng.random() < SEVERAL:
                     facts.append(self.fact(self.rng.choice(also), who))
         return facts[:num_facts]
 

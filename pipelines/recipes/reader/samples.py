@@ -41,9 +41,9 @@ CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
 """Notes of a memory of several; tokens of one: two sentences of facts with long names."""
 FOLLOW_UPS = FollowUpConfig(evidence=True, support=True)
-LEARNT = {"answer": 0.9, "value": 0.7, "evidence": 0.9, "support": 0.2}
+LEARNT = {"answer": 0.9, "evidence": 0.9, "support": 0.2}
 """Shares of the turns of a kind that are learnt; all of the others."""
-LEARNT_WITHOUT_NEWS = {"update": 0.25, "read": 0.2, "answer": 0.6, "direct": 1.0}
+LEARNT_WITHOUT_NEWS = {"update": 0.4, "read": 0.3, "answer": 0.6, "direct": 1.0}
 """The same of turns without news; in place of the above."""
 NUM_ASKED, NUM_ABSENT = 10, (2, 3)
 """Questions about a document that has the answer, and that has not: they share what is read."""
