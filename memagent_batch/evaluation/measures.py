@@ -1,5 +1,6 @@
 """What the readings of each variant come to, from their scores: measures, comparisons, and the report of both."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from statistics import fmean
 import pyarrow as pa
 
 from memagent_batch.domain.follow_ups.values import ValueStatus
+from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.evaluation.record import Evaluation
 from memagent_batch.evaluation.report.templates import markdown_template
 from memagent_batch.evaluation.scoring import ALL_TASKS, by_document, summarise
@@ -25,6 +27,9 @@ SCORE_COLUMNS = [
     *(field.name for field in FOLLOW_UP_SCORES),
 ]
 """Columns of the scores that are used."""
+
+_TABLE = re.compile(r"^\|.*\n\|[-|: ]+\n(?:\|.*\n)+", re.MULTILINE)
+_CELL_END = re.compile(r"(?<!\\)\|")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +174,28 @@ def _corrected(
 def report_text(evaluation: Evaluation, scores: pa.Table) -> str:
     """All of it as Markdown, for the terminal or a file; the tables have all tasks together first."""
     cells = [*summarise(scores, by=("length_tokens",)), *summarise(scores)]
-    return markdown_template("memagent_batch.evaluation", "report.md.j2").render(
+    text = markdown_template("memagent_batch.evaluation", "report.md.j2").render(
         evaluation=evaluation,
         totals={cell.variant: cell for cell in summarise(scores, by=())},
         comparisons=compare(scores),
         measures=sorted(measure(scores), key=lambda each: (each.task != ALL_TASKS, each.task)),
         cells=sorted(cells, key=lambda cell: (cell.task != ALL_TASKS, cell.task, cell.length_tokens or 0)),
     )
+    return _TABLE.sub(lambda found: _aligned(found[0]), text)
+
+
+def _aligned(table: str) -> str:
+    """A Markdown table whose columns stand below each other once it is shown; numbers to the right."""
+    head, _, *rows = ([cell.strip() for cell in _CELL_END.split(line)[1:-1]] for line in table.splitlines())
+    columns = [*zip(head, *rows, strict=True)]
+    widths = [max(2, *(len(unescaped(cell)) for cell in column)) for column in columns]
+    are_texts = [any(cell[:1].isalpha() for cell in column[1:]) for column in columns]
+    rule = [f"{'-' * (width - 1)}{'-' if is_text else ':'}" for width, is_text in zip(widths, are_texts, strict=True)]
+    lines = []
+    for line in (head, rule, *rows):
+        gaps = [" " * (width - len(unescaped(cell))) for cell, width in zip(line, widths, strict=True)]
+        padded = [
+            cell + gap if is_text else gap + cell for cell, gap, is_text in zip(line, gaps, are_texts, strict=True)
+        ]
+        lines.append(f"| {' | '.join(padded)} |\n")
+    return "".join(lines)

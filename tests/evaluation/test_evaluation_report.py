@@ -1,6 +1,7 @@
 """The report of an evaluation, as `evaluate run` and `evaluate report` print it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def report(output: Location) -> str:
 def rows(page: str, section: str) -> list[list[str]]:
     """The rows of the table of a section."""
     lines = page.split(f"## {section}")[1].split("## ")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+    table = [line for line in lines if line.startswith("| ")]
+    assert len({len(line) for line in table}) == 1  # columns stand below each other
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 
 def test_report_has_n_score_interval_counts_and_costs_of_each_cell(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(
     assert "t\\| \x1b\\[2J\\<script\\>" in report(output)
     assert main(["evaluate", "report", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "| all tasks | 1,024 | a |" in said
+    assert re.search(r"\| all tasks +\| +1,024 \| a +\|", said)
     assert "\x1b" not in said
 
 
