@@ -20,7 +20,7 @@ setup: .venv/.done
 	$(UV) pip install --quiet --python $(PYTHON) --no-deps -e .
 	touch $@
 
-# Debian's packages that tests run: a browser for the report's page, Prometheus for infra/. Only what is missing is installed.
+# Debian's packages that tests run: a browser for pages, Prometheus for infra/. Only what is missing is installed.
 PROGRAMS := chromium chromedriver promtool
 tools:
 	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \

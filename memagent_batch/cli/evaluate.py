@@ -82,7 +82,7 @@ class MakeSuite(StorageCommand):
         for name in tasks:
             if name not in TASKS:
                 near = remedy(name, TASKS, see="docs/reference/tasks-and-metrics.md")
-                raise SettingsError(f"--tasks: there is no task {name!r}; {near}")
+                raise SettingsError(f"--tasks: {name!r} is not a task; {near}")
         if not self.lengths:
             raise SettingsError(f"--lengths: missing; {tasks[0]} needs at least one")
         return SuitePlan(

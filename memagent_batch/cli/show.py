@@ -12,13 +12,13 @@ from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
-from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
+from memagent_batch.templates.visible import visible
 
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""

@@ -11,11 +11,11 @@ import pyarrow as pa
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.evaluation.record import Evaluation
-from memagent_batch.evaluation.report.templates import markdown_template
 from memagent_batch.evaluation.scoring import ALL_TASKS, by_document, summarise
 from memagent_batch.evaluation.statistics import Interval, holm, mean_interval, sign_test
 from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
 from memagent_batch.store.turn_log.index import Row
+from memagent_batch.templates.pages import markdown_template
 
 SCORE_COLUMNS = [
     "variant",

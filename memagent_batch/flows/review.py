@@ -6,7 +6,6 @@ from typing import Any, TypedDict
 
 from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.evaluation.report.templates import markdown_template
 from memagent_batch.review.calibration import (
     Target,
     answers_to_calibrate,
@@ -55,6 +54,7 @@ from memagent_batch.review.strata import parse_labels
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
+from memagent_batch.templates.pages import markdown_template
 
 ESTIMATE_PAGE = "estimate.md"
 

@@ -22,15 +22,6 @@ from markupsafe import Markup
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.report.templates import (
-    brief,
-    frame_page,
-    inert_json,
-    page_bytes,
-    page_environment,
-    page_style,
-)
-from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.pages.document_page import (
     Passages,
     ReadingView,
@@ -58,6 +49,15 @@ from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, repl
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
+from memagent_batch.templates.pages import (
+    brief,
+    frame_page,
+    inert_json,
+    page_bytes,
+    page_environment,
+    page_style,
+)
+from memagent_batch.templates.visible import visible
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD
-from memagent_batch.evaluation.report.templates import brief
 from memagent_batch.pages.document_page import ReadingView
 from memagent_batch.pages.readings import NEEDS, RunChanges
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.turn_log.index import Row
+from memagent_batch.templates.pages import brief
 
 SHOWN_ITEMS = 20
 """Documents of a list, and answers of a need, that the summary shows; it counts all."""

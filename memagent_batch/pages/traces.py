@@ -10,8 +10,8 @@ from typing import Any
 
 from memagent_batch.domain.texts.words import texts_in
 from memagent_batch.domain.turns import ANSWER, FinishReason, notes_of
-from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.store.turn_log.index import Row
+from memagent_batch.templates.visible import shorten
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""

@@ -15,8 +15,6 @@ from typing import Any
 import jinja2
 import pyarrow.compute as pc
 
-from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment, page_style
-from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.labels import NO, YES
 from memagent_batch.review.population import ReviewedScan, SampleRow
@@ -27,6 +25,8 @@ from memagent_batch.runs.evidence import How
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
+from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_style
+from memagent_batch.templates.visible import visible
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 """Folders of the parts, beside the page."""

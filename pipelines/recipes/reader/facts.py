@@ -22,7 +22,7 @@ APART_OF = 5
 CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 """Shares of facts that are stated twice with another value, in two sentences, or under another name."""
 SEVERAL = 0.6
-"""Share of entities of which a second kind of fact is stated: a reader must tell kinds apart, too."""
+"""Share of entities with facts of two kinds: a reader must tell kinds apart, too."""
 REAL_WORDS = 0.7
 """Share of the words of names that are not made up."""
 

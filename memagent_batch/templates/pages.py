@@ -12,13 +12,13 @@ from markupsafe import Markup
 
 from memagent_batch.domain.texts.escapes import escaped
 from memagent_batch.domain.texts.shares import percent, quantity
-from memagent_batch.evaluation.report.visible import shorten, visible
+from memagent_batch.templates.visible import shorten, visible
 
 MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
 MAX_SHORT_CHARACTERS = 240
 """Of the same in a list."""
-_REPORT_FILES = files("memagent_batch.evaluation") / "report"
+_FILES = files("memagent_batch") / "templates"
 _UNSAFE_IN_JSON = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -26,8 +26,8 @@ _UNSAFE_IN_JSON = str.maketrans(
 
 
 def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
-    """The report's templates and those in folders of packages, with the filters that all pages use."""
-    loaders = [jinja2.PackageLoader(*each) for each in (*folders, ("memagent_batch.evaluation", "report"))]
+    """The templates of all pages and those in folders of packages, with the filters that all pages use."""
+    loaders = [jinja2.PackageLoader(*each) for each in (*folders, ("memagent_batch", "templates"))]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
@@ -67,7 +67,7 @@ def markdown_template(package: str, name: str) -> jinja2.Template:
 
 def page_style(own: str = "") -> str:
     """The style of all pages, followed by a page's own."""
-    return (_REPORT_FILES / "page.css").read_text(encoding="utf-8") + own
+    return (_FILES / "page.css").read_text(encoding="utf-8") + own
 
 
 def page_bytes(
@@ -89,7 +89,7 @@ def page_bytes(
 
 def frame_page(environment: jinja2.Environment, data: Any) -> bytes:
     """A page that hands its data to the page that shows it in a frame."""
-    script = (_REPORT_FILES / "frame.js").read_text(encoding="utf-8")
+    script = (_FILES / "frame.js").read_text(encoding="utf-8")
     return page_bytes(environment.get_template("frame.html"), {"data": data}, style=None, script=script)
 
 

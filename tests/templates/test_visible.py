@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_batch.evaluation.report.visible import shorten, visible
+from memagent_batch.templates.visible import shorten, visible
 
 
 @pytest.mark.parametrize(
