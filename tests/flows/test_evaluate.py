@@ -174,4 +174,4 @@ def test_evaluate_report_prints_what_run_printed(finished: Path, capsys: pytest.
     assert cli.main(["evaluate", "report", str(finished / "out")]) == 0
     report = capsys.readouterr().out
     assert ran.startswith(report)
-    assert "| large | all tasks | 0 | 0 | 4 | 1.000 |" in report
+    assert "| large | all tasks | 0 | 0 | 4 | 1.000 |" in " ".join(report.split())
