@@ -70,7 +70,7 @@ def _next_commands(folder: str, manifest: Manifest, readings: Sequence[RunReadin
         yield "  the same command with --follow-ups.evidence   # adds the sentences; reads no document again"
     if any(_is_without_answer(reading.answer) for reading in readings):
         yield "  the same command with --extraction raw   # takes whole responses as answers; reads no document again"
-    if manifest["counts"]["failed"]:
+    if manifest["counts"]["failed"] > manifest["unread"]["num_unread_failed"]:
         yield "  the same command with --retry-failed   # reads again what failed"
     yield f"  memagent status {place}"
     if manifest["changes"]["since"]:

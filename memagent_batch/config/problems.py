@@ -93,11 +93,16 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The most similar name, or the only one with the same end: `--policy.chunk-tokens` for `--chunk-tokens`."""
+    """The most similar name, or the only one with the same end or beginning.
+
+    `--policy.chunk-tokens` for `--chunk-tokens`, `--input.carry-columns` for `--input.carry`.
+    """
     others = list(names)
     below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
-    if len(below) == 1:
-        return below[0]
+    begun = [other for other in others if other.startswith(name)]
+    for found in (below, begun):
+        if len(found) == 1:
+            return found[0]
     return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
 
 

@@ -52,6 +52,7 @@ LABEL_MARK = "|"
 _QUESTION = InputColumn(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (
     InputColumn(name="question_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
+    InputColumn(name="id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
     InputColumn(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
     _QUESTION,
     InputColumn(name="references", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
@@ -61,7 +62,7 @@ _COLUMNS = (
     InputColumn(name="unit", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
     InputColumn(name="not_stated", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
 )
-_NUM_PLAIN = 4
+_NUM_PLAIN = 5
 """The columns before those of the type."""
 
 
@@ -294,11 +295,11 @@ def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
 
 def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:
     """The row of a record with the values of `_COLUMNS`."""
-    question_id, document_id, question, references = values[:_NUM_PLAIN]
+    question_id, other_id, document_id, question, references = values[:_NUM_PLAIN]
     if isinstance(references, str):
         references = [references]
     return {
-        "question_id": str(question_id or default_question_id(str(question))),
+        "question_id": str(question_id or other_id or default_question_id(str(question))),
         "document_id": None if document_id is None else str(document_id),
         "question": str(question),
         "references": references if isinstance(references, list) else None,

@@ -386,7 +386,7 @@ def _index_values(
         "facts": {
             "documents": table.num_documents,
             "questions": len(table.question_ids),
-            "answers": num_readings,
+            "asked": num_readings,
             **{outcome: table.outcomes[outcome] for outcome in OUTCOMES if table.outcomes[outcome]},
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
             **({"signed off": table.num_signed} if table.num_signed else {}),

@@ -84,6 +84,11 @@ def test_read_questions_integers_and_one_reference_become_texts(tmp_path: Path) 
     ]
 
 
+def test_column_id_is_the_id_of_a_question(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("id,question\nlaw,Which law governs it?\n")
+    assert _read(tmp_path / "q.csv")[0]["question_id"] == "law"
+
+
 def test_read_questions_asked_ones_come_after_the_file(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("a")
     assert [row["question"] for row in _read(tmp_path / "q.txt", "b", "c")] == ["a", "b", "c"]
