@@ -13,7 +13,7 @@ from memagent_batch.documents.formats.formats import READERS, Format, format_of
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value, column_value
 from memagent_batch.documents.listing import list_files
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.follow_ups.answer_types import ValueType, parse_value_type
+from memagent_batch.domain.follow_ups.answer_types import LABEL_MARK, ValueType, parse_value_type
 from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.store.columns import Column as TableColumn
 from memagent_batch.store.columns import arrow_schema
@@ -46,8 +46,6 @@ class QuestionRow(_AskedFields, TypeFields):
 QUESTION_SCHEMA = arrow_schema(QuestionRow)
 NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "unit": None, "not_stated": None}
 """Of a question that asks for none."""
-LABEL_MARK = "|"
-"""Stands between labels in one text, as in a CSV file."""
 
 _QUESTION = InputColumn(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (

@@ -42,10 +42,12 @@ from memagent_batch.domain.follow_ups.prompts import (
 )
 from memagent_batch.domain.follow_ups.values import (
     ValueStatus,
+    answered_value,
     completion_budget,
     confidence,
     format_instructions,
     guide_for,
+    menu_number,
     parse_value,
     text_value,
 )
@@ -92,7 +94,8 @@ class FollowUps:
         if not asked:
             return None
         kinds: list[JsonValue] = [self.of_kind(kind, value_type if kind == VALUE else None) for kind in asked]
-        return fingerprint({"closing": kinds, "extraction": self.extraction.value})
+        parts: dict[str, JsonValue] = {"closing": kinds, "extraction": self.extraction.value}
+        return fingerprint(parts | ({"answered": True} if value_type is not None else {}))
 
     def of_turns(self, types: Iterable[ValueType | None]) -> list[str]:
         """The fingerprints under which the log keeps the turns, for questions of these types."""
@@ -293,17 +296,17 @@ async def _ask_value(row: ClosedRow, reading: _Answered) -> None:
     value_type = reading.value_type
     if value_type is None:
         return
-    guide = guide_for(value_type)
+    guide, value = guide_for(value_type), answered_value(reading.answer, value_type)
     if guide is None:
         value = text_value(reading.answer)
-    else:
+    elif value is None or guide.choices:  # a choice that is known still has its probability
         encode = reading.follow_ups.tokens.encode
         slots = {Slot.MEMORY: encode(reading.memory), Slot.FORM: encode(format_instructions(value_type))}
         budget = completion_budget(value_type, json_tokens=reading.follow_ups.config.json_tokens)
         prompt = _prompt(VALUE, reading.response, reading, slots=slots, max_tokens=budget, guide=guide)
         completion = await reading.turns(prompt)
-        value = parse_value(completion, value_type, answer=reading.answer)
-        row["confidence"] = confidence(completion, guide)
+        value = value or parse_value(completion, value_type, answer=reading.answer)
+        row["confidence"] = confidence(completion, guide, chosen=menu_number(value, value_type))
     row["value"], row["value_status"], row["follow_up_error"] = value.value, value.status.value, value.problem
     row["value_bool"], row["value_number"], row["value_label"] = value.boolean, value.number, value.label
 

@@ -209,6 +209,36 @@ async def test_value_that_is_not_stated_rests_on_no_sentence(
     assert "evidence" not in {prompt.kind for prompt in engine.asked}
 
 
+async def test_answer_that_is_a_choice_is_the_value_and_has_the_probability_of_that_choice(
+    agent: LoadedAgent, follow_ups: FollowUps, tiny_tokenizer: Tokenizer
+) -> None:
+    engine = Scripted(tiny_tokenizer, answers={"answer": "\\boxed{HIGH}", "value": "1"})
+    result = await closed_by(
+        engine, agent=agent, follow_ups=follow_ups, tokenizer=tiny_tokenizer, value_type=Label("low", "high")
+    )
+    assert (result["value_label"], result["confidence"]) == ("high", pytest.approx(0.05))
+
+
+@pytest.mark.parametrize(
+    ("answer", "value_type", "value"),
+    [("c, a", Labels("a", "b", "c"), '["a", "c"]'), ("not stated", Number(), None)],
+)
+async def test_answer_that_needs_no_value_turn_has_none(
+    answer: str,
+    value_type: ValueType,
+    value: str | None,
+    agent: LoadedAgent,
+    follow_ups: FollowUps,
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    engine = Scripted(tiny_tokenizer, answers={"answer": f"\\boxed{{{answer}}}"})
+    result = await closed_by(
+        engine, agent=agent, follow_ups=follow_ups, tokenizer=tiny_tokenizer, value_type=value_type
+    )
+    assert result["value"] == value
+    assert VALUE not in {prompt.kind for prompt in engine.asked}
+
+
 @pytest.mark.parametrize("kind", ["truncate", "retrieve"])
 async def test_policy_without_a_memory_has_evidence_from_the_parts_that_it_showed(
     kind: str, follow_ups: FollowUps, tiny_tokenizer: Tokenizer

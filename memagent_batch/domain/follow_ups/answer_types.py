@@ -37,6 +37,8 @@ class AnswerType(StrEnum):
     """A value that fits the question's JSON Schema."""
 
 
+LABEL_MARK = "|"
+"""Stands between labels in one text, as in a CSV file."""
 HAS_LABELS = frozenset({AnswerType.LABEL, AnswerType.LABELS})
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
+from memagent_batch.domain.follow_ups.answer_types import LABEL_MARK, NOT_STATED_ENTRY, AnswerType, ValueType
 from memagent_batch.domain.follow_ups.json_schemas import SentSchema, json_value, misfit
 from memagent_batch.domain.guides import Guide, choice_guide, json_guide, number_regex, regex_guide
 from memagent_batch.domain.turns import Completion, FinishReason
@@ -166,6 +166,26 @@ def parse_value(completion: Completion, value_type: ValueType, *, answer: str | 
     return _parse_date(written)
 
 
+def answered_value(answer: str | None, value_type: ValueType) -> TypedValue | None:
+    """The value of an answer that is "not stated", a choice of its type, or some of its labels, and nothing else.
+
+    What the value turn writes does not count then: small models copy a label better than they find its number.
+    """
+    if answer is None:
+        return None
+    if value_type.not_stated and says_not_stated(answer):
+        return NOTHING_STATED
+    match value_type.type:
+        case AnswerType.BOOL | AnswerType.LABEL:
+            ways = [answer]
+        case AnswerType.LABELS:
+            ways = [answer, answer.replace(", ", LABEL_MARK)]
+        case _:
+            ways = []
+    values = [written_value(way, value_type) for way in ways]
+    return next((value for value in values if value.status is not ValueStatus.INVALID), None)
+
+
 def written_value(text: str, value_type: ValueType) -> TypedValue:
     """A reference, or an answer without a value turn, as a value.
 
@@ -204,17 +224,30 @@ def text_value(answer: str | None) -> TypedValue:
     return TypedValue(status=ValueStatus.OK, value=json.dumps(answer, ensure_ascii=False))
 
 
-def confidence(completion: Completion, guide: Guide) -> float | None:
+def confidence(completion: Completion, guide: Guide, *, chosen: str | None = None) -> float | None:
     """Probability of what was chosen from a menu, over the menu alone; None where nothing was chosen.
 
     A choice of several tokens has the product of their probabilities, each over what the menu leaves open there. It is
     given the memory, not the document: a fact that was never noted yields a sure "no".
+
+    `chosen`: the choice, if it is not the one that was written; several tokens that were not written have none.
     """
-    if completion.finish_reason is FinishReason.LENGTH or completion.text not in guide.choices:
+    chosen = completion.text if chosen is None else chosen
+    if completion.finish_reason is FinishReason.LENGTH or chosen not in guide.choices:
         return None
     if completion.menu_logprobs is not None:
-        return min(1.0, math.exp(completion.menu_logprobs[guide.choices.index(completion.text)]))
-    return None if completion.logprobs is None else min(1.0, math.exp(math.fsum(completion.logprobs)))
+        return min(1.0, math.exp(completion.menu_logprobs[guide.choices.index(chosen)]))
+    if completion.logprobs is None or chosen != completion.text:
+        return None
+    return min(1.0, math.exp(math.fsum(completion.logprobs)))
+
+
+def menu_number(value: TypedValue, value_type: ValueType) -> str | None:
+    """The number that stands for a value in the menu of its type; None if there is none."""
+    said = value.label if value.boolean is None else "yes" if value.boolean else "no"
+    if said is None and value.status is not ValueStatus.NOT_STATED:
+        return None
+    return next((number for number, choice in menu(value_type).items() if choice == said), None)
 
 
 def values_equal(one: TypedValue, other: TypedValue) -> bool:
@@ -308,7 +341,7 @@ def _written_choice(written: str, value_type: ValueType) -> TypedValue:
 
 def _written_labels(written: str, value_type: ValueType) -> TypedValue:
     try:
-        names = json.loads(written) if written.startswith("[") else written.split("|")
+        names = json.loads(written) if written.startswith("[") else written.split(LABEL_MARK)
     except ValueError as error:
         return _invalid(f"it is not a JSON list: {error}")
     choices, chosen = _menu_numbers(value_type), set()

@@ -26,6 +26,7 @@ from memagent_batch.domain.follow_ups.answer_types import (
 from memagent_batch.domain.follow_ups.values import (
     TypedValue,
     ValueStatus,
+    answered_value,
     completion_budget,
     confidence,
     format_instructions,
@@ -278,6 +279,31 @@ def test_confidence_is_the_probability_of_the_choice() -> None:
     assert confidence(written("2", logprobs=[math.log(0.5), math.log(0.5), 0.0]), guide) == pytest.approx(0.25)
     assert confidence(written("7"), guide) is None
     assert confidence(written("1"), guide) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "value_type", "value"),
+    [
+        ("Yes", Bool(), "true"),
+        ("yes, if asked", Bool(), None),
+        ("High, or more", Label("low", "high, or more"), '"high, or more"'),
+        ("b, a", Labels("a", "b"), '["a", "b"]'),
+        ("a, d", Labels("a", "b"), None),
+        ("71", Number(unit="EUR"), None),
+        ("a", ValueType(), None),
+        (None, Bool(), None),
+    ],
+)
+def test_answer_is_its_own_value_only_if_it_is_a_choice_word_for_word(
+    answer: str | None, value_type: ValueType, value: str | None
+) -> None:
+    found = answered_value(answer, value_type)
+    assert (found and found.value) == value
+
+
+def test_answer_that_says_not_stated_is_so_unless_an_answer_is_forced() -> None:
+    assert answered_value("Not stated.", Number()) == TypedValue(status=ValueStatus.NOT_STATED)
+    assert answered_value("not stated", Label("a", "b", not_stated=False)) is None
 
 
 @given(st.lists(st.sampled_from(["1", "1.0", "2", "not stated", "x"]), min_size=1, max_size=12), st.randoms())
