@@ -43,10 +43,13 @@ demo: setup
 	.venv/bin/memagent evaluate run --config tiny --suite $(DEMO_OUT)/suite --output $(DEMO_OUT)/results \
 	  --follow-ups.evidence --follow-ups.support
 	.venv/bin/memagent page $(DEMO_OUT)/results/runs/overwrite
+	.venv/bin/memagent models install reader-135m
+	$(PYTHON) pipelines/licence_scan.py $(DEMO_OUT)/licences --packages $(DEMO_PACKAGES)
 
-# What the licence files of the installed packages say, beside what the packages declare: MODEL is a folder or a name.
+# What the licence files of the installed packages say, beside what the packages declare.
 licences: setup
-	$(PYTHON) pipelines/licence_scan.py $(or $(OUT),licences) --model $(or $(MODEL),$(error set MODEL: make licences MODEL=my-model/))
+	.venv/bin/memagent models install reader-135m
+	$(PYTHON) pipelines/licence_scan.py $(or $(OUT),licences) --model $(or $(MODEL),reader-135m)
 
 # Two processes; tests that share an engine or a Ray are in one of them (tests/README.md).
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadscope --no-loadscope-reorder

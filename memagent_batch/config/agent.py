@@ -64,7 +64,7 @@ class AgentConfig(Section):
 
     model: str = "tiny"
     """Model folder, GGUF file of a Llama model, or hub name; `tiny` comes with the project, and `memagent models
-    install` adds `smollm2-135m`. For an endpoint: the name served."""
+    install` adds `reader-135m` and `smollm2-135m`. For an endpoint: the name served."""
     tokenizer: str | None = None
     """Folder or hub name of the tokeniser, if it is not the model's."""
     weights_version: str = ""

@@ -65,7 +65,7 @@ PACKAGED_MODELS: Mapping[str, PackagedModel | AdaptedModel] = {
         gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         model_sha256="b463886afdfbbb23c12205f4eefb189b7f23714f152bd07692cbc2aa510d14f9",
     ),
-    **({"reader-135m": AdaptedModel(base="smollm2-135m", adapter=READER)} if READER.is_dir() else {}),
+    "reader-135m": AdaptedModel(base="smollm2-135m", adapter=READER),
 }
 """The models that `memagent models install` takes, by the names that `model` takes."""
 

@@ -19,6 +19,8 @@ NUM_APART_WORDINGS = 2
 """Wordings at the end of each list that are measured alone."""
 APART_OF = 5
 """One entity name in so many is measured alone."""
+FORMS, ABSENT = ("plain", "two sentences", "corrected", "aliased"), "absent"
+"""How facts are stated, and one that is not."""
 CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 """Shares of facts that are stated twice with another value, in two sentences, or under another name."""
 SEVERAL = 0.6
@@ -108,12 +110,13 @@ class Fact:
     def form(self) -> str:
         """How it is stated; for a real task, what is asked."""
         if not self.mentions:
-            return "absent"
+            return ABSENT
         if not self.kind.of:
             return self.kind.noun
+        plain, in_two, corrected, aliased = FORMS
         if len(self.mentions) > 1:
-            return "aliased" if self.mentions[-1].aliased else "corrected"
-        return "two sentences" if ". " in self.mentions[0].text else "plain"
+            return aliased if self.mentions[-1].aliased else corrected
+        return in_two if ". " in self.mentions[0].text else plain
 
     def rests_on(self, noted: Iterable[int]) -> list[int]:
         """Which of these mentions the answer rests on: the last value and its other name; of labels, all."""

@@ -200,13 +200,9 @@ class Oracle:
 
     def _typed(self) -> str:
         value_type, value = self.fact.value_type, self._value
-        match value_type.type:
-            case AnswerType.NUMBER | AnswerType.DATE:
-                return NOT_STATED_ENTRY if value is None else value.typed
-            case AnswerType.LABELS:
-                names = value.typed.split("|") if value else []
-                chosen = [str(at) for at, label in enumerate(value_type.labels, start=1) if label in names]
-                return ", ".join(chosen) or NOT_STATED_ENTRY
+        if value_type.type in {AnswerType.NUMBER, AnswerType.DATE}:
+            assert value is not None, "an answer that says not stated has no such turn"
+            return value.typed
         wanted = None if value is None else value.typed or "stated"
         return next(number for number, choice in menu(value_type).items() if choice == wanted)
 

@@ -3,15 +3,22 @@
 import argparse
 import json
 import shutil
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
-from memagent_batch.domain.texts.escapes import unescaped
-from memagent_batch.evaluation.measures import report_text
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
 from memagent_batch.evaluation.record import open_evaluation, read_scores
+from memagent_batch.evaluation.scoring import CellSummary, summarise
 from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge_adapter
 from memagent_batch.models.packaged import MODEL_HASH, READER
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.store.location import Location
+from pipelines.recipes.reader.facts import ABSENT, FORMS
+from pipelines.recipes.reader.suite import CHUNK_TOKENS
 
 MAX_ADAPTER_BYTES = 20_000_000
 CARD = Path(__file__).with_name("card.txt").read_text()
@@ -34,13 +41,34 @@ def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
     to.mkdir(exist_ok=True)
     for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         shutil.copyfile(adapter / name, to / name)
-    last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
+    at = [json.loads(line)["tokens"] for line in (run / "log.jsonl").read_text().splitlines()]
+    tokens = sum(after - before if after > before else after for before, after in pairwise([0, *at]))
     rank = json.loads((adapter / ADAPTER_CONFIG).read_text())["r"]
     measured = Location(uri=str(evaluation))
-    read = open_evaluation(measured)
-    report = unescaped(report_text(read, read_scores(measured, read)))
-    (to / "README.md").write_text(CARD.format(rank=rank, tokens=last["tokens"], table=report))
+    table = "\n".join(card_lines(read_scores(measured, open_evaluation(measured))))
+    (to / "README.md").write_text(CARD.format(rank=rank, tokens=tokens, table=table))
     (to / MODEL_HASH).write_text(model_sha256(str(run / "model")) + "\n")
+
+
+def card_lines(scores: pa.Table) -> Iterator[str]:
+    """What each policy reads right, as Markdown: by length, and of what is not there."""
+    is_absent, is_fact = pc.equal(scores["task"], ABSENT), pc.is_in(scores["task"], value_set=pa.array(FORMS))
+    parts = {"facts": is_fact, "real files": pc.invert(pc.or_(is_fact, is_absent)), NOT_STATED_ENTRY: is_absent}
+    cells = [
+        (f"{cell.variant}, {name}", cell)
+        for name, members in parts.items()
+        for cell in summarise(scores.filter(members), by=("length_tokens",))
+    ]
+    lengths = sorted({cell.length_tokens or 0 for _, cell in cells})
+    yield f"| policy | {' | '.join(f'{length // CHUNK_TOKENS} chunks' for length in lengths)} |"
+    yield f"|---|{'---|' * len(lengths)}"
+    for name in dict.fromkeys(name for name, _ in cells):
+        of_length = {cell.length_tokens: cell for each, cell in cells if each == name}
+        yield f"| {name} | {' | '.join(_share(of_length.get(length)) for length in lengths)} |"
+
+
+def _share(cell: CellSummary | None) -> str:
+    return "" if cell is None else f"{cell.score:.2f} ({cell.low:.2f} to {cell.high:.2f}) of {cell.n}"
 
 
 def main() -> None:

@@ -120,7 +120,7 @@ def test_oracle_notes_the_fact_and_answers_with_its_value(kind: str, prompt_set:
 def test_oracle_says_not_stated_of_an_absent_fact(kind: str, prompt_set: str | None) -> None:
     turns = _turns(_story(), kind, prompt_set)
     assert ("answer", "\\boxed{not stated}") in turns
-    assert ("value", "not stated") in turns
+    assert "value" not in dict(turns)
     assert not [text for turn, text in turns if turn == "merge"]
 
 
@@ -247,10 +247,11 @@ def test_oracle_names_all_licences_of_a_text_and_what_they_grant() -> None:
     labels = ValueType(type=AnswerType.LABELS, labels=("ISC", "Apache-2.0", "MIT"))
     turns = _turns(Story(text=told.text, facts=(replace(told.facts[0], value_type=labels),)), "gated", None)
     assert ("answer", "\\boxed{MIT, Apache-2.0}") in turns
-    assert ("value", "2, 3") in turns
+    assert "value" not in dict(turns)
     assert ("support", "1") in turns
     nothing = replace(told.facts[0], value_type=labels, mentions=())
-    assert ("value", "not stated") in _turns(Story(text=FILLER * 20, facts=(nothing,)), "gated", None)
+    turns = _turns(Story(text=FILLER * 20, facts=(nothing,)), "gated", None)
+    assert ("answer", "\\boxed{not stated}") in turns
 
 
 def _licence(text: str, name: str) -> tuple[str, Value]:
