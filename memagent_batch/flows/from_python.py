@@ -29,8 +29,6 @@ from memagent_batch.config.job import (
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.convert.record import ConvertManifest
-from memagent_batch.documents.indexing import index_columns, parsed_where
-from memagent_batch.documents.where import columns_of
 from memagent_batch.errors import SupersededError
 from memagent_batch.flows import answer as chain
 from memagent_batch.flows import collect as collection
@@ -201,7 +199,7 @@ def answer(
         output: Where log, tables and manifest go: a folder or URI.
         agent: What reads.
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
-        where: Condition on the rows of the `answers` of `again_from`, as in SQL: `confidence < 0.8`.
+        where: Condition on the rows of the `answers` of `again_from`, in SQL: `confidence < 0.8`.
         bounds: What the run may take at most: tokens, hours.
         **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
             `follow_ups`, `table_format`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
@@ -364,7 +362,7 @@ def _write_inputs(
         written["questions"] = (folder / "questions" / write_table(listed, folder=folder / "questions")).uri
     if not document_places(documents):
         place = folder / "documents"
-        names = write_documents(documents, folder=place, columns=_columns_read(job.input))
+        names = write_documents(documents, folder=place, settings=job.input)
         written["documents"] = tuple((place / name).uri for name in names)
     return written
 
@@ -386,10 +384,3 @@ def _question_settings(questions: GivenQuestions, *, kept: str) -> dict[str, obj
     if isinstance(questions, str | PathLike):
         return {"questions": absolute(questions)}
     return {"ask": questions} if all(isinstance(each, str) for each in questions) else {"questions": kept}
-
-
-def _columns_read(input_: InputConfig) -> list[str]:
-    """The columns that a run reads, each once."""
-    where = parsed_where(input_)
-    filtered = sorted(columns_of(where)) if where is not None else []
-    return list(dict.fromkeys([*(column.name for column in index_columns(input_)), *filtered]))

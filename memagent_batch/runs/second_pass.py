@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.storage import Options
-from memagent_batch.documents.where import columns_of, matching_rows, parse_where
+from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
@@ -78,8 +78,9 @@ def select_again(job: JobConfig, *, output: Location) -> Again | None:
     condition = parse_where(job.again_where, option=WHERE)
     found = [AGAIN.empty_table()]
     for name in manifest["files"][ANSWERS_FOLDER]:
-        answers = read_table_columns(source / name, {"document_id", "question_id", *columns_of(condition)})
-        found.append(answers.take(matching_rows(answers, condition, option=WHERE)).select(AGAIN.names).cast(AGAIN))
+        answers = read_table_columns(source / name, {"document_id", "question_id", *condition.words()})
+        rows = matching_rows(answers, condition, there=ANSWERS.names)
+        found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
     return _again(pa.concat_tables(found), {**asked, "run_id": manifest["run_id"]})
 
 

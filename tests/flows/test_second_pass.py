@@ -132,9 +132,9 @@ def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pyt
     with pytest.raises(OutputError, match=r"no run has finished at .*first"):
         passes.second()
     passes.first()
-    with pytest.raises(InputError, match=r"^again_where: there is no column 'confidenc'"):
+    with pytest.raises(InputError, match=r'^again_where: .*"confidenc" not found'):
         passes.second("confidenc < 0.8")
-    with pytest.raises(InputError, match=r"^again_where: column 'confidence' holds double"):
+    with pytest.raises(InputError, match=r"^again_where: .*columns: .*confidence \(double\)"):
         passes.second("confidence = 'low'")
     with pytest.raises(OutputError, match="again_from: it is the output itself"):
         passes.second(output=str(passes.folder / "first"), again_from=str(passes.folder / "in" / ".." / "first"))
@@ -145,10 +145,8 @@ def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pyt
     with pytest.raises(ValidationError, match="limit is not for a second pass"):
         passes.second(limit=1)
     settings = [f"--documents={passes.folder / 'in'}", "--ask=Who?", f"--again-from={passes.folder / 'first'}"]
-    assert (
-        main(["answer", *settings, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~ '('"]) == 2
-    )
-    assert "wanted: a regular expression" in capsys.readouterr().err
+    assert main(["answer", *settings, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~"]) == 2
+    assert "again_where: 'answer ~': syntax error at or near \"~\"" in capsys.readouterr().err
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
