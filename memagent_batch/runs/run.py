@@ -66,11 +66,11 @@ from memagent_batch.runs.tables import (
     REMOVED_FOLDER,
     RESULTS_FOLDER,
     count_rows,
-    table_bytes,
 )
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -359,15 +359,15 @@ def _kept_removed(run: ActiveRun, removed: pa.Table, *, before: PastRun | None) 
     if before is None or not before.removed.equals(removed):
         return None
     names = before.manifest["files"].get(REMOVED_FOLDER, [])
-    if len(names) != 1 or not names[0].endswith(f".{run.job.table_format.value}"):
+    if len(names) != 1:
         return None
     return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
 
 
 def _write_removed(run: ActiveRun, removed: pa.Table) -> str:
     """Writes the table of removed documents; returns the name of its file, which no other run's has."""
-    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.job.table_format.value}"
-    (run.output / name).write_bytes(table_bytes(removed, table_format=run.job.table_format))
+    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.parquet"
+    (run.output / name).write_bytes(parquet_bytes(removed))
     return name
 
 

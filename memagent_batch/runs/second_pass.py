@@ -17,7 +17,7 @@ from memagent_batch.runs.claim import canonical
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import read_manifest, read_run_record, require_manifest
 from memagent_batch.runs.plan import AGAIN, Again
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table, table_locations
 from memagent_batch.store.columns import column
 from memagent_batch.store.database import open_database
 from memagent_batch.store.errors import output_errors, table_errors
@@ -78,7 +78,7 @@ def select_again(job: JobConfig, *, output: Location) -> Again | None:
     condition = parse_where(job.again_where, option=WHERE)
     found = [AGAIN.empty_table()]
     for name in manifest["files"][ANSWERS_FOLDER]:
-        answers = read_table_columns(source / name, {"document_id", "question_id", *condition.words()})
+        answers = read_table(source / name, columns={"document_id", "question_id", *condition.words()})
         rows = matching_rows(answers, condition, there=ANSWERS.names)
         found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
     return _again(pa.concat_tables(found), {**asked, "run_id": manifest["run_id"]})
@@ -161,5 +161,4 @@ def _answers(output: Location) -> ds.Dataset:
     if not places:
         raise OutputError(f"output: {output.uri} has no answers; it read nothing")
     with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
-        kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
-        return ds.dataset([place.path for place in places], filesystem=output.fs, format=kind)
+        return ds.dataset([place.path for place in places], filesystem=output.fs, format="parquet")
