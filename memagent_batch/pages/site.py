@@ -44,7 +44,7 @@ from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import REMOVED_FOLDER
+from memagent_batch.runs.tables import REMOVED
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
@@ -313,7 +313,7 @@ def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     """What the site says of all runs together: sums, the names of all, the longest time."""
     joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
     for name in ("counts", "spent"):
-        if all(name in manifest for manifest in manifests):
+        if all(manifest.get(name) for manifest in manifests):
             joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
     changes = [manifest["changes"] for manifest in manifests]
     joined["changes"] = {name: _summed([each[name] for each in changes]) for name in ("documents", "readings")}
@@ -423,7 +423,7 @@ def _removed_documents(output: Location, manifest: Manifest) -> list[str]:
     """The documents that the run before found and this one did not; the first of them, sorted."""
     rows = (
         row
-        for name in manifest["files"].get(REMOVED_FOLDER, ())
+        for name in manifest["files"].get(REMOVED, ())
         for batch in table_rows(output / name)
         for row in batch.to_pylist()
     )

@@ -34,7 +34,7 @@ from memagent_batch.documents.lake.table import LakeKind, table_name
 from memagent_batch.errors import MemagentError, OutputError, StorageError, SupersededError
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, RUN_FILE
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER, RESULTS_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
 from memagent_batch.store.claims import read_owner_record
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import json_bytes, read_json
@@ -184,7 +184,7 @@ class TableSet:
 
 
 ANSWER_TABLES = TableSet(
-    record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, REMOVED_FOLDER)
+    record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER)
 )
 
 

@@ -215,6 +215,6 @@ def _conditions(before: PastRun, after: PastRun) -> dict[str, bool]:
     return {
         "same_reader": earlier["fingerprint"] == later["fingerprint"],
         "same_extraction": earlier["settings"]["extraction"] == later["settings"]["extraction"],
-        **{f"is_sample_{side}": "sample" in manifest for side, manifest in manifests.items()},
-        **{f"is_second_pass_{side}": "again" in manifest for side, manifest in manifests.items()},
+        **{f"is_sample_{side}": manifest.get("sample") is not None for side, manifest in manifests.items()},
+        **{f"is_second_pass_{side}": manifest.get("again") is not None for side, manifest in manifests.items()},
     }

@@ -179,13 +179,13 @@ class Manifest(TypedDict):
     tables: dict[str, str]
     """Version of each table of a lake that was read; none for files."""
     parts: list[PartReport]
-    spent: NotRequired[Spent]
+    spent: Spent | None
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
-    sample: NotRequired[Sample]
-    again: NotRequired[AgainRecord]
-    markers: NotRequired[MarkerCounts]
-    """There where a chat API was sent what stands in documents, questions and memories."""
+    sample: Sample | None
+    again: AgainRecord | None
+    markers: MarkerCounts | None
+    """None unless a chat API was sent what stands in documents, questions and memories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

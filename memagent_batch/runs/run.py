@@ -30,6 +30,8 @@ from memagent_batch.runs.claim import (
     require_claim,
 )
 from memagent_batch.runs.history import (
+    REMOVED_FILE,
+    RUNS_FOLDER,
     Changes,
     PastRun,
     find_changes,
@@ -63,14 +65,13 @@ from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
-    REMOVED_FOLDER,
+    REMOVED,
     RESULTS_FOLDER,
     count_rows,
 )
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -175,7 +176,7 @@ def close_run(
     spent: Spent | None = None,
     turns: pa.Table | None = None,
 ) -> Manifest:
-    """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
+    """Checks that the counts close, and writes what is left: the record of the run and the manifest.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
@@ -185,16 +186,14 @@ def close_run(
     removed = removed_documents(recorded, run_id=run.run_id, before=before)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
         counts = _require_closed(run, reports)
-        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
     manifest = _manifest(
         run,
         reports,
         counts=counts,
-        removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.record.tables, turns=turns),
+        spent=spent,
     )
     manifest["replaced"] = _replaced_files(manifest, before, nights=run.job.record.keep_nights)
-    manifest = _with_own_parts(manifest, run, reports, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -235,7 +234,7 @@ def _require_closed(run: ActiveRun, reports: Sequence[PartReport]) -> RunCounts:
 
 
 def _manifest(
-    run: ActiveRun, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
+    run: ActiveRun, reports: Sequence[PartReport], *, counts: RunCounts, changes: Changes, spent: Spent | None
 ) -> Manifest:
     return {
         "format": FORMAT,
@@ -257,13 +256,17 @@ def _manifest(
         "files": {
             ANSWERS_FOLDER: [report["answers_file"] for report in reports],
             MEMORIES_FOLDER: [report["memories_file"] for report in reports],
-            REMOVED_FOLDER: [removed_file],
+            REMOVED: [f"{RUNS_FOLDER}/{run.run_id}/{REMOVED_FILE}"],
             **_follow_up_files(reports),
         },
         "replaced": [],
         "changes": changes,
         "tables": {**run.record.tables},
         "parts": [_recorded_part(report) for report in reports],
+        "spent": spent,
+        "sample": run.record.sample,
+        "again": run.record.again,
+        "markers": _sum_markers(reports),
     }
 
 
@@ -283,22 +286,6 @@ def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) 
         "files": [name for name in named_files(before.manifest) if name not in own],
     }
     return [last, *earlier][:nights]
-
-
-def _with_own_parts(
-    manifest: Manifest, run: ActiveRun, reports: Sequence[PartReport], *, spent: Spent | None
-) -> Manifest:
-    """The manifest with what not every run has, from its markers to its second pass."""
-    manifest = manifest.copy()
-    if markers := _sum_markers(reports):
-        manifest["markers"] = markers
-    if spent is not None:
-        manifest["spent"] = spent
-    if run.record.sample is not None:
-        manifest["sample"] = run.record.sample
-    if run.record.again is not None:
-        manifest["again"] = run.record.again
-    return manifest
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
@@ -333,7 +320,7 @@ def _run_reasons(
 
 def _log_closed(manifest: Manifest) -> None:
     """Logs the counts, behind them why readings have no answer, and the markers that were made harmless."""
-    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest.get("markers")
+    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest["markers"]
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (
         (Status.FAILED, "failed", counts["failed"]),
@@ -352,23 +339,6 @@ def _log_closed(manifest: Manifest) -> None:
         )
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
-
-
-def _kept_removed(run: ActiveRun, removed: pa.Table, *, before: PastRun | None) -> str | None:
-    """The file of the last run, where it is there and would hold the same rows."""
-    if before is None or not before.removed.equals(removed):
-        return None
-    names = before.manifest["files"].get(REMOVED_FOLDER, [])
-    if len(names) != 1:
-        return None
-    return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
-
-
-def _write_removed(run: ActiveRun, removed: pa.Table) -> str:
-    """Writes the table of removed documents; returns the name of its file, which no other run's has."""
-    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.parquet"
-    (run.output / name).write_bytes(parquet_bytes(removed))
-    return name
 
 
 def _counts(run: ActiveRun, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:

@@ -35,7 +35,8 @@ from memagent_batch.store.turn_log.rows import (
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"
-REMOVED_FOLDER = "removed"
+REMOVED = "removed"
+"""The table of documents that are gone, a file of the record of its run."""
 EVIDENCE_FOLDER = "evidence"
 RESULTS_FOLDER = "results"
 MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"

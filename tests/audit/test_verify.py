@@ -123,7 +123,7 @@ def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable
     assert finding.what.endswith("answer is not what the log says")
 
 
-@pytest.mark.parametrize("table", ["memories", "evidence", "results", "removed"])
+@pytest.mark.parametrize("table", ["memories", "evidence", "results"])
 def test_removed_row_of_another_table_is_found_where_the_hash_was_made_to_fit(
     copied: Callable[[], Copy], table: str
 ) -> None:
