@@ -8,6 +8,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, TypedDict
 
 import numpy as np
@@ -19,6 +20,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.formats.records import Place
+from memagent_batch.documents.listing import into_batches
 from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
@@ -148,16 +150,12 @@ def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
 
 def index_tables(rows: Iterable[IndexRow], *, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows as tables of some of them each, as they come; at least one, which may be empty."""
-    table: list[IndexRow] = []
-    num_chars = num_tables = 0
-    for row in rows:
-        table.append(row)
-        num_chars += row.long_chars
-        if len(table) >= _TABLE_ROWS or num_chars >= _TABLE_CHARS:
-            yield index_table(table, schema=schema)
-            table, num_chars, num_tables = [], 0, num_tables + 1
-    if table or not num_tables:
-        yield index_table(table, schema=schema)
+    is_empty = True
+    for batch in into_batches(rows, size=attrgetter("long_chars"), max_size=_TABLE_CHARS, max_items=_TABLE_ROWS):
+        yield index_table(batch, schema=schema)
+        is_empty = False
+    if is_empty:
+        yield index_table([], schema=schema)
 
 
 def _cell(row: IndexRow, name: str) -> Any:

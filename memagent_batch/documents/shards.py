@@ -231,7 +231,7 @@ def _found_files(shards: Iterable[Shard], versions: Mapping[str, str | None]) ->
 
 def _shards_of_files(place: Location, files: Sequence[InputFile], *, format_: Format) -> Iterator[Shard]:
     """Shards of files of one format: large ones alone, small ones together."""
-    packs = into_batches(files, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
+    packs = into_batches(files, size=attrgetter("size_bytes"), max_size=_SHARD_BYTES, max_items=_SHARD_FILES)
     yield from (_pack(place, pack, format_=format_) for pack in packs)
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypedDict, cast
 import jinja2
 from markupsafe import Markup
 
+from memagent_batch.documents.listing import into_batches
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
@@ -297,7 +298,8 @@ def _write_sheets(
     run: _ShownRun, table: AnswerTable, *, run_id: str, number: Iterator[int], context_chars: int
 ) -> Iterator[str]:
     """Writes the pages of a run; gives the documents whose text is gone."""
-    for batch in _sheet_batches(run.sheets(number)):
+    sheets = run.sheets(number)
+    for batch in into_batches(sheets, size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS):
         found = _passages(batch, texts=run.texts, context_chars=context_chars)
         for sheet in batch:
             passages = found[sheet.document_id]
@@ -346,16 +348,6 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
                 columns = (batch.column(name).to_pylist() for name in ("document_id", "document_hash"))
                 found.update(zip(*columns, strict=True))
     return found
-
-
-def _sheet_batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
-    """Sheets whose texts are fetched together; the readings of a few documents."""
-    for sheet in sheets:
-        batch, num_readings = [sheet], len(sheet.readings)
-        while num_readings < PAGE_BATCH_READINGS and (following := next(sheets, None)):
-            batch.append(following)
-            num_readings += len(following.readings)
-        yield batch
 
 
 def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:

@@ -133,8 +133,6 @@ class AgainRecord(TypedDict):
     where: str
     pairs: int
     """Documents with questions that fulfil it."""
-    plan_of: str | None
-    """The stopped run whose plan it goes on with; None if they were selected for this run."""
 
 
 class MarkerCounts(TypedDict):

@@ -3,7 +3,7 @@
 A record is a JSON file with a `format`. A folder without one must be empty to be written, and is not whole to be read.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -49,11 +49,11 @@ def read_owner_record(
     return record
 
 
-def replace_shown(place: Location, data: bytes) -> bytes:
+def replace_shown(place: Location, data: bytes, *, require: Callable[[], None] = lambda: None) -> bytes:
     """Replaces a file that says which files are shown; returns what it said before, nothing if it was not there.
 
     Several may do so at the same time: each gets what the one before it wrote, and removes the files that this names
-    and no others, so that files of the others that are not shown yet stay.
+    and no others, so that files of the others that are not shown yet stay. `require` raises if it may not be replaced.
 
     Raises:
         StorageError: others replace it again and again.
@@ -61,6 +61,7 @@ def replace_shown(place: Location, data: bytes) -> bytes:
     for _ in range(_REPLACE_TRIES):
         version = place.version()
         before = place.read_bytes_if_there() or b""
+        require()
         if place.replace(data, version=version):
             return before
     raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes there")

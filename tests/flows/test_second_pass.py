@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import Cause, compare_runs
 from memagent_batch.runs.history import find_run
@@ -80,37 +79,6 @@ def test_second_pass_reads_what_the_condition_takes_and_is_a_run_like_any_other(
     rows = [row for table in tables for row in table.to_pylist()]
     assert len(rows) == 4
     assert {tuple(row["why"]) for row in rows} == {(Cause.LIMIT.value,)}
-
-
-def test_stopped_second_pass_goes_on_with_the_same_readings_and_then_takes_new_ones(
-    passes: Passes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = passes.first()
-    with monkeypatch.context() as patched:
-        patched.setattr(answer_module, "close_run", stop)
-        with pytest.raises(Stopped):
-            passes.second()
-        patched.setattr(answer_module, "read_plan", stop)  # goes on, and is stopped before it writes its plan
-        with pytest.raises(Stopped):
-            passes.second()
-    passes.put({**MONDAY, "d": "a bird"})
-    later = passes.first()
-    again = passes.second()["again"]
-    assert (again["run_id"], passes.read_by_second()) == (first["run_id"], {("a", "q"), ("c", "q")})
-    again = passes.second()["again"]
-    assert (again["run_id"], passes.read_by_second()) == (later["run_id"], {("a", "q"), ("c", "q"), ("d", "q")})
-
-
-def test_stopped_second_pass_with_another_condition_selects_again(
-    passes: Passes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passes.first()
-    with monkeypatch.context() as patched:
-        patched.setattr(answer_module, "close_run", stop)
-        with pytest.raises(Stopped):
-            passes.second()
-    passes.second("document_id = 'b'")
-    assert passes.read_by_second() == {("b", "q"), ("b", "r")}
 
 
 def test_second_pass_over_nothing_writes_empty_tables(passes: Passes) -> None:
