@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, cast
 
@@ -16,7 +16,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.domain.turns import sum_counted
-from memagent_batch.errors import CountsError, StorageError
+from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.bounds import AnswerSums, Spent
@@ -56,7 +56,6 @@ from memagent_batch.runs.manifest import (
     reason_rows,
     rows_of_files,
     unread_line,
-    write_run_record,
 )
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, make_projection
@@ -69,18 +68,15 @@ from memagent_batch.runs.tables import (
     RESULTS_FOLDER,
     count_rows,
 )
+from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.errors import storage_errors
-from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import read_asked, write_asked
-from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
 
-CLAIM_TRIES = 5
-"""Other attempts that may claim the output between the look at `run.json` and the writing."""
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
 SHOWN_REASONS = 3
@@ -111,29 +107,27 @@ class ActiveRun:
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    record = _claim(
-        output,
-        RunRecord(
-            run_id="",
-            started_at=datetime.now(UTC).isoformat(),
-            documents=asked_documents(job),
-            questions=asked_questions(job),
-            asked=plan.num_readings,
-            fingerprint=reader.fingerprint,
-            settings=public_settings(job),
-            tables={} if plan.indexed is None else {**plan.indexed.versions},
-            sample=_sample(job, plan),
-            again=plan.again.record if plan.again else None,
-        ),
+    record = RunRecord(
+        run_id="",
+        started_at=datetime.now(UTC).isoformat(),
+        documents=asked_documents(job),
+        questions=asked_questions(job),
+        asked=plan.num_readings,
+        fingerprint=reader.fingerprint,
+        settings=public_settings(job),
+        tables={} if plan.indexed is None else {**plan.indexed.versions},
+        sample=_sample(job, plan),
+        again=plan.again.record if plan.again else None,
     )
-    run_id = record.run_id
+    logged = last_run_id(output)  # `ma.read` writes to a log without `run.json`, maybe by a clock that runs ahead
+    run_id = claim_folder(output / RUN_FILE, asdict(record), after=logged)
     write_asked(output, plan.asked.hashed, run_id=run_id)
     fields = {"run_id": run_id, "asked": record.asked, "output": mask_url(job.output)}
     log.info(
         f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
     )
     return ActiveRun(
-        record=record,
+        record=replace(record, run_id=run_id),
         output=output,
         job=job,
         reader=reader,
@@ -148,22 +142,6 @@ def _sample(job: JobConfig, plan: Plan) -> Sample | None:
         return None
     taken = plan.documents.num_rows
     return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
-
-
-def _claim(output: Location, record: RunRecord) -> RunRecord:
-    """Writes `run.json` under an id that sorts behind the run that it replaces and all that wrote to the log.
-
-    `ma.read` writes to a log without `run.json`, maybe on a machine whose clock runs ahead.
-    """
-    place, logged = output / RUN_FILE, last_run_id(output)
-    for _ in range(CLAIM_TRIES):
-        with storage_errors(place.uri):
-            version, before = place.version(), read_json(place)
-        last = max(before["run_id"], logged) if before else logged
-        record = replace(record, run_id=new_run_id(after=last))
-        if write_run_record(output, record, version=version):
-            return record
-    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
 def close_run(
