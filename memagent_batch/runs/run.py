@@ -258,10 +258,10 @@ def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) 
     """Table files of the last runs that stay beside those of this one."""
     if before is None:
         return []
-    own, earlier = {*named_files(manifest)}, before.manifest.get("replaced", [])
+    stay, earlier = {*named_files(manifest), *before.manifest["files"][REMOVED]}, before.manifest.get("replaced", [])
     last: ReplacedFiles = {
         "run_id": before.run_id,
-        "files": [name for name in named_files(before.manifest) if name not in own],
+        "files": [name for name in named_files(before.manifest) if name not in stay],
     }
     return [last, *earlier][:nights]
 

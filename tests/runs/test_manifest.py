@@ -85,7 +85,7 @@ def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopt
 def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = Location(uri=str(tmp_path / "file" / "below"))
-    with pytest.raises(OutputError, match=r"can't be written.*choose another output"):
+    with pytest.raises(OutputError, match=r"run.json can't be reached.*check the path"):
         begin(output, settings_of(output.uri))
 
 

@@ -44,7 +44,7 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     assert {name: value for name, value in second.items() if name not in new} == {
         name: value for name, value in first.items() if name not in new
     }
-    assert second["replaced"] == [{"run_id": first["run_id"], "files": first["files"]["removed"]}]
+    assert second["replaced"] == [{"run_id": first["run_id"], "files": []}]
     assert second["changes"]["since"] == first["run_id"]
     assert second["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 1, "not_read": 0}
     assert finished_runs(nights.output) == [first["run_id"], second["run_id"]]
