@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -385,7 +384,8 @@ def reuse_index(
         rows = kept.documents
     elif settings.order_columns:
         is_changed = np.zeros(kept.documents.num_rows, bool)
-        is_changed[_changed_rows(kept.documents, known=paths)] = True
+        tables = {"documents": _with_files(kept.documents), "known": pa.table({"path": paths})}
+        is_changed[run_query(_CHANGED, tables)["row"].to_numpy()] = True
         taken = _split(kept.documents, pa.chunked_array([~is_changed]))
         rows, changed = taken.taken, taken.outside
     else:
@@ -396,12 +396,6 @@ def reuse_index(
     left = shards_with(shards, indexed.files["path"].filter(new).combine_chunks())
     ids = changed["document_id"].combine_chunks()
     return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, read_again=again, changed=ids)
-
-
-def _changed_rows(documents: pa.Table, *, known: pa.Array) -> npt.NDArray[np.int64]:
-    """The documents with a row in another file than these, by their numbers."""
-    changed = run_query(_CHANGED, {"documents": _with_files(documents), "known": pa.table({"path": known})})
-    return np.asarray(changed["row"].to_numpy(), np.int64)
 
 
 def files_of(documents: pa.Table) -> pa.Array:

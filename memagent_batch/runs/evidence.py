@@ -111,7 +111,9 @@ def spans_of_part(
     is_whole = True
     for row, fetched in _fetched_texts(part, rows, documents=documents, settings=settings):
         is_whole = is_whole and fetched.text is not None
-        memories[row] = [_located_turn(turn, fetched.rows) for turn in memories[row]]
+        memories[row] = [
+            {**turn, "locator": _locator(fetched.rows, turn["char_start"], turn["char_end"])} for turn in memories[row]
+        ]
         if has_evidence:
             evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched)]
     return PartSpans(
@@ -130,10 +132,6 @@ def _fetched_texts(
         wanted = part.take(pa.array(batch, pa.int64()))
         for fetched in fetch_texts(wanted, documents=documents, settings=settings):
             yield batch[fetched.row], fetched
-
-
-def _located_turn(turn: MemoryRow, rows: Sequence[LocatedRow]) -> MemoryRow:
-    return {**turn, "locator": _locator(rows, turn["char_start"], turn["char_end"])}
 
 
 def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:

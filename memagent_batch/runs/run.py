@@ -240,7 +240,10 @@ def _manifest(
         "replaced": [],
         "changes": changes,
         "tables": {**run.record.tables},
-        "parts": [_recorded_part(report) for report in reports],
+        "parts": [
+            cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
+            for report in reports
+        ],
         "spent": spent,
         "sample": run.record.sample,
         "again": run.record.again,
@@ -282,11 +285,6 @@ def _follow_up_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
         RESULTS_FOLDER: [report["results_file"] for report in reports if report["results_file"]],
     }
     return {folder: names for folder, names in files.items() if names}
-
-
-def _recorded_part(report: PartReport) -> PartReport:
-    """What the manifest keeps of a report."""
-    return cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
 
 
 def _run_reasons(

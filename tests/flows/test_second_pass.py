@@ -66,8 +66,9 @@ def test_second_pass_reads_what_the_condition_takes_and_is_a_run_like_any_other(
     second = passes.second()
     assert passes.read_by_second() == {("a", "q"), ("c", "q")}
     assert second["counts"]["asked"] == second["counts"]["ok"] == 2
-    assert second["again"]["run_id"] == first["run_id"]
-    assert (second["again"]["where"], second["again"]["pairs"]) == (WHERE, 2)
+    again = second["again"]
+    assert again is not None
+    assert (again["run_id"], again["where"], again["pairs"]) == (first["run_id"], WHERE, 2)
     assert second["changes"]["documents"]["removed"] == 0
     output = Location(uri=str(passes.folder / "second"))
     assert main(["verify", output.uri]) == 0
