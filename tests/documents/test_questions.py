@@ -12,7 +12,6 @@ from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import (
     NO_TYPE,
     QUESTION_SCHEMA,
-    given_questions,
     missing_documents,
     read_questions,
     type_fields,
@@ -187,8 +186,8 @@ def test_wrong_type_is_refused_with_its_row(row: dict[str, Any], problem: str, t
 
 
 def test_not_stated_that_is_no_truth_value_is_refused() -> None:
-    with pytest.raises(InputError, match="questions, number 1: column 'not_stated' is 'maybe'; write true or false"):
-        given_questions([{"question": "Who?", "answer_type": "bool", "not_stated": "maybe"}])
+    with pytest.raises(InputError, match="--ask, question 1: column 'not_stated' is 'maybe'; write true or false"):
+        read_questions(None, ask=[{"question": "Who?", "answer_type": "bool", "not_stated": "maybe"}])
 
 
 def test_questions_of_a_job_file_may_have_types() -> None:
@@ -210,4 +209,4 @@ def test_read_questions_documents_with_a_question_each_are_their_own_list(tmp_pa
 
 def test_type_fields_give_the_type_again() -> None:
     for value_type in (None, Bool(not_stated=False), Label("a", "b"), Number(unit="days")):
-        assert value_types(given_questions([{"question": "q?", **type_fields(value_type)}])) == [value_type]
+        assert value_types(read_questions(None, ask=[{"question": "q?", **type_fields(value_type)}])) == [value_type]
