@@ -5,7 +5,7 @@ files that it wrote or found there, by their names; what earlier runs read stays
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from os import PathLike
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.indexing import index_columns
+from memagent_batch.documents.where import Condition
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.store.parquet import parquet_bytes
@@ -50,17 +53,17 @@ def document_places(documents: Documents) -> tuple[str, ...]:
     return tuple(map(absolute, places)) if is_list else ()
 
 
-def write_documents(documents: Documents, *, folder: Location, columns: Sequence[str]) -> list[str]:
-    """Writes these columns of the documents to a folder, the id first; returns the names of the files.
+def write_documents(documents: Documents, *, folder: Location, settings: InputConfig) -> list[str]:
+    """Writes the columns of the documents that are read to a folder, the id first; returns the names of the files.
 
     Raises:
         InputError: this is not a table, it has no rows, lacks a column, or holds a block twice.
         StorageError: the folder can't be written.
     """
     if _is_dataset(documents):
-        names = _write_dataset(documents, folder, columns)
+        names = _write_dataset(documents, folder, settings)
     else:
-        table = _columns_of(_as_table(documents), columns)
+        table = _columns_read(_as_table(documents), settings)
         names = [write_table(table, folder=folder)] if table.num_rows else []
     if not names:
         raise InputError("documents: there is no row; give at least one document")
@@ -82,13 +85,13 @@ def _is_dataset(documents: Documents) -> bool:
     return "ray.data" in sys.modules and isinstance(documents, sys.modules["ray.data"].Dataset)
 
 
-def _write_dataset(dataset: "Dataset", folder: Location, columns: Sequence[str]) -> list[str]:
+def _write_dataset(dataset: "Dataset", folder: Location, settings: InputConfig) -> list[str]:
     """Writes each block as a file, in parallel."""
     from memagent_batch.executors.ray.session import CPU_SHARE, ray_session, with_long_loops
 
     with ray_session():
         written = with_long_loops(dataset).map_batches(
-            partial(_write_block, folder=folder, columns=columns),
+            partial(_write_block, folder=folder, settings=settings),
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=CPU_SHARE,
@@ -106,12 +109,12 @@ def _write_dataset(dataset: "Dataset", folder: Location, columns: Sequence[str])
     return sorted(names)
 
 
-def _write_block(block: pa.Table, *, folder: Location, columns: Sequence[str]) -> pa.Table:
+def _write_block(block: pa.Table, *, folder: Location, settings: InputConfig) -> pa.Table:
     """Ray Data UDF: a block in, its file written, the file's name and the first row's id out."""
     if not block.num_rows:
         return _WRITTEN_FILE.empty_table()
-    table = _columns_of(block, columns)
-    row = {"name": write_table(table, folder=folder), "first_id": str(table[columns[0]][0])}
+    table = _columns_read(block, settings)
+    row = {"name": write_table(table, folder=folder), "first_id": str(table[settings.document_id_column][0])}
     return pa.Table.from_pylist([row], schema=_WRITTEN_FILE)
 
 
@@ -125,7 +128,8 @@ def _as_table(documents: Documents) -> pa.Table:
         ) from error
 
 
-def _columns_of(table: pa.Table, columns: Collection[str]) -> pa.Table:
+def _columns_read(table: pa.Table, settings: InputConfig) -> pa.Table:
+    columns = [column.name for column in index_columns(settings)]
     for name in columns:
         if table.schema.names.count(name) != 1:
             count = "no" if name not in table.schema.names else "more than one"
@@ -134,4 +138,6 @@ def _columns_of(table: pa.Table, columns: Collection[str]) -> pa.Table:
                 f"documents: the table has {count} column {name!r}; its columns: {there}; name the right ones with "
                 "input=InputConfig(document_id_column=..., text_column=...)"
             )
-    return table.select(list(columns))
+    if settings.where is not None:
+        columns += Condition(text=settings.where).columns_among(table.schema.names)
+    return table.select(list(dict.fromkeys(columns)))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.config.storage import Options
-from memagent_batch.documents.questions import given_questions, read_questions, type_fields
+from memagent_batch.documents.questions import read_questions, type_fields
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location, absolute
@@ -41,14 +41,15 @@ def question_table(questions: GivenQuestions, *, storage_options: Options) -> pa
     """
     if isinstance(questions, str | PathLike):
         return read_questions(Location(uri=absolute(questions), storage_options=storage_options), ask=())
-    return given_questions(_question_fields(questions))
+    table = read_questions(None, ask=_question_fields(questions), place="questions, number")
+    if not table.num_rows:
+        raise InputError("questions: there is none; give at least one")
+    return table
 
 
-def _question_fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _question_fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[str | Mapping[str, Any]]:
     for number, question in enumerate(questions, start=1):
-        if isinstance(question, str):
-            yield {"question": question}
-        elif isinstance(question, Question):
+        if isinstance(question, Question):
             yield {
                 "question": question.question,
                 "question_id": question.question_id,
@@ -56,7 +57,7 @@ def _question_fields(questions: Iterable[str | Question | Mapping[str, Any]]) ->
                 "references": question.references,
                 **type_fields(question.type),
             }
-        elif isinstance(question, Mapping):
+        elif isinstance(question, str | Mapping):
             yield question
         else:
             raise InputError(

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.audit.files import PART_FILES, CheckedFiles, FileReport, Finding, FindingKind, Unchecked
-from memagent_batch.audit.rows import RowCheck, row_differences
+from memagent_batch.audit.rows import RowCheck
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.runs.document_texts import DocumentTexts
@@ -14,11 +13,7 @@ from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, PastRun, read_r
 from memagent_batch.runs.manifest import MANIFEST_FILE, rows_of_files
 from memagent_batch.runs.projection import PROJECTION_FILE, restored_projection
 from memagent_batch.runs.record import LOG_TABLES, record_file
-from memagent_batch.runs.tables import (
-    REMOVED_FOLDER,
-    count_rows,
-    read_tables,
-)
+from memagent_batch.runs.tables import count_rows
 from memagent_batch.store.errors import FILE_ERRORS
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
@@ -45,7 +40,6 @@ def check_tables(
     try:
         past = read_run(output, manifest)
         reports += (each for each in _count_findings(past) if each.where not in files.wrong)
-        reports += (each for each in _removed_findings(past) if each.where not in files.wrong)
         return past, _against_log(past, files, with_text=with_text, reports=reports)
     except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"it can't be followed: {type(error).__name__}: {error}"
@@ -91,17 +85,6 @@ def _num_rows(place: Location) -> int | None:
         return count_rows(place)
     except FILE_ERRORS:
         return None
-
-
-def _removed_findings(past: PastRun) -> Iterator[Finding]:
-    names = past.manifest["files"].get(REMOVED_FOLDER, [])
-    try:
-        actual: pa.Table = read_tables(past.output, names)
-    except OutputError as error:
-        lines = [str(error)]
-    else:
-        lines = row_differences(past.removed, actual, keys=["document_id"])
-    yield from (Finding(kind=FindingKind.ROWS, where=names[0], what=line) for line in lines if names)
 
 
 def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports: list[FileReport]) -> int:

@@ -49,7 +49,7 @@ class Answer(JobSettings, Command):
                 "seconds": manifest["seconds"],
                 "changes": manifest["changes"],
             }
-            summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
+            summary |= {"sample": manifest["sample"]} if manifest["sample"] else {}
             print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)
         require_sources_read(open_unread(make_output(job), manifest))

@@ -1,30 +1,23 @@
 """`memagent plan`: what a run would read and cost; starts no engine."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import JobSettings, JsonCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.logs import step
-from memagent_batch.runs.bounds import hours_to_do
 
 
 class PlanRun(JobSettings, JsonCommand):
     """Shows what `answer` would read and cost; starts no engine."""
 
     command = "memagent plan"
-    common = (
-        *(*INPUT, "output", *MODEL, "pool.replicas", "limit"),
-        "tokens_per_second",
-    )
+    common = (*INPUT, "output", *MODEL, "pool.replicas", "limit")
     unused = (
         *(
             "rollouts",
             "log",
-            "table_format",
             "simulated",
             "max_tokens",
             "max_hours",
@@ -36,23 +29,17 @@ class PlanRun(JobSettings, JsonCommand):
     examples = (
         "memagent plan --config tiny --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',
-        "memagent plan --config job.yaml --tokens-per-second 4000",
+        "memagent plan --config job.yaml --json",
     )
 
-    tokens_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Speed of one replica, for the hours."""
-
     def run(self) -> None:
-        job = self.job()
         with step("checking inputs and model"):
             from memagent_batch.flows.check import check
 
-            checked = check(job)
+            checked = check(self.job())
             from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
-        plan: dict[str, Any] = {**plan_checked(checked)}
-        if (speed := self.tokens_per_second) is not None:
-            plan["estimate"] = hours_to_do(plan, tokens_per_second=speed, replicas=job.pool.most_replicas)
+        plan = plan_checked(checked)
         self.report(plan, plan_lines(plan))
 
 
@@ -73,10 +60,8 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     written = plan["completion_tokens_at_most"] + plan["follow_up_completion_tokens_at_most"]
     prompt = f"{plan['prompt_tokens_at_least']:,} to {most:,} prompt tokens"
     yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {written:,} tokens"
-    if "estimate" in plan:
-        yield ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in plan["estimate"].items())
     yield ""
     if plan["readings_to_do"]:
-        yield "next: `memagent answer` with the same options; for hours, --tokens-per-second"
+        yield "next: `memagent answer` with the same options"
     else:
         yield "next: nothing is left to read; `memagent answer` with the same options writes the tables"

@@ -34,7 +34,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     readings = readings[:SHOWN_ANSWERS]
     rows = {ANSWERS_FOLDER: counts["answers_rows"], MEMORIES_FOLDER: counts["memories_rows"]}
     places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
-    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["files"] if name not in rows]
+    places += [f"  {name:<9} {folder}/{files[0]}" for name, files in manifest["files"].items() if name not in rows]
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",

@@ -34,15 +34,6 @@ class ExecutorKind(StrEnum):
     """On the cluster of RAY_ADDRESS, or on a Ray that is started on this machine."""
 
 
-class TableFormat(StrEnum):
-    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
-
-    PARQUET = "parquet"
-    """Parquet, zstd."""
-    ARROW = "arrow"
-    """Arrow IPC file, zstd."""
-
-
 class Overlong(StrEnum):
     """How a sample is rewarded when one of its turns was cut at its budget."""
 
@@ -125,19 +116,6 @@ class RecordConfig(Section):
     a public key whose private one an agent has."""
 
 
-class BoundsConfig(Section):
-    """When one run stops. A run that meets a bound starts no further turn and ends with exit code 6; the same command
-    goes on. The turns that are in flight then end, and come on top.
-
-    The bounds are of one run: a command that is started again has all of them again.
-    """
-
-    max_tokens: Count | None = None
-    """Tokens of prompts and completions after which no turn of the run starts."""
-    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Time of the run after which no turn of it starts, hours."""
-
-
 class RolloutConfig(Section):
     """What `memagent collect` makes of sampled readings."""
 
@@ -185,7 +163,7 @@ class AcceptedUnread(Section):
         return self
 
 
-class RunConfig(BoundsConfig, Storage):
+class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
@@ -207,8 +185,11 @@ class RunConfig(BoundsConfig, Storage):
     rollouts: RolloutConfig = RolloutConfig()
     """Settings of `memagent collect`."""
 
-    table_format: TableFormat = TableFormat.PARQUET
-    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
+    max_tokens: Count | None = None
+    """Bound of one run: tokens of prompts and completions after which none of its turns starts. Those in flight end and
+    come on top, the command ends with exit code 6, and the same command goes on, with the whole bound again."""
+    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """The same for the time of the run, hours."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0

@@ -69,8 +69,8 @@ class InputConfig(Section):
     columns unless `documents` names them. `converted` is for a Parquet table that was made of the table of
     `memagent convert`, with its columns; `auto` recognises the table itself."""
     where: Text | None = None
-    """Filter of the rows, as in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions and row groups that
-    it rules out are not read."""
+    """Filter of the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions that it rules out are
+    not read, and of other rows its columns alone."""
     order_columns: TextOrTexts = ()
     """Columns that put the rows of a document in order: a document is then all rows of one id."""
     locator: Text | None = None
@@ -162,7 +162,7 @@ class SourceConfig(Storage):
     again_from: str | None = None
     """Another output: reads its readings that `again_where` takes, and no others."""
     again_where: Text | None = None
-    """Filter of the answers of `again_from`, as in SQL: `confidence < 0.8`."""
+    """Filter of the answers of `again_from`, in SQL: `confidence < 0.8`."""
     ask: Asked = ()
     """A question for every document; can be repeated. In a job file also a group of columns of a question list."""
     input: InputConfig = InputConfig()

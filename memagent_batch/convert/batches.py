@@ -185,7 +185,7 @@ def plan_batches(files: Sequence[InputFile], held: Mapping[str, Sequence[HeldSou
             batches.append(Batch(number=len(batches), works=tuple(works[source] for source in own), kept=kept))
     rest = [work for name, work in works.items() if name not in taken]
     most = max(MIN_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
-    groups = into_batches(rest, size_bytes=lambda work: work.file.size_bytes, max_items=most, max_bytes=BATCH_BYTES)
+    groups = into_batches(rest, size=lambda work: work.file.size_bytes, max_size=BATCH_BYTES, max_items=most)
     batches += [Batch(number=number, works=tuple(group)) for number, group in enumerate(groups, start=len(batches))]
     return batches
 

@@ -14,17 +14,14 @@ from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.documents.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
-from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
+from memagent_batch.errors import CountsError, NotReadError, OutputError, TooManyFailedError
 from memagent_batch.executors.progress.progress import LOG_SECONDS
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.claim import TableSet, publish
-from memagent_batch.runs.run import CLAIM_TRIES
-from memagent_batch.store.claims import read_owner_record
+from memagent_batch.store.claims import claim_folder, read_owner_record
 from memagent_batch.store.database import run_query
-from memagent_batch.store.errors import storage_errors
-from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.writer import new_run_id
 
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(CONVERTED_FOLDER,))
 LISTED_REASONS = 5
@@ -94,16 +91,9 @@ def require_output(output: Location, *, documents: Sequence[str]) -> None:
 
 def begin_convert(output: Location, *, documents: Sequence[str]) -> ConvertRun:
     """Writes `run.json`: from here on the output belongs to this run."""
-    started_at, place = datetime.now(UTC), output / RUN_FILE
-    for _ in range(CLAIM_TRIES):
-        with storage_errors(place.uri):
-            version, before = place.version(), read_json(place)
-        run_id = new_run_id(after=before["run_id"] if before else "")
-        record = {"format": CONVERTED_FORMAT, "run_id": run_id, "started_at": started_at.isoformat()}
-        if place.replace(json_bytes({**record, "documents": [*documents]}), version=version):
-            break
-    else:
-        raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+    started_at = datetime.now(UTC)
+    record = {"format": CONVERTED_FORMAT, "run_id": "", "started_at": started_at.isoformat()}
+    run_id = claim_folder(output / RUN_FILE, {**record, "documents": [*documents]})
     manifest = read_json(output / MANIFEST_FILE)
     return ConvertRun(
         run_id=run_id,

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +19,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.formats.records import Place
+from memagent_batch.documents.listing import into_batches
 from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
@@ -148,16 +149,12 @@ def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
 
 def index_tables(rows: Iterable[IndexRow], *, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows as tables of some of them each, as they come; at least one, which may be empty."""
-    table: list[IndexRow] = []
-    num_chars = num_tables = 0
-    for row in rows:
-        table.append(row)
-        num_chars += row.long_chars
-        if len(table) >= _TABLE_ROWS or num_chars >= _TABLE_CHARS:
-            yield index_table(table, schema=schema)
-            table, num_chars, num_tables = [], 0, num_tables + 1
-    if table or not num_tables:
-        yield index_table(table, schema=schema)
+    is_empty = True
+    for batch in into_batches(rows, size=attrgetter("long_chars"), max_size=_TABLE_CHARS, max_items=_TABLE_ROWS):
+        yield index_table(batch, schema=schema)
+        is_empty = False
+    if is_empty:
+        yield index_table([], schema=schema)
 
 
 def _cell(row: IndexRow, name: str) -> Any:
@@ -387,7 +384,8 @@ def reuse_index(
         rows = kept.documents
     elif settings.order_columns:
         is_changed = np.zeros(kept.documents.num_rows, bool)
-        is_changed[_changed_rows(kept.documents, known=paths)] = True
+        tables = {"documents": _with_files(kept.documents), "known": pa.table({"path": paths})}
+        is_changed[run_query(_CHANGED, tables)["row"].to_numpy()] = True
         taken = _split(kept.documents, pa.chunked_array([~is_changed]))
         rows, changed = taken.taken, taken.outside
     else:
@@ -398,12 +396,6 @@ def reuse_index(
     left = shards_with(shards, indexed.files["path"].filter(new).combine_chunks())
     ids = changed["document_id"].combine_chunks()
     return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, read_again=again, changed=ids)
-
-
-def _changed_rows(documents: pa.Table, *, known: pa.Array) -> npt.NDArray[np.int64]:
-    """The documents with a row in another file than these, by their numbers."""
-    changed = run_query(_CHANGED, {"documents": _with_files(documents), "known": pa.table({"path": known})})
-    return np.asarray(changed["row"].to_numpy(), np.int64)
 
 
 def files_of(documents: pa.Table) -> pa.Array:

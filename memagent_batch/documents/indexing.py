@@ -6,13 +6,12 @@ A text is in memory only while it is hashed, and later while it is tokenised (`t
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
@@ -23,7 +22,6 @@ from memagent_batch.documents.formats.columnar import (
     group_records,
     open_grouped,
     present_columns,
-    stored_name,
 )
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
@@ -35,13 +33,12 @@ from memagent_batch.documents.formats.records import (
     Unreadable,
     Value,
     column_value,
-    raise_missing_column,
 )
-from memagent_batch.documents.lake.table import TableFile, partition_values, stored_columns, with_partition
+from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.rows import row_text, template_columns
 from memagent_batch.documents.shards import Shard
-from memagent_batch.documents.where import Condition, columns_of, parse_where, row_expression
+from memagent_batch.documents.where import Condition, key_columns, matching_rows
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.masking import mask_urls
@@ -52,8 +49,6 @@ _CHECKED_CHARS = 1024 * 1024
 TEXT_THREADS = 16
 """Text files of a store that are read at once."""
 NOTHING_DELETED: npt.NDArray[np.int64] = np.empty(0, np.int64)
-_INDEX_ROW = "row number"
-"""Name of a column beside those of a filter."""
 
 
 def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options) -> Iterator[pa.Table]:
@@ -194,9 +189,7 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
     Raises:
         InputError: the file, a column or a value can't be read.
     """
-    file = shard.table_files.get(location.path)
-    values = partition_values(location.path, root=shard.root) if file is None else file.values
-    columns = _present(index_columns(settings), shard=shard, file=file, values=values)
+    columns = _present(index_columns(settings), location, shard=shard)
     keep_bad = settings.on_bad_file == OnBadFile.RECORD
     if shard.format is Format.UNKNOWN:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
@@ -205,35 +198,22 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
     elif shard.format not in GROUPED:
         yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
     else:
-        where = parsed_where(settings)
-        names = sorted(columns_of(where)) if where is not None else []
-        filtered = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
-        yield from _grouped_records(
-            location,
-            columns=columns,
-            groups=shard.groups,
-            where=where,
-            filtered=_present(filtered, shard=shard, file=file, values=values),
-            values=values,
-            deleted=file.deleted_rows if file is not None else NOTHING_DELETED,
-            keep_bad=keep_bad,
-        )
+        where = None if settings.where is None else Condition(text=settings.where)
+        yield from _grouped_records(location, columns=columns, shard=shard, where=where, keep_bad=keep_bad)
 
 
-def _present(
-    columns: Columns, *, shard: Shard, file: TableFile | None, values: Mapping[str, pa.Scalar]
-) -> list[InputColumn]:
-    if file is None:
-        return with_partition(columns, values) if values else list(columns)
-    return stored_columns(columns, table=shard.table_columns, values=values, where=shard.documents)
+def _keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
+    """The columns that have one value in all rows of a file: keys of its folders, or of its partition in a table."""
+    file = shard.table_files.get(location.path)
+    return partition_values(location.path, root=shard.root) if file is None else file.values
 
 
-def parsed_where(settings: InputConfig) -> Condition | None:
-    """The filter of the settings, if there is one."""
-    return None if settings.where is None else _parsed(settings.where)
-
-
-_parsed = lru_cache(maxsize=8)(parse_where)
+def _present(columns: Columns, location: Location, *, shard: Shard) -> list[InputColumn]:
+    """The columns as a file may have them."""
+    keys = _keys(location, shard=shard)
+    if location.path not in shard.table_files:
+        return with_partition(columns, keys) if keys else list(columns)
+    return stored_columns(columns, table=shard.table_columns, values=keys, where=shard.documents)
 
 
 def _text_records(location: Location, *, columns: Columns, name: str) -> Iterator[Record]:
@@ -252,76 +232,49 @@ def _text_records(location: Location, *, columns: Columns, name: str) -> Iterato
 
 
 def _grouped_records(
-    location: Location,
-    *,
-    columns: Columns,
-    groups: tuple[int, int] | None,
-    where: Condition | None,
-    filtered: Columns,
-    values: Mapping[str, pa.Scalar],
-    deleted: npt.NDArray[np.int64],
-    keep_bad: bool,
+    location: Location, *, columns: Columns, shard: Shard, where: Condition | None, keep_bad: bool
 ) -> Iterator[Record]:
     """Streams the records that count of a Parquet or Arrow file. Of other rows only the filter's columns are read.
 
     Args:
         location: The file.
         columns: What is read, as the file may have it.
-        groups: The row groups that are read, the first and the one after the last; None for all.
+        shard: The shard that it is of.
         where: The filter.
-        filtered: The columns that it asks for, as the file may have them.
-        values: Columns that have one value in the whole file.
-        deleted: Rows that are deleted, counted from 0 in the file, sorted.
         keep_bad: As in `RecordReader.read`.
     """
+    described = shard.table_files.get(location.path)
+    deleted = described.deleted_rows if described is not None else NOTHING_DELETED
     with open_grouped(location) as file:
         present = present_columns(file.schema, columns=columns, where=location.uri)
-        condition, names = _condition(file, where, columns=filtered, values=values, place=location.uri)
-        may_match = file.matching(condition) if condition is not None else None
-        first, last = groups or (0, len(file.group_bytes))
+        filtered = [] if where is None else _filter_columns(file, where, location=location, shard=shard)
+        first, last = shard.groups or (0, len(file.group_bytes))
         start = sum(file.num_rows(group) for group in range(first)) if len(deleted) else 0
         for group in range(first, last):
-            if may_match is None or group in may_match:
-                rows = None
-                if condition is not None or len(deleted):
-                    matching = _matching_rows(file, group, condition=condition, names=names)
-                    rows = matching[~np.isin(matching, deleted - start)].tolist()
-                yield from group_records(file, group, columns=present, rows=rows, where=location.uri, keep_bad=keep_bad)
-            start += file.num_rows(group) if len(deleted) else 0
+            rows = None
+            if where is not None:
+                table = _filter_table(file, group, columns=filtered, keys=_keys(location, shard=shard))
+                rows = matching_rows(table, where, there=shard.table_columns or file.schema.names)
+            if len(deleted):
+                rows = np.arange(file.num_rows(group), dtype=np.int64) if rows is None else rows
+                rows = rows[~np.isin(rows, deleted - start)]
+                start += file.num_rows(group)
+            counted = None if rows is None else rows.tolist()
+            yield from group_records(file, group, columns=present, rows=counted, where=location.uri, keep_bad=keep_bad)
 
 
-def _condition(
-    file: GroupedFile,
-    where: Condition | None,
-    *,
-    columns: Columns,
-    values: Mapping[str, pa.Scalar],
-    place: str,
-) -> tuple[pc.Expression | None, tuple[str, ...]]:
-    """The filter for this file, and the names of its columns there."""
-    if where is None:
-        return None, ()
-    fields, values = {}, {**values}
-    for column in columns:
-        name = stored_name(file.schema, column, where=place)
-        if column.name in values:
-            continue
-        if name in file.schema.names:
-            fields[column.name] = file.schema.field(name)
-        elif column.absent is not None:
-            values[column.name] = pa.scalar(column.absent.value)
-        else:
-            raise_missing_column(column, there=file.schema.names, where=place)
-    return row_expression(where, fields=fields, values=values), tuple(field.name for field in fields.values())
+def _filter_columns(file: GroupedFile, where: Condition, *, location: Location, shard: Shard) -> list[InputColumn]:
+    """The columns that a filter asks for, as a file has them."""
+    names = where.columns_among(shard.table_columns or [*file.schema.names, *_keys(location, shard=shard)])
+    wanted = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
+    return present_columns(file.schema, columns=_present(wanted, location, shard=shard), where=location.uri)
 
 
-def _matching_rows(
-    file: GroupedFile, group: int, *, condition: pc.Expression | None, names: Sequence[str]
-) -> npt.NDArray[np.int64]:
-    numbers = np.arange(file.num_rows(group), dtype=np.int64)
-    if condition is None:
-        return numbers
-    table = pa.table({_INDEX_ROW: numbers})
-    if names:
-        table = file.whole(group, names=names).append_column(_INDEX_ROW, table[_INDEX_ROW])
-    return np.asarray(table.filter(condition)[_INDEX_ROW].to_numpy(), dtype=np.int64)
+def _filter_table(file: GroupedFile, group: int, *, columns: Columns, keys: Mapping[str, pa.Scalar]) -> pa.Table:
+    """The columns of a filter in a row group."""
+    stored = {column.name: column.stored_as for column in columns if column.stored_as and column.name not in keys}
+    table = file.whole(group, names=[*stored.values()]).select([*stored.values()]).rename_columns([*stored])
+    others = {each.name: keys.get(each.name, pa.scalar(each.substitute)) for each in columns if each.name not in stored}
+    for name, value in zip(others, key_columns([others]).columns, strict=True):
+        table = table.append_column(name, pa.repeat(value[0], file.num_rows(group)))
+    return table

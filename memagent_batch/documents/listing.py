@@ -140,16 +140,16 @@ def list_places(
 
 
 def into_batches(
-    items: Iterable[Item], *, size_bytes: Callable[[Item], int], max_items: int, max_bytes: int
+    items: Iterable[Item], *, size: Callable[[Item], int], max_size: int, max_items: int | None = None
 ) -> Iterator[list[Item]]:
     """The items in batches, in their order; one that is larger than a batch is a batch alone."""
-    batch, num_bytes = list[Item](), 0
+    batch, total = list[Item](), 0
     for item in items:
-        if batch and (len(batch) >= max_items or num_bytes + size_bytes(item) > max_bytes):
+        if batch and (len(batch) == max_items or total + size(item) > max_size):
             yield batch
-            batch, num_bytes = [], 0
+            batch, total = [], 0
         batch.append(item)
-        num_bytes += size_bytes(item)
+        total += size(item)
     if batch:
         yield batch
 

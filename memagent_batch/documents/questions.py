@@ -69,12 +69,15 @@ def default_question_id(question: str) -> str:
     return f"q-{text_hash(question)[:12]}"
 
 
-def read_questions(location: Location | None, *, ask: Sequence[str | Mapping[str, object]]) -> pa.Table:
-    """Reads the question list and adds the questions of the command line, which are asked of every document.
+def read_questions(
+    location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str = "--ask, question"
+) -> pa.Table:
+    """Reads the question list and adds the questions of the command line, of a job file or of a program.
 
     Args:
         location: A Parquet, JSONL, CSV, Arrow or text file (one question a line), or a folder or glob of them.
-        ask: Questions given on the command line, or in a job file, where they may have the fields of a list's row.
+        ask: Texts, which are asked of every document, or mappings with the fields of a list's row.
+        place: What an error calls those, before their number.
 
     Returns:
         A table of `QUESTION_SCHEMA`; without rows where neither was given.
@@ -83,26 +86,10 @@ def read_questions(location: Location | None, *, ask: Sequence[str | Mapping[str
         InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
         ValueTypeError: a question asks for a type that can't be; names the row and the column.
     """
-    questions = _question_table(_placed_questions(location, ask=ask))
+    questions = _question_table(_placed_questions(location, ask=ask, place=place))
     if location is not None and not questions.num_rows:
         raise InputError(f"{location.uri} holds no questions; write at least one")
     return questions
-
-
-def given_questions(questions: Iterable[Mapping[str, object]]) -> pa.Table:
-    """The questions of a program as a question list.
-
-    Args:
-        questions: Each with `question`, and the other fields of `QUESTION_SCHEMA` where it has them.
-
-    Raises:
-        InputError: a value can't be used, a question is there twice, or there is none.
-        ValueTypeError: a question asks for a type that can't be; names its number.
-    """
-    table = _question_table(_given(questions, place="questions, number"))
-    if not table.num_rows:
-        raise InputError("questions: there is none; give at least one")
-    return table
 
 
 def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> ValueType | None:
@@ -237,25 +224,17 @@ def _not_in(index: pa.Table, document_ids: pa.Array) -> list[str]:
 
 
 def _placed_questions(
-    location: Location | None, *, ask: Sequence[str | Mapping[str, object]]
+    location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str
 ) -> Iterator[tuple[str, QuestionRow]]:
-    """All questions with their places, for a person."""
+    """All questions with their places, for a person; of an asked one a number, since texts may be long."""
     if location is not None:
         yield from _read_question_files(location)
     for number, question in enumerate(ask, start=1):
-        if isinstance(question, str) and not question.strip():
-            raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
-    yield from _given(
-        ({"question": question} if isinstance(question, str) else question for question in ask),
-        place="--ask, question",
-    )
-
-
-def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator[tuple[str, QuestionRow]]:
-    """Questions of a program with their places; a place is a number, since texts may be long."""
-    for number, given in enumerate(questions, start=1):
         where = f"{place} {number}"
-        yield where, _listed_question(_field_values(given, where=where), where=where)
+        if isinstance(question, str) and not question.strip():
+            raise InputError(f"{where}: it is empty; write one or leave it out")
+        fields = {"question": question} if isinstance(question, str) else question
+        yield where, _listed_question(_field_values(fields, where=where), where=where)
 
 
 def _field_values(fields: Mapping[str, object], *, where: str) -> list[Value]:

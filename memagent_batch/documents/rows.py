@@ -78,7 +78,9 @@ def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: I
 
 
 def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexRow:
-    first, carried = rows[0], _carried(rows, settings=settings)
+    first = rows[0]
+    sources = [{name: row[CARRY_PREFIX + name] for name in settings.carry_columns} for row in rows]
+    carried = joined_sources(sources) if SOURCE_UNREAD in settings.carry_columns else sources[0]
     separators = (len(rows) - 1) * len(SEPARATOR)
     num_bytes = separators + sum(row["num_bytes"] for row in rows)
     error = error or next((row["error"] for row in rows if row["error"] is not None), None)
@@ -99,12 +101,6 @@ def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings:
         carried=carried,
         rows=_row_places(rows),
     )
-
-
-def _carried(rows: Sequence[IndexedRow], *, settings: InputConfig) -> dict[str, str | None]:
-    """The carried columns of a document: of its first row, and what all rows say of their sources."""
-    carried = [{name: row[CARRY_PREFIX + name] for name in settings.carry_columns} for row in rows]
-    return joined_sources(carried) if SOURCE_UNREAD in settings.carry_columns else carried[0]
 
 
 def _row_places(rows: Sequence[IndexedRow]) -> RowPlaces:
@@ -219,12 +215,13 @@ def template_columns(template: str) -> tuple[str, ...]:
 
 def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> RowText:
     """The text and the locator of a row; `shown` are the values of `shown_columns`. No header for an empty part."""
+    texts = [value if isinstance(value, str) else "" for value in shown]
     num_header = len(template_columns(settings.header or ""))
     header, locator = (
-        template.format_map(dict(zip(template_columns(template), map(_shown_text, values), strict=True)))
+        template.format_map(dict(zip(template_columns(template), values, strict=True)))
         for template, values in (
-            (settings.header or "", shown[:num_header]),
-            (settings.locator or "", shown[num_header:]),
+            (settings.header or "", texts[:num_header]),
+            (settings.locator or "", texts[num_header:]),
         )
     )
     has_header = settings.header and not (settings.is_converted and not text)
@@ -243,7 +240,3 @@ def joined_text(rows: Sequence[RowText]) -> tuple[str, tuple[LocatedRow, ...]]:
         located.append(LocatedRow(char_start=start, char_end=start + len(row.text), locator=row.locator))
         start += len(row.text) + len(SEPARATOR)
     return SEPARATOR.join(row.text for row in rows), tuple(located)
-
-
-def _shown_text(value: Value) -> str:
-    return value if isinstance(value, str) else ""

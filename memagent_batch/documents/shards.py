@@ -26,7 +26,7 @@ from memagent_batch.documents.inventory import read_inventory
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
 from memagent_batch.documents.listing import InputFile, into_batches, list_places
-from memagent_batch.documents.where import Condition, columns_of, may_hold, parse_where
+from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
@@ -134,7 +134,7 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     inventory = settings.inventory and Location(uri=settings.inventory, storage_options=place.storage_options)
     listed = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
     if where is not None:
-        listed = [file for file in listed if may_hold(where, partition_values(file.path, root=file.root))]
+        listed = [listed[each] for each in files_that_may_match(_folder_keys(listed), where)]
         _require_some(listed, settings=settings)
     found = _by_format(listed, place, settings=settings)
     left_out: list[InputFile] = []
@@ -145,10 +145,10 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
             (named if _is_named(file, documents) else left_out).append(file)
         found |= {Format.TEXT: named} if named else {}
     if where is not None:
-        _require_filtered(found, where=columns_of(where))
+        found |= {format_: _filtered(files, where) for format_, files in found.items() if format_ not in GROUPED}
     if settings.slice:
         found[Format.TEXT] = [file for file in found.get(Format.TEXT, ()) if settings.takes(file.name)]
-        _require_some([each for each in found.values() if each], settings=settings)
+    _require_some([each for each in found.values() if each], settings=settings)
     shards = [
         shard for format_, files in sorted(found.items()) for shard in _shards_of_files(place, files, format_=format_)
     ]
@@ -174,7 +174,8 @@ def _find_table(documents: Sequence[Location]) -> Table | None:
 
 
 def _table_shards(table: Table, documents: Location, *, where: Condition | None, settings: InputConfig) -> FoundShards:
-    files = {file.path: file for file in table.files if where is None or may_hold(where, file.values)}
+    rows = None if where is None else files_that_may_match([file.values for file in table.files], where)
+    files = {file.path: file for file in (table.files if rows is None else [table.files[row] for row in rows])}
     _require_some(files, settings=settings)
     listed = [
         InputFile(path=path, root=f"{table.location.path.rstrip('/')}/", size_bytes=file.size_bytes)
@@ -206,16 +207,21 @@ def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
         raise InputError(f"documents: there is no file{filtered}{part}")
 
 
-def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: frozenset[str]) -> None:
-    """Refuses files whose rows can't be filtered: those of another format than Parquet and Arrow, but by folders."""
-    for format_, files in found.items():
-        for file in files if format_ not in GROUPED else ():
-            if missing := where - partition_values(file.path, root=file.root).keys():
-                raise InputError(
-                    f"{file.path}: input.where asks for column {min(missing)!r}; rows are filtered in Parquet and "
-                    "Arrow files and in tables, other files only by the keys in their folders (year=2026), below the "
-                    "place that --documents names"
-                )
+def _folder_keys(files: Iterable[InputFile]) -> list[Mapping[str, pa.Scalar]]:
+    return [partition_values(file.path, root=file.root) for file in files]
+
+
+def _filtered(files: Sequence[InputFile], where: Condition) -> list[InputFile]:
+    """The files that a filter takes by the keys in their folders: of formats whose rows can't be filtered."""
+    keys = _folder_keys(files)
+    shared = [name for name in key_columns(keys).schema.names if all(name in each for each in keys)]
+    try:
+        return [files[row] for row in matching_rows(key_columns(keys).select(shared), where)]
+    except InputError as error:
+        raise InputError(
+            f"{error}. Rows are filtered in Parquet and Arrow files and in tables, other files, such as "
+            f"{files[0].path}, only by the keys in their folders (year=2026), below the place that --documents names"
+        ) from error
 
 
 def _found_files(shards: Iterable[Shard], versions: Mapping[str, str | None]) -> pa.Table:
@@ -225,7 +231,7 @@ def _found_files(shards: Iterable[Shard], versions: Mapping[str, str | None]) ->
 
 def _shards_of_files(place: Location, files: Sequence[InputFile], *, format_: Format) -> Iterator[Shard]:
     """Shards of files of one format: large ones alone, small ones together."""
-    packs = into_batches(files, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
+    packs = into_batches(files, size=attrgetter("size_bytes"), max_size=_SHARD_BYTES, max_items=_SHARD_FILES)
     yield from (_pack(place, pack, format_=format_) for pack in packs)
 
 

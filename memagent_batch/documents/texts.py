@@ -17,6 +17,7 @@ from memagent_batch.documents.formats.records import InputColumn, Place, Record
 from memagent_batch.documents.indexing import TEXT_THREADS, shown_columns, text_column, why_unreadable
 from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
 from memagent_batch.documents.lake.tables import partition_in_table, table_columns
+from memagent_batch.documents.listing import into_batches
 from memagent_batch.documents.rows import RowText, joined_hash, joined_text, row_text
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.locators import LocatedRow
@@ -158,18 +159,13 @@ def _fetch_files(
 
 def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
     """Files to read at once: one, or text files of a store that are small together."""
-    window: list[_Wanted] = []
-    num_bytes = 0
-    for file in files:
-        size = max(sizes[row] for rows in file.rows.values() for row in rows)
-        alone = file.place.is_local or file.format is not Format.TEXT
-        if window and (alone or num_bytes + size > _WINDOW_BYTES):
-            yield window
-            window, num_bytes = [], 0
-        window.append(file)
-        num_bytes += _WINDOW_BYTES if alone else size
-    if window:
-        yield window
+    return into_batches(files, size=partial(_window_bytes, sizes=sizes), max_size=_WINDOW_BYTES)
+
+
+def _window_bytes(file: _Wanted, *, sizes: Sequence[int]) -> int:
+    """What a file takes of a window; more than all of it, if it is read alone."""
+    is_alone = file.place.is_local or file.format is not Format.TEXT
+    return _WINDOW_BYTES + 1 if is_alone else max(sizes[row] for rows in file.rows.values() for row in rows)
 
 
 def _fetch_file(file: _Wanted, *, documents: Location, settings: InputConfig) -> Iterator[Record]:

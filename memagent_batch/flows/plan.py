@@ -154,7 +154,7 @@ def make_plan(checked: CheckedJob) -> Plan:
     questions, index = inputs.questions, _checked_index(job, inputs, executor=checked.executor)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
-    again = select_again(job, output=make_output(job))
+    again = select_again(job)
     if again is not None:
         document_ids = pc.unique(again.readings["document_id"])
         sample, missing = documents_named(index, document_ids), missing_again(document_ids, index)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
-from memagent_batch.documents.where import matching_rows, parse_where
+from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.review.calibration import (
     Target,
@@ -33,7 +33,6 @@ from memagent_batch.review.labels import (
 from memagent_batch.review.population import (
     Population,
     ReviewedScan,
-    StratumRule,
     draw,
     read_population,
     seed_text,
@@ -46,7 +45,6 @@ from memagent_batch.review.record import (
     read_record,
     read_review,
     review_id,
-    rule_of,
     write_review,
 )
 from memagent_batch.review.sheet import parse_sheet
@@ -76,13 +74,13 @@ class ReviewRequest:
     """Whether a page is written, with the texts of the documents; else sheets alone."""
 
     @property
-    def rule(self) -> StratumRule:
-        """How the readings are divided.
+    def condition(self) -> Condition:
+        """What is flagged.
 
         Raises:
-            InputError: the condition can't be parsed.
+            InputError: it can't be parsed.
         """
-        return rule_of(self.flagged)
+        return parse_where(self.flagged.strip(), option="--flagged")
 
 
 def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, Any]:
@@ -95,11 +93,11 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
         OutputError: no run has finished, or its tables can't be read.
         SettingsError: there is no such question, column or stratum.
     """
-    output, scan = outputs[0], ReviewedScan.at(outputs)
-    population = read_population(scan, question_id=asked.question_id, rule=asked.rule)
+    output, scan, flagged = outputs[0], ReviewedScan.at(outputs), asked.condition
+    population = read_population(scan, question_id=asked.question_id, flagged=flagged)
     sizes = population.sizes
     drawn = parse_labels(asked.labels, sizes)
-    name = review_id(scan.run_id, asked.question_id, rule=asked.rule, seed=asked.seed, purpose=asked.purpose)
+    name = review_id(scan.run_id, asked.question_id, flagged=flagged.text, seed=asked.seed, purpose=asked.purpose)
     folder = output / f"{REVIEWS_FOLDER}/{name}"
     seed = seed_text(asked.seed, asked.purpose)
     sample = draw(population.readings, drawn, seed=seed, second_share=asked.second_share)
@@ -297,7 +295,7 @@ def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any
         "format": REVIEW_FORMAT,
         "question_id": asked.question_id,
         "question": population.question,
-        "flagged": asked.rule.text,
+        "flagged": asked.flagged.strip(),
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,

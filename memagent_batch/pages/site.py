@@ -19,6 +19,7 @@ from typing import Any, TypedDict, cast
 import jinja2
 from markupsafe import Markup
 
+from memagent_batch.documents.listing import into_batches
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
@@ -44,7 +45,7 @@ from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import REMOVED_FOLDER
+from memagent_batch.runs.tables import REMOVED
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
@@ -297,7 +298,8 @@ def _write_sheets(
     run: _ShownRun, table: AnswerTable, *, run_id: str, number: Iterator[int], context_chars: int
 ) -> Iterator[str]:
     """Writes the pages of a run; gives the documents whose text is gone."""
-    for batch in _sheet_batches(run.sheets(number)):
+    sheets = run.sheets(number)
+    for batch in into_batches(sheets, size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS):
         found = _passages(batch, texts=run.texts, context_chars=context_chars)
         for sheet in batch:
             passages = found[sheet.document_id]
@@ -313,7 +315,7 @@ def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     """What the site says of all runs together: sums, the names of all, the longest time."""
     joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
     for name in ("counts", "spent"):
-        if all(name in manifest for manifest in manifests):
+        if all(manifest.get(name) for manifest in manifests):
             joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
     changes = [manifest["changes"] for manifest in manifests]
     joined["changes"] = {name: _summed([each[name] for each in changes]) for name in ("documents", "readings")}
@@ -346,16 +348,6 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
                 columns = (batch.column(name).to_pylist() for name in ("document_id", "document_hash"))
                 found.update(zip(*columns, strict=True))
     return found
-
-
-def _sheet_batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
-    """Sheets whose texts are fetched together; the readings of a few documents."""
-    for sheet in sheets:
-        batch, num_readings = [sheet], len(sheet.readings)
-        while num_readings < PAGE_BATCH_READINGS and (following := next(sheets, None)):
-            batch.append(following)
-            num_readings += len(following.readings)
-        yield batch
 
 
 def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:
@@ -423,7 +415,7 @@ def _removed_documents(output: Location, manifest: Manifest) -> list[str]:
     """The documents that the run before found and this one did not; the first of them, sorted."""
     rows = (
         row
-        for name in manifest["files"].get(REMOVED_FOLDER, ())
+        for name in manifest["files"].get(REMOVED, ())
         for batch in table_rows(output / name)
         for row in batch.to_pylist()
     )

@@ -9,12 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.where import Condition, canonical, columns_of, matching_rows
+from memagent_batch.documents.where import Condition, matching_rows
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
 from memagent_batch.review.strata import UNANSWERED, Stratum
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, DocumentId, QuestionText, read_table_columns, read_tables
+from memagent_batch.runs.tables import (
+    ANSWERS,
+    ANSWERS_FOLDER,
+    DocumentId,
+    QuestionText,
+    read_table,
+    read_tables,
+)
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors
@@ -22,7 +29,7 @@ from memagent_batch.store.location import Location
 
 DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
 STRATUM_COLUMNS = ("status", "value_status")
-"""Columns that strata follow from, besides those of the rule."""
+"""Columns that strata follow from, besides those of the condition."""
 _STRATA = """
 select case
     when status <> 'ok' then '{FAILED}'
@@ -84,26 +91,6 @@ def draw(readings: pa.Table, sizes: Mapping[str, int], *, seed: str, second_shar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StratumRule:
-    """How the scan's output divides a population."""
-
-    flagged: Condition
-    """What is flagged."""
-    text: str
-    """The same as the user wrote it."""
-
-    @property
-    def about(self) -> str:
-        """What people decide by it; see `Label.decision`."""
-        return canonical(self.flagged)
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The columns that decide."""
-        return sorted(columns_of(self.flagged))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
     """What a sample is drawn from."""
 
@@ -153,13 +140,13 @@ class ReviewedScan:
         """
         for output, manifest in self.runs:
             for name in manifest["files"].get(table, []):
-                rows = read_table_columns(output / name, {"question_id", "sample", *columns})
+                rows = read_table(output / name, columns={"question_id", "sample", *columns})
                 rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
                 if rows.num_rows:
                     yield rows
 
 
-def read_population(scan: ReviewedScan, *, question_id: str, rule: StratumRule) -> Population:
+def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition) -> Population:
     """The readings of a question, sample 0 of each, in the order of their document ids.
 
     Raises:
@@ -168,12 +155,12 @@ def read_population(scan: ReviewedScan, *, question_id: str, rule: StratumRule) 
     """
     tables: list[pa.Table] = []
     question, num_unreadable = "", 0
-    columns = {*DRAWN_COLUMNS, *STRATUM_COLUMNS, *rule.columns}
+    columns = {*DRAWN_COLUMNS, *STRATUM_COLUMNS, *flagged.words()}
     for answers in scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=columns):
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
-        tables.append(readable.select(DRAWN_COLUMNS).append_column("stratum", strata_of(readable, rule=rule)))
+        tables.append(readable.select(DRAWN_COLUMNS).append_column("stratum", strata_of(readable, flagged=flagged)))
     if not question:
         output, manifest = scan.runs[0]
         ids = read_tables(output, manifest["files"].get(ANSWERS_FOLDER, []), columns=["question_id"])["question_id"]
@@ -185,18 +172,19 @@ def read_population(scan: ReviewedScan, *, question_id: str, rule: StratumRule) 
     population = Population(readings=pa.concat_tables(tables), question=question, num_unreadable=num_unreadable)
     if Stratum.NO_VALUE in population.sizes and population.sizes.keys() <= UNANSWERED:
         raise SettingsError(
-            f"--flagged: no reading of question {question_id!r} has a value in {', '.join(rule.columns)}; flag a "
-            "question without a type by its answer: answer ~ 'yes'"
+            f"--flagged: no reading of question {question_id!r} has a value in the columns of {flagged.text!r}; flag "
+            "a question without a type by its answer: answer ~ 'yes'"
         )
     return population
 
 
-def strata_of(answers: pa.Table, *, rule: StratumRule) -> pa.Array:
+def strata_of(answers: pa.Table, *, flagged: Condition) -> pa.Array:
     """The stratum of each row of a table of answers."""
     is_flagged = np.zeros(answers.num_rows, np.bool_)
-    is_flagged[matching_rows(answers, rule.flagged, option="--flagged")] = True
+    is_flagged[matching_rows(answers, flagged, there=ANSWERS.names)] = True
     columns = {name: answers[name] for name in STRATUM_COLUMNS}
-    columns["has_value"] = reduce(pc.or_, (pc.is_valid(answers[name]) for name in rule.columns))
+    asked = flagged.columns_among(answers.schema.names)
+    columns["has_value"] = reduce(pc.or_, (pc.is_valid(answers[name]) for name in asked))
     columns["is_flagged"] = pa.array(is_flagged)
     query = _STRATA.format(**Stratum.__members__)
     return run_query(query, {"answers": pa.table(columns)})["stratum"]

@@ -7,12 +7,12 @@ from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 
-from memagent_batch.documents.where import parse_where
+from memagent_batch.documents.where import Condition
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.errors import OutputError
 from memagent_batch.review.estimate_files import REVIEWS_FOLDER
 from memagent_batch.review.labels import NO, UNCLEAR, YES, Purpose
-from memagent_batch.review.population import SampleRow, StratumRule
+from memagent_batch.review.population import SampleRow
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
@@ -56,11 +56,6 @@ class Review:
     """In the order in which people read it."""
 
     @property
-    def rule(self) -> StratumRule:
-        """How its strata are made."""
-        return rule_of(self.record["flagged"])
-
-    @property
     def purpose(self) -> Purpose:
         """What its labels are for."""
         return Purpose(self.record["purpose"])
@@ -73,7 +68,7 @@ class Review:
     @property
     def decision(self) -> str:
         """The condition that people decide."""
-        return self.rule.about
+        return Condition(text=self.record["flagged"]).spaced
 
     @property
     def instruction(self) -> str:
@@ -82,22 +77,12 @@ class Review:
         return f"say yes if the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
 
 
-def rule_of(flagged: str) -> StratumRule:
-    """The rule that a user, or a record, writes.
-
-    Raises:
-        InputError: the condition can't be parsed.
-    """
-    condition = parse_where(flagged, option="--flagged")
-    return StratumRule(flagged=condition, text=flagged.strip())
-
-
-def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, purpose: Purpose) -> str:
+def review_id(run_id: str, question_id: str, *, flagged: str, seed: int, purpose: Purpose) -> str:
     """Name of a review's folder: the same command on the same run makes the same one, so that no size is hidden."""
     parts = {
         "run_id": run_id,
         "question_id": question_id,
-        "flagged": rule.text,
+        "flagged": flagged,
         "seed": seed,
         "purpose": purpose.value,
     }

@@ -1,7 +1,6 @@
-"""What a run has taken and may take: bounds, and the hours of a plan by a measured speed."""
+"""What a run has taken, and may take."""
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from memagent_batch.config.job import RunConfig
 
@@ -43,19 +42,3 @@ def stopping_line(run: RunConfig, *, bound: str, spent: Spent) -> str:
         f"the run has met its bound {bound} {getattr(run, bound):,} after {spent['num_turns']:,} turns of {tokens:,} "
         "tokens, those that were in flight included; the tables stay as they are, and the same command goes on"
     )
-
-
-def hours_to_do(plan: Mapping[str, Any], *, tokens_per_second: float, replicas: int) -> dict[str, float]:
-    """Hours of the readings to do, at least and at most, by the tokens that one replica takes a second.
-
-    The least is without question, memory and completion; the most is with each of them at its budget. Starting the
-    cluster and loading the model come on top.
-    """
-    tokens_per_hour = tokens_per_second * replicas * 3600
-    kinds = ("prompt_tokens", "completion_tokens", "follow_up_prompt_tokens", "follow_up_completion_tokens")
-    return {
-        "replicas": replicas,
-        "tokens_per_second": tokens_per_second,
-        "hours_at_least": round(plan["prompt_tokens_at_least"] / tokens_per_hour, 3),
-        "hours_at_most": round(sum(plan[f"{kind}_at_most"] for kind in kinds) / tokens_per_hour, 3),
-    }

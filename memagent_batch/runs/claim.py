@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -34,8 +35,8 @@ from memagent_batch.documents.lake.table import LakeKind, table_name
 from memagent_batch.errors import MemagentError, OutputError, StorageError, SupersededError
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, RUN_FILE
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER, RESULTS_FOLDER
-from memagent_batch.store.claims import read_owner_record
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
+from memagent_batch.store.claims import read_owner_record, replace_shown
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
@@ -49,14 +50,12 @@ LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, KEYS_FOLDER, AS
 OUTPUT_FILES = (
     MANIFEST_FILE,
     "answers/part-00000-RUN.parquet",
-    "answers/part-00000-RUN.arrow",
     "log/turns/RUN-WRITER-000001.parquet",
     "runs/RUN/plan.parquet",
 )
 """Files as every output has them, by which a pattern is tried."""
 PUBLISH_TRIES = 5
 """Times that another attempt may replace the record between the look at it and the writing."""
-_RESTLESS = "{} changes whenever it is looked at; look what else writes to the output"
 
 
 def claim_output(output: Location, job: JobConfig) -> None:
@@ -185,7 +184,7 @@ class TableSet:
 
 
 ANSWER_TABLES = TableSet(
-    record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, REMOVED_FOLDER)
+    record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER)
 )
 
 
@@ -229,7 +228,7 @@ def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None
         if place.replace(sealed, version=version):
             output.delete_files(strangers)
             return
-    raise StorageError(_RESTLESS.format(place.uri))
+    raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes to the output")
 
 
 @contextmanager
@@ -249,18 +248,11 @@ def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, ru
     Raises:
         SupersededError: a newer attempt holds the claim; the tables that were there are there still.
     """
-    place = output / tables.record
-    data = json_bytes(record)
-    for _ in range(PUBLISH_TRIES):
-        version = place.version()
-        require_claim(output, run_id=run_id)
-        if place.replace(data, version=version):
-            break
-    else:
-        raise StorageError(_RESTLESS.format(place.uri))
+    require = partial(require_claim, output, run_id=run_id)
+    replace_shown(output / tables.record, json_bytes(record), require=require)
     strangers = unreferenced_files(output, record, tables=tables)
     with suppress(SupersededError):  # the newer attempt removes them
-        require_claim(output, run_id=run_id)
+        require()
         output.delete_files(strangers)
 
 

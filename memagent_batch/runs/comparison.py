@@ -190,9 +190,8 @@ def _rows(run: PastRun, *, other: PastRun) -> pa.Table | ds.Dataset:
     columns = [*_READING, *_SHOWN, "document_hash", "question_hash"]
     if not places:
         return ANSWERS.empty_table().select(list(dict.fromkeys(columns)))
-    kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
     with table_errors(run.output.uri, remedy=MOVED_TABLES_REMEDY):
-        return ds.dataset([place.path for place in places], filesystem=run.output.fs, format=kind)
+        return ds.dataset([place.path for place in places], filesystem=run.output.fs, format="parquet")
 
 
 def _plan(run: PastRun) -> pa.Table:
@@ -216,6 +215,6 @@ def _conditions(before: PastRun, after: PastRun) -> dict[str, bool]:
     return {
         "same_reader": earlier["fingerprint"] == later["fingerprint"],
         "same_extraction": earlier["settings"]["extraction"] == later["settings"]["extraction"],
-        **{f"is_sample_{side}": "sample" in manifest for side, manifest in manifests.items()},
-        **{f"is_second_pass_{side}": "again" in manifest for side, manifest in manifests.items()},
+        **{f"is_sample_{side}": manifest.get("sample") is not None for side, manifest in manifests.items()},
+        **{f"is_second_pass_{side}": manifest.get("again") is not None for side, manifest in manifests.items()},
     }

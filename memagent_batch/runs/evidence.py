@@ -15,6 +15,7 @@ from typing import cast
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.listing import into_batches
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.follow_ups.values import UNSTATED
 from memagent_batch.domain.readings import Status
@@ -110,7 +111,9 @@ def spans_of_part(
     is_whole = True
     for row, fetched in _fetched_texts(part, rows, documents=documents, settings=settings):
         is_whole = is_whole and fetched.text is not None
-        memories[row] = [_located_turn(turn, fetched.rows) for turn in memories[row]]
+        memories[row] = [
+            {**turn, "locator": _locator(fetched.rows, turn["char_start"], turn["char_end"])} for turn in memories[row]
+        ]
         if has_evidence:
             evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched)]
     return PartSpans(
@@ -123,26 +126,12 @@ def spans_of_part(
 def _fetched_texts(
     part: pa.Table, rows: Sequence[int], *, documents: Location, settings: InputConfig
 ) -> Iterator[tuple[int, FetchedText]]:
-    for batch in _batches(rows, part["num_bytes"].to_pylist()) if settings.order_columns else [rows]:
+    sizes: list[int] = part["num_bytes"].to_pylist()
+    joined = into_batches(rows, size=sizes.__getitem__, max_size=JOINED_BYTES)
+    for batch in joined if settings.order_columns else [rows] if rows else []:
         wanted = part.take(pa.array(batch, pa.int64()))
-        for fetched in fetch_texts(wanted, documents=documents, settings=settings) if batch else ():
+        for fetched in fetch_texts(wanted, documents=documents, settings=settings):
             yield batch[fetched.row], fetched
-
-
-def _batches(rows: Sequence[int], num_bytes: Sequence[int]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    left = JOINED_BYTES
-    for row in rows:
-        if batch and num_bytes[row] > left:
-            yield batch
-            batch, left = [], JOINED_BYTES
-        batch.append(row)
-        left -= num_bytes[row]
-    yield batch
-
-
-def _located_turn(turn: MemoryRow, rows: Sequence[LocatedRow]) -> MemoryRow:
-    return {**turn, "locator": _locator(rows, turn["char_start"], turn["char_end"])}
 
 
 def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:

@@ -12,12 +12,12 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError, UnreadSourcesError
+from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, UnreadSourcesError
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import AnswerSums, Spent
 from memagent_batch.store.columns import arrow_schema
-from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
 
 RUN_FILE = "run.json"
@@ -133,8 +133,6 @@ class AgainRecord(TypedDict):
     where: str
     pairs: int
     """Documents with questions that fulfil it."""
-    plan_of: str | None
-    """The stopped run whose plan it goes on with; None if they were selected for this run."""
 
 
 class MarkerCounts(TypedDict):
@@ -179,13 +177,13 @@ class Manifest(TypedDict):
     tables: dict[str, str]
     """Version of each table of a lake that was read; none for files."""
     parts: list[PartReport]
-    spent: NotRequired[Spent]
+    spent: Spent | None
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
-    sample: NotRequired[Sample]
-    again: NotRequired[AgainRecord]
-    markers: NotRequired[MarkerCounts]
-    """There where a chat API was sent what stands in documents, questions and memories."""
+    sample: Sample | None
+    again: AgainRecord | None
+    markers: MarkerCounts | None
+    """None unless a chat API was sent what stands in documents, questions and memories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,14 +265,6 @@ def package_versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
-
-
-def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
-    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did."""
-    try:
-        return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
-    except StorageError as error:
-        raise OutputError(f"output: {error}; choose another output, or fix its rights") from error
 
 
 def require_success(manifest: Manifest, *, max_failed_share: float) -> None:

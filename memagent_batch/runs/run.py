@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, cast
 
@@ -16,7 +16,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.domain.turns import sum_counted
-from memagent_batch.errors import CountsError, StorageError
+from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.bounds import AnswerSums, Spent
@@ -30,6 +30,8 @@ from memagent_batch.runs.claim import (
     require_claim,
 )
 from memagent_batch.runs.history import (
+    REMOVED_FILE,
+    RUNS_FOLDER,
     Changes,
     PastRun,
     find_changes,
@@ -54,7 +56,6 @@ from memagent_batch.runs.manifest import (
     reason_rows,
     rows_of_files,
     unread_line,
-    write_run_record,
 )
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, make_projection
@@ -63,23 +64,19 @@ from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
-    REMOVED_FOLDER,
+    REMOVED,
     RESULTS_FOLDER,
     count_rows,
-    table_bytes,
 )
+from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.errors import storage_errors
-from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import read_asked, write_asked
-from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
 
-CLAIM_TRIES = 5
-"""Other attempts that may claim the output between the look at `run.json` and the writing."""
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
 SHOWN_REASONS = 3
@@ -110,29 +107,27 @@ class ActiveRun:
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    record = _claim(
-        output,
-        RunRecord(
-            run_id="",
-            started_at=datetime.now(UTC).isoformat(),
-            documents=asked_documents(job),
-            questions=asked_questions(job),
-            asked=plan.num_readings,
-            fingerprint=reader.fingerprint,
-            settings=public_settings(job),
-            tables={} if plan.indexed is None else {**plan.indexed.versions},
-            sample=_sample(job, plan),
-            again=plan.again.record if plan.again else None,
-        ),
+    record = RunRecord(
+        run_id="",
+        started_at=datetime.now(UTC).isoformat(),
+        documents=asked_documents(job),
+        questions=asked_questions(job),
+        asked=plan.num_readings,
+        fingerprint=reader.fingerprint,
+        settings=public_settings(job),
+        tables={} if plan.indexed is None else {**plan.indexed.versions},
+        sample=_sample(job, plan),
+        again=plan.again.record if plan.again else None,
     )
-    run_id = record.run_id
+    logged = last_run_id(output)  # `ma.read` writes to a log without `run.json`, maybe by a clock that runs ahead
+    run_id = claim_folder(output / RUN_FILE, asdict(record), after=logged)
     write_asked(output, plan.asked.hashed, run_id=run_id)
     fields = {"run_id": run_id, "asked": record.asked, "output": mask_url(job.output)}
     log.info(
         f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
     )
     return ActiveRun(
-        record=record,
+        record=replace(record, run_id=run_id),
         output=output,
         job=job,
         reader=reader,
@@ -149,22 +144,6 @@ def _sample(job: JobConfig, plan: Plan) -> Sample | None:
     return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
 
 
-def _claim(output: Location, record: RunRecord) -> RunRecord:
-    """Writes `run.json` under an id that sorts behind the run that it replaces and all that wrote to the log.
-
-    `ma.read` writes to a log without `run.json`, maybe on a machine whose clock runs ahead.
-    """
-    place, logged = output / RUN_FILE, last_run_id(output)
-    for _ in range(CLAIM_TRIES):
-        with storage_errors(place.uri):
-            version, before = place.version(), read_json(place)
-        last = max(before["run_id"], logged) if before else logged
-        record = replace(record, run_id=new_run_id(after=last))
-        if write_run_record(output, record, version=version):
-            return record
-    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
-
-
 def close_run(
     run: ActiveRun,
     *,
@@ -175,7 +154,7 @@ def close_run(
     spent: Spent | None = None,
     turns: pa.Table | None = None,
 ) -> Manifest:
-    """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
+    """Checks that the counts close, and writes what is left: the record of the run and the manifest.
 
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
@@ -185,16 +164,14 @@ def close_run(
     removed = removed_documents(recorded, run_id=run.run_id, before=before)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
         counts = _require_closed(run, reports)
-        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
     manifest = _manifest(
         run,
         reports,
         counts=counts,
-        removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.record.tables, turns=turns),
+        spent=spent,
     )
     manifest["replaced"] = _replaced_files(manifest, before, nights=run.job.record.keep_nights)
-    manifest = _with_own_parts(manifest, run, reports, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -235,7 +212,7 @@ def _require_closed(run: ActiveRun, reports: Sequence[PartReport]) -> RunCounts:
 
 
 def _manifest(
-    run: ActiveRun, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
+    run: ActiveRun, reports: Sequence[PartReport], *, counts: RunCounts, changes: Changes, spent: Spent | None
 ) -> Manifest:
     return {
         "format": FORMAT,
@@ -257,13 +234,20 @@ def _manifest(
         "files": {
             ANSWERS_FOLDER: [report["answers_file"] for report in reports],
             MEMORIES_FOLDER: [report["memories_file"] for report in reports],
-            REMOVED_FOLDER: [removed_file],
+            REMOVED: [f"{RUNS_FOLDER}/{run.run_id}/{REMOVED_FILE}"],
             **_follow_up_files(reports),
         },
         "replaced": [],
         "changes": changes,
         "tables": {**run.record.tables},
-        "parts": [_recorded_part(report) for report in reports],
+        "parts": [
+            cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
+            for report in reports
+        ],
+        "spent": spent,
+        "sample": run.record.sample,
+        "again": run.record.again,
+        "markers": _sum_markers(reports),
     }
 
 
@@ -277,28 +261,12 @@ def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) 
     """Table files of the last runs that stay beside those of this one."""
     if before is None:
         return []
-    own, earlier = {*named_files(manifest)}, before.manifest.get("replaced", [])
+    stay, earlier = {*named_files(manifest), *before.manifest["files"][REMOVED]}, before.manifest.get("replaced", [])
     last: ReplacedFiles = {
         "run_id": before.run_id,
-        "files": [name for name in named_files(before.manifest) if name not in own],
+        "files": [name for name in named_files(before.manifest) if name not in stay],
     }
     return [last, *earlier][:nights]
-
-
-def _with_own_parts(
-    manifest: Manifest, run: ActiveRun, reports: Sequence[PartReport], *, spent: Spent | None
-) -> Manifest:
-    """The manifest with what not every run has, from its markers to its second pass."""
-    manifest = manifest.copy()
-    if markers := _sum_markers(reports):
-        manifest["markers"] = markers
-    if spent is not None:
-        manifest["spent"] = spent
-    if run.record.sample is not None:
-        manifest["sample"] = run.record.sample
-    if run.record.again is not None:
-        manifest["again"] = run.record.again
-    return manifest
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
@@ -319,11 +287,6 @@ def _follow_up_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
     return {folder: names for folder, names in files.items() if names}
 
 
-def _recorded_part(report: PartReport) -> PartReport:
-    """What the manifest keeps of a report."""
-    return cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
-
-
 def _run_reasons(
     reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons"]
 ) -> list[ReasonRow]:
@@ -333,7 +296,7 @@ def _run_reasons(
 
 def _log_closed(manifest: Manifest) -> None:
     """Logs the counts, behind them why readings have no answer, and the markers that were made harmless."""
-    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest.get("markers")
+    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest["markers"]
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (
         (Status.FAILED, "failed", counts["failed"]),
@@ -352,23 +315,6 @@ def _log_closed(manifest: Manifest) -> None:
         )
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
-
-
-def _kept_removed(run: ActiveRun, removed: pa.Table, *, before: PastRun | None) -> str | None:
-    """The file of the last run, where it is there and would hold the same rows."""
-    if before is None or not before.removed.equals(removed):
-        return None
-    names = before.manifest["files"].get(REMOVED_FOLDER, [])
-    if len(names) != 1 or not names[0].endswith(f".{run.job.table_format.value}"):
-        return None
-    return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
-
-
-def _write_removed(run: ActiveRun, removed: pa.Table) -> str:
-    """Writes the table of removed documents; returns the name of its file, which no other run's has."""
-    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.job.table_format.value}"
-    (run.output / name).write_bytes(table_bytes(removed, table_format=run.job.table_format))
-    return name
 
 
 def _counts(run: ActiveRun, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:

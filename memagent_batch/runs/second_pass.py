@@ -1,29 +1,24 @@
 """A second pass: selects the readings of another output that a run reads again, and merges the answers of both."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.storage import Options
-from memagent_batch.documents.where import columns_of, matching_rows, parse_where
+from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
-from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
-from memagent_batch.runs.manifest import read_manifest, read_run_record, require_manifest
+from memagent_batch.runs.manifest import AgainRecord, require_manifest
 from memagent_batch.runs.plan import AGAIN, Again
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table, table_locations
 from memagent_batch.store.columns import column
 from memagent_batch.store.database import open_database
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import read_parquet
-from memagent_batch.store.turn_log.question_list import read_asked
 
 WHERE = "again_where"
 """The setting with the condition, for messages."""
@@ -56,7 +51,7 @@ order by document_id, question_id, sample
 """
 
 
-def select_again(job: JobConfig, *, output: Location) -> Again | None:
+def select_again(job: JobConfig) -> Again | None:
     """The readings that a job reads again; None if it reads all that it asks.
 
     Raises:
@@ -67,61 +62,23 @@ def select_again(job: JobConfig, *, output: Location) -> Again | None:
         return None
     if canonical(job.again_from, job) == canonical(job.output, job):
         raise OutputError("again_from: it is the output itself; give the second pass its own output")
-    asked = {"output": mask_url(job.again_from), "where": job.again_where}
-    with output_errors(output.uri):
-        begun = _begun(output, asked)
-    if begun is not None:
-        return begun
     source = Location(uri=job.again_from, storage_options=job.storage_options)
     with output_errors(source.uri):
         manifest = require_manifest(source)
     condition = parse_where(job.again_where, option=WHERE)
     found = [AGAIN.empty_table()]
     for name in manifest["files"][ANSWERS_FOLDER]:
-        answers = read_table_columns(source / name, {"document_id", "question_id", *columns_of(condition)})
-        found.append(answers.take(matching_rows(answers, condition, option=WHERE)).select(AGAIN.names).cast(AGAIN))
-    return _again(pa.concat_tables(found), {**asked, "run_id": manifest["run_id"]})
-
-
-def _begun(output: Location, asked: Mapping[str, str]) -> Again | None:
-    """What the last run of an output began to read again, for the same condition; None if it has finished, or read all.
-
-    That run may itself have gone on where another was stopped, and have been stopped before it wrote its plan.
-    """
-    record = read_run_record(output) or {}
-    begun = record.get("again")
-    manifest = read_manifest(output)
-    is_finished = manifest is not None and manifest["run_id"] == record.get("run_id")
-    if begun is None or is_finished or any(begun[name] != value for name, value in asked.items()):
-        return None
-    for run_id in (record["run_id"], begun["plan_of"]):
-        if run_id and (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").exists():
-            return _again(_planned(output, run_id), {**begun, "plan_of": run_id})
-    return None
-
-
-def _planned(output: Location, run_id: str) -> pa.Table:
-    question_ids = read_asked(output, run_id=run_id)["question_id"]
-    place = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
-    with table_errors(place.uri, remedy="restore it, or choose another output"):
-        plan = read_parquet(place, columns=["document_id", "readings"])
-    readings = plan["readings"].combine_chunks()
-    asked = question_ids.take(pc.struct_field(pc.list_flatten(readings), "question"))
-    return pa.table([plan["document_id"].take(pc.list_parent_indices(readings)), asked.cast(pa.string())], schema=AGAIN)
-
-
-def _again(found: pa.Table, record: Mapping[str, Any]) -> Again:
-    readings = found.group_by(AGAIN.names).aggregate([])
-    return Again(
-        record={
-            "output": record["output"],
-            "run_id": record["run_id"],
-            "where": record["where"],
-            "pairs": readings.num_rows,
-            "plan_of": record.get("plan_of"),
-        },
-        readings=readings,
-    )
+        answers = read_table(source / name, columns={"document_id", "question_id", *condition.words()})
+        rows = matching_rows(answers, condition, there=ANSWERS.names)
+        found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
+    readings = pa.concat_tables(found).group_by(AGAIN.names).aggregate([])
+    record: AgainRecord = {
+        "output": mask_url(job.again_from),
+        "run_id": manifest["run_id"],
+        "where": job.again_where,
+        "pairs": readings.num_rows,
+    }
+    return Again(record=record, readings=readings)
 
 
 def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: Options | None = None) -> pa.Table:
@@ -160,5 +117,4 @@ def _answers(output: Location) -> ds.Dataset:
     if not places:
         raise OutputError(f"output: {output.uri} has no answers; it read nothing")
     with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
-        kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
-        return ds.dataset([place.path for place in places], filesystem=output.fs, format=kind)
+        return ds.dataset([place.path for place in places], filesystem=output.fs, format="parquet")

@@ -3,14 +3,15 @@
 A record is a JSON file with a `format`. A folder without one must be empty to be written, and is not whole to be read.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
 from memagent_batch.errors import InputError, OutputError, StorageError
-from memagent_batch.store.errors import input_errors, output_errors
-from memagent_batch.store.json_files import read_json
+from memagent_batch.store.errors import input_errors, output_errors, storage_errors
+from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.writer import new_run_id
 
 ABANDONED_AFTER = timedelta(days=1)
 """Age of files that are not shown, and that nobody can be writing any more."""
@@ -49,11 +50,30 @@ def read_owner_record(
     return record
 
 
-def replace_shown(place: Location, data: bytes) -> bytes:
+def claim_folder(place: Location, record: Mapping[str, Any], *, after: str = "") -> str:
+    """Writes the record of a run over that of the run before, and returns the run's id, which is in the record.
+
+    It sorts behind the id of the run before and behind `after`.
+
+    Raises:
+        OutputError: it can't be written.
+        StorageError: others claim the folder again and again.
+    """
+    for _ in range(_REPLACE_TRIES):
+        with storage_errors(place.uri):
+            version, before = place.version(), read_json(place)
+        run_id = new_run_id(after=max(before["run_id"], after) if before else after)
+        with output_errors(place.uri):
+            if place.replace(json_bytes({**record, "run_id": run_id}), version=version):
+                return run_id
+    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+
+
+def replace_shown(place: Location, data: bytes, *, require: Callable[[], None] = lambda: None) -> bytes:
     """Replaces a file that says which files are shown; returns what it said before, nothing if it was not there.
 
     Several may do so at the same time: each gets what the one before it wrote, and removes the files that this names
-    and no others, so that files of the others that are not shown yet stay.
+    and no others, so that files of the others that are not shown yet stay. `require` raises if it may not be replaced.
 
     Raises:
         StorageError: others replace it again and again.
@@ -61,6 +81,7 @@ def replace_shown(place: Location, data: bytes) -> bytes:
     for _ in range(_REPLACE_TRIES):
         version = place.version()
         before = place.read_bytes_if_there() or b""
+        require()
         if place.replace(data, version=version):
             return before
     raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes there")

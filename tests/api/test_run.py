@@ -238,7 +238,7 @@ def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_mo
 def test_tables_of_a_run_stay_until_a_later_one_has_removed_them(text_model: str, tmp_path: Path) -> None:
     agent, output = agent_of(text_model), tmp_path / "scan"
     how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent}
-    first = run_local(documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
+    first = run_local(documents=table_of(MONDAY), **how)
     run_local(documents=table_of(TUESDAY), **how)
     assert first.answers().num_rows == 3
     for file in first.manifest["files"]["answers"]:
@@ -272,6 +272,7 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"documents": 7}, InputError, "this int can't be read as a table"),
         ({"questions": []}, SettingsError, "no question"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
+        ({"max_token": 2}, SettingsError, "max_token: there is no such setting; did you mean max_tokens?"),
         ({"output": "{folder}"}, OutputError, "holds other files"),
     ],
 )

@@ -123,7 +123,7 @@ def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable
     assert finding.what.endswith("answer is not what the log says")
 
 
-@pytest.mark.parametrize("table", ["memories", "evidence", "results", "removed"])
+@pytest.mark.parametrize("table", ["memories", "evidence", "results"])
 def test_removed_row_of_another_table_is_found_where_the_hash_was_made_to_fit(
     copied: Callable[[], Copy], table: str
 ) -> None:
@@ -239,12 +239,12 @@ def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) ->
 @pytest.mark.parametrize(
     "settings",
     [
-        {"table_format": "arrow", "limit": 2, "follow_ups": {"evidence": False}},
+        {"limit": 2, "follow_ups": {"evidence": False}},
         {"sampling": {"samples": 2, "temperature": 0.7}, "policy": {"kind": "parallel"}},
     ],
-    ids=["arrow", "samples"],
+    ids=["limit", "samples"],
 )
-def test_rows_of_other_policies_and_formats_follow_from_the_log(
+def test_rows_of_other_policies_and_samples_follow_from_the_log(
     settings: dict[str, Any], text_model: str, tmp_path: Path
 ) -> None:
     stream = Stream(tmp_path, text_model, ask=ASK, **settings)

@@ -175,8 +175,8 @@ def test_words_go_to_the_options_that_have_no_value_yet() -> None:
 
 
 def test_option_of_the_command_line_alone_is_refused_in_a_job_file(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("tokens_per_second: 5\n")
-    with pytest.raises(SettingsError, match="tokens_per_second: there is no such setting"):
+    (tmp_path / "job.yaml").write_text("json: true\n")
+    with pytest.raises(SettingsError, match="json: there is no such setting"):
         read_command(PlanRun, [*GIVEN, f"--config={tmp_path / 'job.yaml'}"])
 
 

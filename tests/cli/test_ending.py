@@ -13,7 +13,6 @@ import pytest
 from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
 from memagent_batch.cli.status import status_lines
-from memagent_batch.config.job import TableFormat
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.audit.scan import make_scan
@@ -24,14 +23,11 @@ MOST_LINES = 9
 """Of what a command says to a person, except for `answer`."""
 
 
-@pytest.mark.parametrize("table_format", [*TableFormat])
-def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
-    tmp_path: Path, table_format: TableFormat
-) -> None:
+def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(tmp_path: Path) -> None:
     output = Location(uri=f"{tmp_path}/run/")
     night = Nights(output)
     documents = {"a": "Ann\x1b[2J\nSmith", "b": FAILS, "c": None, "d": "never shown"}
-    manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
+    manifest = night.run(documents, {"q": "Who signed?"})
     said = ending(output, manifest, num_columns=110)
     assert said.startswith("4 readings: 2 ok, 2 failed; ")
     assert said.count("Who signed?") == 1
@@ -43,7 +39,7 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert f"memagent status {tmp_path}/run\n" in f"{said}\n"
     assert "memagent diff" not in said
     assert f'table_files("{tmp_path}/run", "answers")' in said
-    again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
+    again = night.run(documents, {"q": "Who signed?"})
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
 
 

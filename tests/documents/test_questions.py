@@ -8,11 +8,11 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.api.question import question_table
 from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import (
     NO_TYPE,
     QUESTION_SCHEMA,
-    given_questions,
     missing_documents,
     read_questions,
     type_fields,
@@ -191,9 +191,21 @@ def test_wrong_type_is_refused_with_its_row(row: dict[str, Any], problem: str, t
     assert problem in message
 
 
-def test_not_stated_that_is_no_truth_value_is_refused() -> None:
-    with pytest.raises(InputError, match="questions, number 1: column 'not_stated' is 'maybe'; write true or false"):
-        given_questions([{"question": "Who?", "answer_type": "bool", "not_stated": "maybe"}])
+@pytest.mark.parametrize(
+    ("questions", "problem"),
+    [
+        ([], "questions: there is none; give at least one"),
+        (["Who?", " "], "questions, number 2: it is empty"),
+        (["Who?", 7], "questions, number 2: this is a int; give a text, a Question or a mapping"),
+        (
+            [{"question": "Who?", "answer_type": "bool", "not_stated": "maybe"}],
+            "questions, number 1: column 'not_stated' is 'maybe'; write true or false",
+        ),
+    ],
+)
+def test_question_of_a_program_is_refused_by_its_number(questions: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        question_table(questions, storage_options={})
 
 
 def test_questions_of_a_job_file_may_have_types() -> None:
@@ -215,4 +227,4 @@ def test_read_questions_documents_with_a_question_each_are_their_own_list(tmp_pa
 
 def test_type_fields_give_the_type_again() -> None:
     for value_type in (None, Bool(not_stated=False), Label("a", "b"), Number(unit="days")):
-        assert value_types(given_questions([{"question": "q?", **type_fields(value_type)}])) == [value_type]
+        assert value_types(read_questions(None, ask=[{"question": "q?", **type_fields(value_type)}])) == [value_type]

@@ -63,13 +63,18 @@ def answers_so_far(job: JobConfig, *, run_id: str) -> set[tuple[str, str]]:
     return {(document_id, response) for document_id, *_, response in rows}
 
 
+def num_turns(manifest: Manifest) -> int:
+    assert manifest["spent"] is not None
+    return manifest["spent"]["num_turns"]
+
+
 def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_unbounded_one(
     job: JobConfig, tmp_path: Path
 ) -> None:
     unbounded = job.model_copy(update={"output": str(tmp_path / "unbounded")})
     whole = answer(unbounded)
     all_tokens = whole["totals"]["num_prompt_tokens"] + whole["totals"]["num_completion_tokens"]
-    assert whole["spent"]["num_turns"] == whole["totals"]["num_turns"]
+    assert num_turns(whole) == whole["totals"]["num_turns"]
     most = all_tokens // 4
     bounded = slow(job).model_copy(update={"max_tokens": most})
     stops = taken_before = 0
@@ -101,7 +106,7 @@ def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_
     assert {path.name for path in (Path(job.output) / "answers").iterdir()} == {
         Path(name).name for name in manifest["files"]["answers"]
     }
-    assert manifest["spent"]["num_turns"] < whole["spent"]["num_turns"]
+    assert num_turns(manifest) < num_turns(whole)
 
 
 def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_before(job: JobConfig) -> None:
@@ -144,7 +149,7 @@ def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_remov
     file = Path(job.output).parent / "in/all.jsonl"
     file.write_text("\n".join(line for line in file.read_text().splitlines() if f'"{gone}"' not in line))
     whole = answer(job)
-    assert "sample" not in whole
+    assert whole["sample"] is None
     assert whole["counts"]["ok"] == NUM_DOCUMENTS - 1
     assert whole["changes"]["readings"]["read"] == NUM_DOCUMENTS - 1 - 7
     assert whole["changes"]["documents"]["removed"] == 1

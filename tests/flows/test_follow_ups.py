@@ -108,7 +108,8 @@ def test_follow_up_turns_switched_on_ask_no_update_and_change_no_answer(
     _require_memories(table(output, second, "memories"))
     third = answer(follow_ups)
     assert third["run_id"] not in logged_kinds(output)
-    assert third["files"] == second["files"]
+    assert third["files"] == second["files"] | {"removed": third["files"]["removed"]}
+    assert table(output, third, "removed").num_rows == 0
     fresh = Location(uri=str(tmp_path / "fresh"))
     at_once = answer(follow_ups.model_copy(update={"output": fresh.uri}))
     for name in ("answers", "evidence", "results"):

@@ -65,9 +65,9 @@ def require_whole(output: Location, *, moments: int) -> None:
         place = output / str(number)
         night(place, TUESDAY)
         assert shown_night(place) == "tuesday"
-        named = [uri for name in ("answers", "memories", "removed") for uri in uris(place, name)]
+        named = [uri for name in ("answers", "memories") for uri in uris(place, name)]
         named += [f"{place.uri}/{file}" for file in replaced_files(place)]
-        folders = [path for name in ("answers", "memories", "removed") for path in (place / name).files(temporary=True)]
+        folders = [path for name in ("answers", "memories") for path in (place / name).files(temporary=True)]
         assert sorted(place.at(path).path for path in folders) == sorted(Location(uri=uri).path for uri in named)
 
 

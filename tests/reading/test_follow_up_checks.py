@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.documents.questions import asked_types, given_questions, type_fields
+from memagent_batch.documents.questions import asked_types, read_questions, type_fields
 from memagent_batch.domain.follow_ups.answer_types import Bool, Json
 from memagent_batch.errors import ValueTypeError
 from memagent_batch.reading.follow_ups import require_compiled
@@ -45,7 +45,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_types_of_a_list_have_the_first_question_that_asks_for_them() -> None:
-    assert asked_types(given_questions(QUESTIONS)) == {
+    assert asked_types(read_questions(None, ask=QUESTIONS)) == {
         Bool(): "question 'is'",
         PRICE: "question 'price'",
         NAME: "question 'name'",
@@ -54,11 +54,11 @@ def test_types_of_a_list_have_the_first_question_that_asks_for_them() -> None:
 
 def test_schema_that_cannot_be_compiled_is_refused_with_its_question(compiled: list[str], agent: AgentConfig) -> None:
     with pytest.raises(ValueTypeError, match=r"^question 'name': schema: .*\(Unsupported keyword\): \{.*\"name\""):
-        require_compiled(asked_types(given_questions(QUESTIONS)), agent)
+        require_compiled(asked_types(read_questions(None, ask=QUESTIONS)), agent)
     assert len(compiled) == 2
 
 
 def test_schemas_that_an_endpoint_is_sent_are_its_own_to_compile(compiled: list[str], agent: AgentConfig) -> None:
     endpoint = agent.model_copy(update={"engine": "openai"})
-    require_compiled(asked_types(given_questions(QUESTIONS)), endpoint)
+    require_compiled(asked_types(read_questions(None, ask=QUESTIONS)), endpoint)
     assert compiled == []

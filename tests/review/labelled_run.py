@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.documents.questions import given_questions
+from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.runs.manifest import FORMAT
@@ -85,7 +85,7 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     tables = {**written.tables}
     made_by = {"run_id": made.run_id, "fingerprint": FINGERPRINT}
     manifest = {"format": FORMAT, **made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
-    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]))
+    asked = with_hashes(read_questions(None, ask=[{"question_id": "clause", "question": QUESTION}]))
     asked = asked.append_column(FOLLOW_UP_FINGERPRINT, pa.array([made.follow_ups]))
     write_asked(Location(uri=str(folder)), asked, run_id=made.run_id)
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -93,7 +93,7 @@ def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, locatio
     folder = Path(make_review([location], ASKED)["folder"])
     record = json.loads((folder / "review.json").read_text())
     sample = pq.read_table(folder / "sample.parquet").to_pylist()
-    population = read_population(ReviewedScan.at([location]), question_id="clause", rule=ASKED.rule)
+    population = read_population(ReviewedScan.at([location]), question_id="clause", flagged=ASKED.condition)
     seed = seed_text(record["seed"], Purpose.VALIDATE)
     assert draw(population.readings, record["drawn"], seed=seed, second_share=0.1).to_pylist() == sample
     assert record["readings"] == population.sizes
@@ -123,11 +123,13 @@ def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, locat
     label_all(output, truth, asked=asked)
     values, _ = make_estimate([location], None, so_far=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
-    with pytest.raises(InputError, match="no column 'value_boool'"):
+    with pytest.raises(InputError, match='"value_boool" not found'):
         make_review([location], replace(ASKED, flagged="value_boool = true"))
     untyped = replace(ASKED, flagged="value_number > 3")
     write_run(output, replace(MADE, num_documents=100))
-    with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in value_number"):
+    with pytest.raises(
+        SettingsError, match="no reading of question 'clause' has a value in the columns of 'value_number > 3'"
+    ):
         make_review([location], untyped)
 
 

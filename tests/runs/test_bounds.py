@@ -3,7 +3,7 @@
 import pytest
 
 from memagent_batch.config.job import RunConfig
-from memagent_batch.runs.bounds import Spent, bound_met, has_bounds, hours_to_do
+from memagent_batch.runs.bounds import Spent, bound_met, has_bounds
 
 SPENT: Spent = {
     "num_turns": 0,
@@ -37,17 +37,3 @@ def test_run_without_bounds_meets_none() -> None:
     assert not has_bounds(run_of())
     assert has_bounds(run_of(max_hours=1))
     assert bound_met(run_of(), SPENT, seconds=10**6) is None
-
-
-PLAN = {
-    "prompt_tokens_at_least": 7_200_000,
-    "prompt_tokens_at_most": 9_000_000,
-    "completion_tokens_at_most": 700_000,
-    "follow_up_prompt_tokens_at_most": 1_000_000,
-    "follow_up_completion_tokens_at_most": 100_000,
-}
-
-
-def test_hours_are_tokens_by_the_speed_of_all_replicas() -> None:
-    told = hours_to_do(PLAN, tokens_per_second=1000, replicas=2)
-    assert told == {"replicas": 2, "tokens_per_second": 1000, "hours_at_least": 1.0, "hours_at_most": 1.5}

@@ -83,7 +83,7 @@ def test_differences_of_a_question_under_another_id_are_found_without_a_reading(
 def test_differences_of_two_outputs_never_take_one_log_for_the_other(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memagent_batch.runs.run.new_run_id", lambda **named: "20260101T000000.000Z")
+    monkeypatch.setattr("memagent_batch.store.claims.new_run_id", lambda **named: "20260101T000000.000Z")
     other = Nights(Location(uri=str(tmp_path / "other")))
     nights.run({"a": FAILS}, Q)
     other.run({"a": FAILS}, Q, retried=True)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from memagent_batch.runs.manifest import (
     public_settings,
     require_sources_read,
     require_success,
-    write_run_record,
 )
 from memagent_batch.runs.state import read_state
+from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.location import Location
 
 SECRET = "hunter2-hunter2"
@@ -29,7 +30,7 @@ def settings_of(output: Path | str, **settings: Any) -> JobConfig:
 
 def begin(output: Location, job: JobConfig) -> None:
     record = RunRecord(
-        run_id="20260101T000000.000Z",
+        run_id="",
         started_at="2026-01-01T00:00:00+00:00",
         documents=asked_documents(job),
         questions=asked_questions(job),
@@ -37,7 +38,7 @@ def begin(output: Location, job: JobConfig) -> None:
         fingerprint="f",
         settings=public_settings(job),
     )
-    assert write_run_record(output, record, version=(output / "run.json").version())
+    claim_folder(output / "run.json", asdict(record))
 
 
 @pytest.mark.parametrize("name", ["log/app.log", "logs/turns/a.parquet", "input.txt"])
@@ -84,7 +85,7 @@ def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopt
 def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = Location(uri=str(tmp_path / "file" / "below"))
-    with pytest.raises(OutputError, match=r"can't be written.*choose another output"):
+    with pytest.raises(OutputError, match=r"run.json can't be reached.*check the path"):
         begin(output, settings_of(output.uri))
 
 

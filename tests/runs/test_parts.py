@@ -29,7 +29,7 @@ def files_of(nights: Nights) -> dict[str, int]:
     """Table files by name, with the number that the disk gave them."""
     return {
         path: Path(path).stat().st_ino
-        for name in ("answers", "memories", "removed")
+        for name in ("answers", "memories")
         for path in table_files(nights.output.uri, name)
     }
 
@@ -40,7 +40,7 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     second = nights.run(DOCUMENTS, QUESTIONS)
     assert files_of(nights) == files
     assert second["run_id"] > first["run_id"]
-    new = {"run_id", "started_at", "finished_at", "seconds", "changes", "record", "replaced"}
+    new = {"run_id", "started_at", "finished_at", "seconds", "changes", "files", "record", "replaced"}
     assert {name: value for name, value in second.items() if name not in new} == {
         name: value for name, value in first.items() if name not in new
     }
@@ -61,7 +61,6 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
         (DOCUMENTS, {"retried": True}, 3),
         (DOCUMENTS, {"questions": {"other": "Who?"}}, 0),
         (DOCUMENTS, {"extraction": "raw"}, 0),
-        (DOCUMENTS, {"table_format": "arrow"}, 0),
         (DOCUMENTS, {"reader": "another"}, 0),
     ],
 )
@@ -85,19 +84,6 @@ def test_night_writes_a_file_that_was_lost_anew(nights: Nights) -> None:
     manifest = nights.run(DOCUMENTS, QUESTIONS)
     assert manifest["counts"]["answers_rows"] == 4
     assert nights.answers() == answers
-
-
-def test_removed_documents_keep_their_file_until_another_is_gone(nights: Nights) -> None:
-    nights.run(DOCUMENTS, QUESTIONS)
-    for documents, is_kept in (
-        ({"a": "fox", "b": "dog"}, False),
-        ({"a": "fox", "b": "dog"}, True),
-        ({"a": "fox"}, False),
-    ):
-        before = table_files(nights.output.uri, "removed")
-        nights.run(documents, QUESTIONS)
-        assert (table_files(nights.output.uri, "removed") == before) == is_kept
-    assert {row["document_id"] for row in nights.table("removed")} == {"b", "c", "d"}
 
 
 def test_table_files_without_a_finished_run_says_so(nights: Nights) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.documents.questions import given_questions, type_fields
+from memagent_batch.documents.questions import read_questions, type_fields
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.follow_ups.answer_types import Bool, Number
@@ -38,7 +38,7 @@ def follow_ups_of(agent: AgentConfig, **settings: Any) -> FollowUps:
 
 def plan_of(follow_ups: FollowUps | None) -> Plan:
     documents = documents_of({name: name for name in DOCUMENTS})
-    return Plan(documents, given_questions(QUESTIONS), samples=1, follow_ups=follow_ups)
+    return Plan(documents, read_questions(None, ask=QUESTIONS), samples=1, follow_ups=follow_ups)
 
 
 def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str, str], bool]) -> LogIndex:

@@ -10,9 +10,9 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.questions import given_questions, type_fields
+from memagent_batch.documents.questions import read_questions, type_fields
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.follow_ups.answer_types import Bool, Number
@@ -41,7 +41,6 @@ def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> N
         first_memory="No memory.",
         keep_word="KEEP",
         extraction=Extraction.AUTO,
-        table_format=TableFormat.ARROW,
         follow_up_readings={"c": ["t", "u"]},
         has_evidence=True,
         documents=Location(uri="s3://bucket/in"),
@@ -148,12 +147,13 @@ def plan(text_model: str) -> Plan:
     agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
     return Plan(
         index_of({"a": "a"}),
-        given_questions(
-            [
+        read_questions(
+            None,
+            ask=[
                 {"question_id": "is", "question": "How far?", **type_fields(Bool())},
                 {"question_id": "many", "question": "How far?", **type_fields(Number())},
                 {"question_id": "free", "question": "How far?"},
-            ]
+            ],
         ),
         samples=1,
         follow_ups=make_follow_ups(FollowUpConfig(), agent, fingerprint="f"),

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.documents.questions import NO_TYPE, given_questions, type_fields
+from memagent_batch.documents.questions import NO_TYPE, read_questions, type_fields
 from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.runs.projection import NOT_CLOSED
@@ -84,14 +84,18 @@ def test_one_sample_and_a_question_without_a_type_have_no_votes() -> None:
 )
 def test_results_hold_the_value_that_most_samples_have(values: list[str | None], result: float | None) -> None:
     rows = [sample(number, value, status="ok" if value else "not_stated") for number, value in enumerate(values)]
-    questions = result_questions(given_questions([{"question_id": "q", "question": "?", **type_fields(Number())}]))
+    questions = result_questions(
+        read_questions(None, ask=[{"question_id": "q", "question": "?", **type_fields(Number())}])
+    )
     table = results_table(["d", "other"], rows, questions=questions)
     assert table.to_pylist() == [{"document_id": "d", "q": result}, {"document_id": "other", "q": None}]
 
 
 def test_results_of_json_are_structs_whose_parts_may_be_null() -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
-    questions = result_questions(given_questions([{"question_id": "q", "question": "?", **type_fields(Json(schema))}]))
+    questions = result_questions(
+        read_questions(None, ask=[{"question_id": "q", "question": "?", **type_fields(Json(schema))}])
+    )
     table = results_table(["d"], [sample(0, '{"name":"Ann","age":null}')], questions=questions)
     assert table.schema.field("q").type == pa.struct([("name", pa.string()), ("age", pa.int64())])
     assert table["q"].to_pylist() == [{"name": "Ann", "age": None}]
@@ -103,14 +107,16 @@ def test_result_questions_of_one_id_have_one_type() -> None:
         for name, value_type in (("a", Number()), ("b", Label("x", "y")))
     ]
     with pytest.raises(InputError, match="question_id 'q' asks for number of one document"):
-        result_questions(given_questions(rows))
+        result_questions(read_questions(None, ask=rows))
     rows[1] |= type_fields(Number())
-    assert list(result_questions(given_questions(rows))) == ["q"]
+    assert list(result_questions(read_questions(None, ask=rows))) == ["q"]
 
 
 def test_result_questions_are_none_without_a_type_or_for_too_many() -> None:
-    assert result_questions(given_questions([{"question": "?", **NO_TYPE}])) == {}
+    assert result_questions(read_questions(None, ask=[{"question": "?", **NO_TYPE}])) == {}
     many = [{"question": f"{number}?", **type_fields(Number())} for number in range(MAX_RESULT_COLUMNS + 1)]
-    assert result_questions(given_questions(many)) == {}
+    assert result_questions(read_questions(None, ask=many)) == {}
     with pytest.raises(InputError, match="'document_id' is a column of the table"):
-        result_questions(given_questions([{"question_id": "document_id", "question": "?", **type_fields(Number())}]))
+        result_questions(
+            read_questions(None, ask=[{"question_id": "document_id", "question": "?", **type_fields(Number())}])
+        )

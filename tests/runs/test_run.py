@@ -74,10 +74,11 @@ def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> Non
         "memories_rows": 0,
     }
     assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
-    for name in ("answers", "memories", "removed"):
+    for name in ("answers", "memories"):
         assert [tmp_path / "run" / file for file in manifest["files"][name]] == list(
             (tmp_path / "run" / name).iterdir()
         )
+    assert [(tmp_path / "run" / file).exists() for file in manifest["files"]["removed"]] == [True]
     state = read_state(run.output)
     assert (state["state"], state["counts"]) == ("finished", manifest["counts"])
 

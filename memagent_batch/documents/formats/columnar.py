@@ -10,8 +10,6 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import types
 
@@ -54,7 +52,6 @@ _FIELD_ID = b"PARQUET:field_id"
 class ParquetFile:
     """A Parquet file, opened: its row groups are read apart."""
 
-    stream: pa.NativeFile
     file: pq.ParquetFile
     schema: pa.Schema
     group_bytes: tuple[int, ...]
@@ -67,7 +64,7 @@ class ParquetFile:
         file = pq.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
         metadata = file.metadata
         sizes = tuple(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-        return cls(stream=stream, file=file, schema=file.schema_arrow, group_bytes=sizes)
+        return cls(file=file, schema=file.schema_arrow, group_bytes=sizes)
 
     def batches(self, group: int, *, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Streams the columns `names` of one group."""
@@ -81,11 +78,6 @@ class ParquetFile:
     def whole(self, group: int, *, names: Sequence[str]) -> pa.Table:
         """The columns `names` of one group at once."""
         return self.file.read_row_group(group, columns=list(names), use_threads=False)
-
-    def matching(self, condition: pc.Expression) -> frozenset[int]:
-        """Groups that may hold a row for which the condition is true, as far as the file knows."""
-        fragment = ds.ParquetFileFormat().make_fragment(self.stream)
-        return frozenset(group.id for group in fragment.subset(condition, schema=self.schema).row_groups)
 
     def _batch_rows(self, group: int, *, names: Sequence[str]) -> int:
         """Rows of about `_BATCH_BYTES`."""
@@ -129,10 +121,6 @@ class ArrowFile:
     def whole(self, group: int, *, names: Sequence[str]) -> pa.Table:
         """The columns `names` of one group at once."""
         return pa.Table.from_batches(self.batches(group, names=names))
-
-    def matching(self, condition: pc.Expression) -> frozenset[int]:
-        """Groups that may hold a row for which the condition is true, as far as the file knows."""
-        return frozenset(range(len(self.group_bytes)))
 
 
 GroupedFile = ParquetFile | ArrowFile

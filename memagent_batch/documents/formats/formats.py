@@ -102,8 +102,9 @@ class TextReader:
         max_bytes = text_bound(columns)
         with input_errors(location.uri):
             data = _read_file(location, max_bytes=max_bytes)
-        is_long = max_bytes is not None and len(data) > max_bytes + len(BOM)
-        text = Unreadable(reason=too_long(max_bytes)) if max_bytes is not None and is_long else _decode_file(data)
+        text: str | Unreadable = decode(data.removeprefix(BOM))
+        if max_bytes is not None and len(data) > max_bytes + len(BOM):
+            text = Unreadable(reason=too_long(max_bytes))
         values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
@@ -119,10 +120,6 @@ def _read_file(location: Location, *, max_bytes: int | None) -> bytes:
         return location.read_bytes()
     with open_stream(location) as stream:
         return stream.read(-1 if max_bytes is None else max_bytes + len(BOM) + 1)
-
-
-def _decode_file(data: bytes) -> str | Unreadable:
-    return decode(data[len(BOM) :] if data.startswith(BOM) else data)
 
 
 READERS: Mapping[Format, RecordReader] = {

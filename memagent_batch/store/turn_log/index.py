@@ -41,12 +41,14 @@ Row = dict[str, Any]
 TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 _RANKED_BY = ["document_hash", "question_hash", "sample", "fingerprint", "finished_at", "run_id"]
-"""Columns that say which row of a reading counts, beside `status` or `is_failed`."""
-_COUNTED = """
-select row from ranked
+"""Columns that say which row of a reading counts, beside its status."""
+_COUNTS = """
 qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
-                           order by is_whole desc, run_id desc, moment, row) = 1
+                           order by status = 'ok' desc, run_id desc,
+                                    if(status = 'ok', 1, -1) * epoch_us(finished_at)) = 1
 """
+"""Of the rows of each reading and fingerprint the one that counts. Whole counts above failed, then the last run; in a
+run the first whole one, or the last failure. So a late write of an attempt that was superseded changes nothing."""
 _TURN_KEYS = "from keys where num_turns > 0 and list_contains($fingerprints::varchar[], fingerprint)"
 _READING = "hash(document_hash, question_hash, sample, fingerprint)"
 _DOUBLED = f"""
@@ -58,13 +60,7 @@ _ENDED_KEYS = f"""
 from keys where num_turns = 0 and list_contains($fingerprints::varchar[], fingerprint)
 and {_READING} {{}} (from doubled)
 """
-_COUNTED_KEYS = f"""
-{_ENDED_KEYS.format("in")}
-qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
-                           order by status = 'ok' desc, run_id desc,
-                                    if(status = 'ok', 1, -1) * epoch_us(finished_at)) = 1
-"""
-"""By the rule of `counted_rows`."""
+_COUNTED_KEYS = _ENDED_KEYS.format("in") + _COUNTS
 _TURN_FILES = """
 with wanted as (from turns where document_hash in (select unnest($hashes)))
 select document_hash, question_hash, file from wanted
@@ -239,18 +235,11 @@ def _read_counted(
 
 
 def counted_rows(rows: pa.Table) -> pa.Table:
-    """Of the rows of each reading and fingerprint the one that counts.
-
-    Whole counts above failed, then the last run; in a run the first whole one, or the last failure. So a late write of
-    an attempt that was superseded changes nothing.
-    """
+    """Of the rows of each reading and fingerprint the one that counts, by `_COUNTS`."""
     if rows.num_rows < 2:
         return rows
-    is_whole = pc.equal(rows["status"], Status.OK) if "status" in rows.schema.names else pc.invert(rows["is_failed"])
-    moment = rows["finished_at"].cast(pa.int64())
-    ranked = rows.select(_RANKED_BY).append_column("is_whole", is_whole)
-    ranked = ranked.append_column("moment", pc.if_else(is_whole, moment, pc.negate(moment)))
+    is_ended = "status" in rows.schema.names
+    status = rows["status"] if is_ended else pc.if_else(rows["is_failed"], Status.FAILED, Status.OK)
+    ranked = rows.select(_RANKED_BY).append_column("status", status)
     ranked = ranked.append_column("row", pa.array(np.arange(rows.num_rows)))
-    counts = np.zeros(rows.num_rows, bool)
-    counts[run_query(_COUNTED, {"ranked": ranked})["row"].to_numpy()] = True
-    return rows.filter(pa.array(counts))
+    return rows.take(run_query(f"select row from ranked {_COUNTS} order by row", {"ranked": ranked})["row"])

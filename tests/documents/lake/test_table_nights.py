@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.documents.document_index import IndexedFiles, index_schema, reuse_index
-from memagent_batch.documents.questions import given_questions
+from memagent_batch.documents.questions import read_questions
 from memagent_batch.documents.shards import FoundShards, find_shards
 from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.plan import Plan
@@ -201,7 +201,7 @@ class TableNights(RuleBasedStateMachine):
         texts = fetched(index, place, settings=job.input)
         notes = dict(zip(index["document_id"].to_pylist(), index["carry:note"].to_pylist(), strict=True))
         assert {name: (text.text, notes[name]) for name, text in texts.items()} == self.rows
-        plan = Plan(index, given_questions([{"question": "Who?"}]), samples=1, indexed=files)
+        plan = Plan(index, read_questions(None, ask=[{"question": "Who?"}]), samples=1, indexed=files)
         hashes = dict(zip(index["document_id"].to_pylist(), index["document_hash"].to_pylist(), strict=True))
         manifest = self.nights.run_plan(plan, {hashes[name]: row[0] for name, row in self.rows.items()}, job=job)
         self._check(manifest["changes"])
