@@ -116,6 +116,19 @@ class RecordConfig(Section):
     a public key whose private one an agent has."""
 
 
+class BoundsConfig(Section):
+    """When one run stops. A run that meets a bound starts no further turn and ends with exit code 6; the same command
+    goes on. The turns that are in flight then end, and come on top.
+
+    The bounds are of one run: a command that is started again has all of them again.
+    """
+
+    max_tokens: Count | None = None
+    """Tokens of prompts and completions after which no turn of the run starts."""
+    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Time of the run after which no turn of it starts, hours."""
+
+
 class RolloutConfig(Section):
     """What `memagent collect` makes of sampled readings."""
 
@@ -163,7 +176,7 @@ class AcceptedUnread(Section):
         return self
 
 
-class RunConfig(Storage):
+class RunConfig(BoundsConfig, Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
@@ -185,11 +198,6 @@ class RunConfig(Storage):
     rollouts: RolloutConfig = RolloutConfig()
     """Settings of `memagent collect`."""
 
-    max_tokens: Count | None = None
-    """Bound of one run: tokens of prompts and completions after which none of its turns starts. Those in flight end and
-    come on top, the command ends with exit code 6, and the same command goes on, with the whole bound again."""
-    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """The same for the time of the run, hours."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
 from memagent_batch.api.question import GivenQuestions, question_table
@@ -17,7 +17,15 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.convert import ConvertConfig, ConvertJob
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import (
+    BoundsConfig,
+    ExecutorKind,
+    JobConfig,
+    LogConfig,
+    PoolConfig,
+    RolloutConfig,
+)
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.convert.record import ConvertManifest
 from memagent_batch.errors import SupersededError
@@ -75,7 +83,9 @@ def scan(
     agent: AgentConfig,
     convert: ConvertConfig = ConvertConfig(),  # noqa: B008 - a frozen value
     follow_ups: FollowUpConfig = FollowUpConfig(evidence=True, support=True),  # noqa: B008
-    **settings: Any,
+    executor: ExecutorKind | str = ExecutorKind.AUTO,
+    pool: PoolConfig = PoolConfig(),  # noqa: B008
+    storage_options: Options | None = None,
 ) -> Run:
     """Converts files, answers questions over them, and writes pages and a summary, as `memagent scan` does.
 
@@ -86,7 +96,9 @@ def scan(
         agent: What reads.
         convert: How files are converted; code that it names is run.
         follow_ups: What is asked after each answer: by default for its sentences, and if they support it.
-        settings: As for `answer`; `executor` and `storage_options` are those of the conversion too.
+        executor: Where the work is done: `local` (this process), `ray`, or `auto`.
+        pool: The actor pool.
+        storage_options: Arguments of the file system of files and output.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
@@ -95,7 +107,7 @@ def scan(
     """
     root = absolute(output).rstrip("/")
     documents, answers = (f"{root}/{folder}" for folder in (night.DOCUMENTS, night.ANSWERS))
-    where = {name: settings[name] for name in ("storage_options", "executor") if name in settings}
+    where: dict[str, Any] = {"storage_options": storage_options, "executor": executor}
     conversion_job = _conversion(files, output=documents, **where, **dict(convert))
     job, made = _run_chain(
         partial(night.scan, conversion=conversion_job),
@@ -103,7 +115,7 @@ def scan(
         questions,
         output=answers,
         agent=agent,
-        settings={**settings, "follow_ups": follow_ups},
+        settings={**where, "pool": pool, "follow_ups": follow_ups},
     )
     require_success(made["manifest"], max_failed_share=job.max_failed_share)
     if made["files_not_read"] is not None:
@@ -133,6 +145,34 @@ def _conversion(
     )
 
 
+class RunOptions(TypedDict, total=False):
+    """How `answer` and `collect` run. What is left out is as in a job file that does not name it."""
+
+    input: InputConfig
+    """Columns and format of the documents."""
+    executor: ExecutorKind | str
+    """Where the work is done: `local` (this process), `ray`, or `auto`: local for a small job."""
+    pool: PoolConfig
+    log: LogConfig
+    limit: int | None
+    """Documents to take, as a fair sample that grows with it; None for all."""
+    retry_failed: bool
+    """Read failed readings again, and nothing else that is done."""
+    max_failed_share: float
+    """Largest share of failed readings."""
+    storage_options: Options | None
+    """Arguments of the file system of inputs and output."""
+
+
+class AnswerOptions(RunOptions, total=False):
+    """How `answer` runs."""
+
+    follow_ups: FollowUpConfig
+    """What is asked after each answer; a value of a type is asked for where a question has one."""
+    adopt_output: bool
+    """Take over an output that was written for other documents or questions."""
+
+
 def answer(
     *,
     documents: Documents,
@@ -141,7 +181,8 @@ def answer(
     agent: AgentConfig,
     again_from: PlaceOrPath | None = None,
     where: str | None = None,
-    **settings: Any,
+    bounds: BoundsConfig = BoundsConfig(),  # noqa: B008 - a frozen value
+    **options: Unpack[AnswerOptions],
 ) -> Run:
     """Answers the questions over the documents, as `memagent answer` does; goes on where a run of the output stopped.
 
@@ -156,8 +197,9 @@ def answer(
         agent: What reads.
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
         where: Condition on the rows of the `answers` of `again_from`, in SQL: `confidence < 0.8`.
-        settings: Other settings of a job file (`docs/reference/settings.md`), such as `input`, `executor`, `pool`,
-            `limit`, `follow_ups`, `max_tokens`, `retry_failed` or `storage_options`.
+        bounds: What the run may take at most: tokens, hours.
+        **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
+            `follow_ups`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
@@ -167,7 +209,7 @@ def answer(
         MemagentError: the run stopped, or has lost the output to a newer attempt; see `memagent_batch.errors`.
     """
     again = {"again_from": None if again_from is None else absolute(again_from), "again_where": where}
-    settings = settings | again
+    settings = {**options, **again, **bounds.model_dump(exclude_unset=True)}
     job, manifest = _run_chain(chain.answer, documents, questions, output=output, agent=agent, settings=settings)
     require_success(manifest, max_failed_share=job.max_failed_share)
     return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
@@ -179,7 +221,8 @@ def collect(
     questions: GivenQuestions,
     output: PlaceOrPath,
     agent: AgentConfig,
-    **settings: Any,
+    rollouts: RolloutConfig = RolloutConfig(),  # noqa: B008
+    **options: Unpack[RunOptions],
 ) -> RolloutsRecord:
     """Samples every question several times and writes rewards and advantages, as `memagent collect` does.
 
@@ -193,6 +236,7 @@ def collect(
         NotReadError: some samples could not be read now, and no rollouts are written; the same call reads them.
         TooManyFailedError: more samples failed than `max_failed_share`, or all. The rollouts are written.
     """
+    settings = {**options, "rollouts": rollouts}
     _, record = _run_chain(collection.collect, documents, questions, output=output, agent=agent, settings=settings)
     return record
 

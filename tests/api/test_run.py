@@ -272,7 +272,6 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"documents": 7}, InputError, "this int can't be read as a table"),
         ({"questions": []}, SettingsError, "no question"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
-        ({"max_token": 2}, SettingsError, "max_token: there is no such setting; did you mean max_tokens?"),
         ({"output": "{folder}"}, OutputError, "holds other files"),
     ],
 )
