@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memagent_batch.config.job import LogConfig as LogConfig
     from memagent_batch.config.job import PoolConfig as PoolConfig
     from memagent_batch.config.job import RolloutConfig as RolloutConfig
+    from memagent_batch.config.job import TableFormat as TableFormat
     from memagent_batch.config.sources import InputConfig as InputConfig
     from memagent_batch.domain.follow_ups.answer_types import Bool as Bool
     from memagent_batch.domain.follow_ups.answer_types import Date as Date
@@ -54,7 +55,7 @@ _NAMES = {
     "config.convert": "ConvertConfig",
     "config.engines": "OpenAIConfig VllmConfig",
     "config.follow_ups": "FollowUpConfig",
-    "config.job": "BoundsConfig LogConfig PoolConfig RolloutConfig",
+    "config.job": "BoundsConfig LogConfig PoolConfig RolloutConfig TableFormat",
     "config.sources": "InputConfig",
     "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
     "flows.from_python": "answer collect convert_files export make_review page scan",

@@ -13,8 +13,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
 INTRODUCTION = """# Tables
 
-All are Parquet files. `manifest.json` names those that count. A reading is one document, one question, one sample. A
-`?` behind a type: may be null. This page is made by `python -m infra.docs.tables_page`.
+Parquet by default, Arrow IPC files with `--table-format arrow`; the turn log is Parquet always. `manifest.json` names
+the files that count. A reading is one document, one question, one sample. A `?` behind a type: may be null. This page
+is made by `python -m infra.docs.tables_page`.
 """
 
 

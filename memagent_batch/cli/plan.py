@@ -18,6 +18,7 @@ class PlanRun(JobSettings, JsonCommand):
         *(
             "rollouts",
             "log",
+            "table_format",
             "simulated",
             "max_tokens",
             "max_hours",

@@ -34,6 +34,15 @@ class ExecutorKind(StrEnum):
     """On the cluster of RAY_ADDRESS, or on a Ray that is started on this machine."""
 
 
+class TableFormat(StrEnum):
+    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
+
+    PARQUET = "parquet"
+    """Parquet, zstd."""
+    ARROW = "arrow"
+    """Arrow IPC file, zstd."""
+
+
 class Overlong(StrEnum):
     """How a sample is rewarded when one of its turns was cut at its budget."""
 
@@ -198,6 +207,8 @@ class RunConfig(BoundsConfig, Storage):
     rollouts: RolloutConfig = RolloutConfig()
     """Settings of `memagent collect`."""
 
+    table_format: TableFormat = TableFormat.PARQUET
+    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0

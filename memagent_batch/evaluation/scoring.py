@@ -27,7 +27,7 @@ from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     ReadingIds,
-    read_table,
+    read_table_columns,
     reading_ids,
     table_locations,
 )
@@ -175,7 +175,7 @@ def read_answers(output: Location) -> pa.Table:
     Raises:
         OutputError: no run has finished there, or a file can't be read.
     """
-    tables = [read_table(place, columns=ANSWER_COLUMNS.names) for place in table_locations(output, ANSWERS_FOLDER)]
+    tables = [read_table_columns(place, ANSWER_COLUMNS.names) for place in table_locations(output, ANSWERS_FOLDER)]
     table = pa.concat_tables(tables).select(ANSWER_COLUMNS.names).cast(ANSWER_COLUMNS)
     return table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
 
@@ -188,7 +188,7 @@ def read_evidence(output: Location) -> EvidenceSpans:
     """
     has_evidence = EVIDENCE_FOLDER in require_manifest(output)["files"]
     places = table_locations(output, EVIDENCE_FOLDER) if has_evidence else []
-    return evidence_spans(read_table(place, columns=["how", *SPAN_COLUMNS]) for place in places)
+    return evidence_spans(read_table_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
 
 
 def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:

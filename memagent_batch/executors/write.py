@@ -28,10 +28,10 @@ from memagent_batch.runs.tables import (
     MEMORIES_FOLDER,
     RESULTS_FOLDER,
     count_rows,
+    table_bytes,
 )
 from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import storage_errors
-from memagent_batch.store.parquet import parquet_bytes
 
 LASTING = frozenset({Status.OK, Status.FAILED})
 """Statuses of rows that the next run makes the same; other rows are of this run alone."""
@@ -66,7 +66,7 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
     if not not_read and key in kept and _is_complete(kept[key], projection=projection):
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=PART_REPORT)
     tables = project(planned, projection=projection, not_read=not_read)
-    name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.parquet"
+    name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
     files = {
         folder: (f"{folder}/{name}", table)
         for folder, table in (
@@ -137,7 +137,7 @@ def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> lis
     require_claim(output, run_id=run_id)
     hashes: list[FileHash] = []
     for name, table in files.items():
-        data = parquet_bytes(table)
+        data = table_bytes(table, table_format=projection.table_format)
         (output / name).write_bytes(data)
         hashes.append({"file": name, "sha256": sha256(data).hexdigest()})
     try:

@@ -24,6 +24,7 @@ from memagent_batch.config.job import (
     LogConfig,
     PoolConfig,
     RolloutConfig,
+    TableFormat,
 )
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
@@ -169,6 +170,8 @@ class AnswerOptions(RunOptions, total=False):
 
     follow_ups: FollowUpConfig
     """What is asked after each answer; a value of a type is asked for where a question has one."""
+    table_format: TableFormat
+    """File format of `answers` and `memories`."""
     adopt_output: bool
     """Take over an output that was written for other documents or questions."""
 
@@ -199,7 +202,7 @@ def answer(
         where: Condition on the rows of the `answers` of `again_from`, in SQL: `confidence < 0.8`.
         bounds: What the run may take at most: tokens, hours.
         **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
-            `follow_ups`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
+            `follow_ups`, `table_format`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.

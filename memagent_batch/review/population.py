@@ -19,7 +19,7 @@ from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     DocumentId,
     QuestionText,
-    read_table,
+    read_table_columns,
     read_tables,
 )
 from memagent_batch.store.columns import Column, arrow_schema
@@ -140,7 +140,7 @@ class ReviewedScan:
         """
         for output, manifest in self.runs:
             for name in manifest["files"].get(table, []):
-                rows = read_table(output / name, columns={"question_id", "sample", *columns})
+                rows = read_table_columns(output / name, {"question_id", "sample", *columns})
                 rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
                 if rows.num_rows:
                     yield rows

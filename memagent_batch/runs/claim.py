@@ -50,6 +50,7 @@ LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, KEYS_FOLDER, AS
 OUTPUT_FILES = (
     MANIFEST_FILE,
     "answers/part-00000-RUN.parquet",
+    "answers/part-00000-RUN.arrow",
     "log/turns/RUN-WRITER-000001.parquet",
     "runs/RUN/plan.parquet",
 )

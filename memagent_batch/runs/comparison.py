@@ -190,8 +190,9 @@ def _rows(run: PastRun, *, other: PastRun) -> pa.Table | ds.Dataset:
     columns = [*_READING, *_SHOWN, "document_hash", "question_hash"]
     if not places:
         return ANSWERS.empty_table().select(list(dict.fromkeys(columns)))
+    kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
     with table_errors(run.output.uri, remedy=MOVED_TABLES_REMEDY):
-        return ds.dataset([place.path for place in places], filesystem=run.output.fs, format="parquet")
+        return ds.dataset([place.path for place in places], filesystem=run.output.fs, format=kind)
 
 
 def _plan(run: PastRun) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import JobConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, source_type
 from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
@@ -59,6 +59,7 @@ class Projection(Origin):
     """The memory before the first chunk."""
     keep_word: str
     """What the model writes to keep its memory; empty where it always writes a new one."""
+    table_format: TableFormat
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
     follow_up_readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -87,6 +88,7 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
         extraction=job.agent.extraction,
+        table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
         follow_up_readings=plan.asked.turns_by_follow_up(),
         has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
@@ -419,7 +421,8 @@ def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection 
         return None
     try:
         values = record["projection"]
-        return Projection(**{**values, "extraction": Extraction(values["extraction"])}, **places)
+        extraction, table_format = Extraction(values["extraction"]), TableFormat(values["table_format"])
+        return Projection(**{**values, "extraction": extraction, "table_format": table_format}, **places)
     except (KeyError, TypeError, ValueError):  # it has other fields than here, or other values
         return None
 

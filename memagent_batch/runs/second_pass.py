@@ -14,7 +14,7 @@ from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
 from memagent_batch.runs.manifest import AgainRecord, require_manifest
 from memagent_batch.runs.plan import AGAIN, Again
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table, table_locations
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
 from memagent_batch.store.columns import column
 from memagent_batch.store.database import open_database
 from memagent_batch.store.errors import output_errors, table_errors
@@ -68,7 +68,7 @@ def select_again(job: JobConfig) -> Again | None:
     condition = parse_where(job.again_where, option=WHERE)
     found = [AGAIN.empty_table()]
     for name in manifest["files"][ANSWERS_FOLDER]:
-        answers = read_table(source / name, columns={"document_id", "question_id", *condition.words()})
+        answers = read_table_columns(source / name, {"document_id", "question_id", *condition.words()})
         rows = matching_rows(answers, condition, there=ANSWERS.names)
         found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
     readings = pa.concat_tables(found).group_by(AGAIN.names).aggregate([])
@@ -117,4 +117,5 @@ def _answers(output: Location) -> ds.Dataset:
     if not places:
         raise OutputError(f"output: {output.uri} has no answers; it read nothing")
     with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
-        return ds.dataset([place.path for place in places], filesystem=output.fs, format="parquet")
+        kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
+        return ds.dataset([place.path for place in places], filesystem=output.fs, format=kind)

@@ -1,11 +1,14 @@
 """The tables of an output: their columns and rows, and the files that hold them."""
 
+import io
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from memagent_batch.config.job import TableFormat
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.listing import CONVERTED_FORMAT
 from memagent_batch.errors import OutputError
@@ -13,7 +16,7 @@ from memagent_batch.runs.manifest import FORMAT, require_manifest
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import read_parquet
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.store.turn_log.rows import (
     TEXT_HASH,
     CharEnd,
@@ -257,21 +260,47 @@ def reading_ids(row: Mapping[str, Any]) -> ReadingIds:
     return row["document_id"], row["question_id"], row["sample"]
 
 
-def read_table(place: Location, *, columns: Collection[str] | None = None) -> pa.Table:
-    """A table file, with those of the columns that it has; with all by default."""
-    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
-        return read_parquet(place, columns=columns)
+def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
+    """A table file, with those of the columns that it has."""
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
+        if not place.path.endswith(".parquet"):
+            table = pa.ipc.open_file(stream).read_all()
+            return table.select([name for name in table.schema.names if name in names])
+        with pq.ParquetFile(stream, pre_buffer=False) as file:
+            return file.read(columns=[name for name in file.schema_arrow.names if name in names], use_threads=False)
 
 
-def read_tables(output: Location, names: Sequence[str], *, columns: Collection[str] | None = None) -> pa.Table:
-    """The rows of table files of one run, by their names in its manifest."""
-    return pa.concat_tables([read_table(output / name, columns=columns) for name in names])
+def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of table files of one run, by their names in its manifest; all columns by default."""
+    tables = []
+    for place in (output / name for name in names):
+        with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
+            if place.path.endswith(".parquet"):
+                tables.append(read_parquet(place, columns=columns))
+            else:
+                with place.open() as stream:
+                    table = pa.ipc.open_file(stream).read_all()
+                tables.append(table if columns is None else table.select(list(columns)))
+    return pa.concat_tables(tables)
+
+
+def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
+    """The table as one file, zstd."""
+    if table_format == TableFormat.PARQUET:
+        return parquet_bytes(table)
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def count_rows(place: Location) -> int | None:
     """Rows that a table file really holds, by its own footer; None where it is gone."""
     try:
         with place.open() as stream:
-            return int(pq.ParquetFile(stream).metadata.num_rows)
+            if place.path.endswith(".parquet"):
+                return int(pq.ParquetFile(stream).metadata.num_rows)
+            reader = pa.ipc.open_file(stream)
+            return sum(int(reader.get_batch(number).num_rows) for number in range(reader.num_record_batches))
     except FileNotFoundError:
         return None

@@ -1,7 +1,7 @@
 """Reads and writes whole Parquet files of the project's own tables."""
 
 import io
-from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -12,8 +12,8 @@ from memagent_batch.store.database import BATCH_ROWS, on_disk
 from memagent_batch.store.location import Location
 
 
-def read_parquet(place: Location, *, columns: Collection[str] | None = None) -> pa.Table:
-    """A file, with those of the columns that it has, read by the calling thread alone.
+def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """A whole file, read by the calling thread alone.
 
     Arrow's own threads free the buffers of a Python stream a moment after the table is there. Where the process ends
     in that moment, Python stops the thread in a destructor, and the process aborts: exit code 134 in place of its own.

@@ -238,7 +238,7 @@ def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_mo
 def test_tables_of_a_run_stay_until_a_later_one_has_removed_them(text_model: str, tmp_path: Path) -> None:
     agent, output = agent_of(text_model), tmp_path / "scan"
     how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent}
-    first = run_local(documents=table_of(MONDAY), **how)
+    first = run_local(documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
     run_local(documents=table_of(TUESDAY), **how)
     assert first.answers().num_rows == 3
     for file in first.manifest["files"]["answers"]:

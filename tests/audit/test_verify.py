@@ -239,12 +239,12 @@ def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) ->
 @pytest.mark.parametrize(
     "settings",
     [
-        {"limit": 2, "follow_ups": {"evidence": False}},
+        {"table_format": "arrow", "limit": 2, "follow_ups": {"evidence": False}},
         {"sampling": {"samples": 2, "temperature": 0.7}, "policy": {"kind": "parallel"}},
     ],
-    ids=["limit", "samples"],
+    ids=["arrow", "samples"],
 )
-def test_rows_of_other_policies_and_samples_follow_from_the_log(
+def test_rows_of_other_policies_and_formats_follow_from_the_log(
     settings: dict[str, Any], text_model: str, tmp_path: Path
 ) -> None:
     stream = Stream(tmp_path, text_model, ask=ASK, **settings)

@@ -13,6 +13,7 @@ import pytest
 from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
 from memagent_batch.cli.status import status_lines
+from memagent_batch.config.job import TableFormat
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.audit.scan import make_scan
@@ -23,11 +24,14 @@ MOST_LINES = 9
 """Of what a command says to a person, except for `answer`."""
 
 
-def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table_format", [*TableFormat])
+def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
     output = Location(uri=f"{tmp_path}/run/")
     night = Nights(output)
     documents = {"a": "Ann\x1b[2J\nSmith", "b": FAILS, "c": None, "d": "never shown"}
-    manifest = night.run(documents, {"q": "Who signed?"})
+    manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     said = ending(output, manifest, num_columns=110)
     assert said.startswith("4 readings: 2 ok, 2 failed; ")
     assert said.count("Who signed?") == 1
@@ -39,7 +43,7 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(tmp_pat
     assert f"memagent status {tmp_path}/run\n" in f"{said}\n"
     assert "memagent diff" not in said
     assert f'table_files("{tmp_path}/run", "answers")' in said
-    again = night.run(documents, {"q": "Who signed?"})
+    again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.runs.projection import Projection
 from memagent_batch.store.location import Location
@@ -16,5 +17,6 @@ def projection_at(output: Location, **fields: Any) -> Projection:
         "first_memory": "",
         "keep_word": "",
         "extraction": Extraction.AUTO,
+        "table_format": TableFormat.PARQUET,
     }
     return Projection(output=output, **(plain | fields))

@@ -61,6 +61,7 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
         (DOCUMENTS, {"retried": True}, 3),
         (DOCUMENTS, {"questions": {"other": "Who?"}}, 0),
         (DOCUMENTS, {"extraction": "raw"}, 0),
+        (DOCUMENTS, {"table_format": "arrow"}, 0),
         (DOCUMENTS, {"reader": "another"}, 0),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import LogConfig
+from memagent_batch.config.job import LogConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.questions import read_questions, type_fields
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
@@ -41,6 +41,7 @@ def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> N
         first_memory="No memory.",
         keep_word="KEEP",
         extraction=Extraction.AUTO,
+        table_format=TableFormat.ARROW,
         follow_up_readings={"c": ["t", "u"]},
         has_evidence=True,
         documents=Location(uri="s3://bucket/in"),

@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.ipc
 import pyarrow.parquet as pq
+import pytest
 
-from memagent_batch.config.job import LogConfig
+from memagent_batch.config.job import LogConfig, TableFormat
 from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
@@ -19,9 +21,8 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import PartTables, project
-from memagent_batch.runs.tables import ANSWERS, MEMORIES, count_rows
+from memagent_batch.runs.tables import ANSWERS, MEMORIES, count_rows, table_bytes
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
@@ -246,20 +247,30 @@ async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them
     ]
 
 
-async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table_format", TableFormat)
+async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
     tables = await mixed_tables(tmp_path)
     for table, schema in ((tables.answers, ANSWERS), (tables.memories, MEMORIES)):
-        written = pq.read_table(io.BytesIO(parquet_bytes(table)))
+        written = read_back(table_bytes(table, table_format=table_format), table_format=table_format)
         assert written.schema.equals(schema, check_metadata=True)
         assert written.equals(table)
         assert all(written[field.name].null_count == 0 for field in schema if not field.nullable)
     assert tables.answers.num_rows == 4
 
 
-async def test_count_rows_counts_what_the_files_hold(tmp_path: Path) -> None:
+def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
+    if table_format is TableFormat.PARQUET:
+        return pq.read_table(io.BytesIO(data))
+    return pa.ipc.open_file(data).read_all()
+
+
+@pytest.mark.parametrize("table_format", TableFormat)
+async def test_count_rows_counts_what_the_files_hold(tmp_path: Path, table_format: TableFormat) -> None:
     tables, folder = await mixed_tables(tmp_path / "run"), Location(uri=str(tmp_path / "answers"))
     for number in range(2):
-        (folder / f"part-{number}.parquet").write_bytes(parquet_bytes(tables.answers))
+        (folder / f"part-{number}.{table_format}").write_bytes(table_bytes(tables.answers, table_format=table_format))
     assert sum(count_rows(folder.at(path)) or 0 for path in folder.files()) == 8
 
 

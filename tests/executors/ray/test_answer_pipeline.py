@@ -68,9 +68,11 @@ def test_run_from_bucket_to_bucket_gives_each_reading_one_row_and_keeps_its_keys
     assert first["counts"] == {**counts, "answers_rows": 18, "memories_rows": memories.num_rows}
 
     log = (output / "log/turns").files()
-    again = answer(small_job("", text_model, **settings, extraction=Extraction.RAW))
+    raw: dict[str, Any] = {"extraction": Extraction.RAW, "table_format": "arrow"}
+    again = answer(small_job("", text_model, **settings, **raw))
     assert (output / "log/turns").files() == log
-    answers = read_tables(output, again["files"]["answers"])
+    (file,) = again["files"]["answers"]
+    answers = pa.feather.read_table(io.BytesIO((output / file).read_bytes()))
     assert answers.schema.equals(pa.schema([*ANSWERS, pa.field("source", pa.string())]), check_metadata=True)
     assert set(answers["answer"].to_pylist()) == {"\\boxed{simulated}", None}
     assert all(b"hunter2" not in output.at(path).read_bytes() for path in output.files())
