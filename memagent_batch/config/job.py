@@ -35,7 +35,7 @@ class ExecutorKind(StrEnum):
 
 
 class TableFormat(StrEnum):
-    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
+    """File format of the tables `answers`, `memories`, `evidence` and `results`."""
 
     PARQUET = "parquet"
     """Parquet, zstd."""
@@ -208,7 +208,7 @@ class RunConfig(BoundsConfig, Storage):
     """Settings of `memagent collect`."""
 
     table_format: TableFormat = TableFormat.PARQUET
-    """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
+    """File format of the tables `answers`, `memories`, `evidence` and `results`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
