@@ -36,7 +36,8 @@ namespaces:
 	@unshare --user --map-root-user --mount true 2>/dev/null || echo "warning: this machine allows no user namespaces, so tests of a full disk will fail: \
 	set sysctl user.max_user_namespaces; in a container, start it with --security-opt seccomp=unconfined" >&2
 
-# 24 documents of up to 200 K tokens, of which 8 do not state what is asked; read, scored, and as pages.
+# 24 documents of up to 200 K tokens, of which 8 do not state what is asked; read, scored, and as pages. Then three licence files, read by
+# the reader, beside what their packages declare.
 demo: setup
 	.venv/bin/memagent evaluate make --output $(DEMO_OUT)/suite --typed \
 	  --tasks niah_multikey_1 stated absent --lengths 2K 16K 64K 200K --samples 2
@@ -44,7 +45,7 @@ demo: setup
 	  --follow-ups.evidence --follow-ups.support
 	.venv/bin/memagent page $(DEMO_OUT)/results/runs/overwrite
 	.venv/bin/memagent models install reader-135m
-	$(PYTHON) pipelines/licence_scan.py $(DEMO_OUT)/licences --packages $(DEMO_PACKAGES)
+	$(PYTHON) pipelines/licence_scan.py $(DEMO_OUT)/licences --packages attrs filelock regex
 
 # What the licence files of the installed packages say, beside what the packages declare.
 licences: setup
