@@ -68,7 +68,7 @@ def card_lines(scores: pa.Table) -> Iterator[str]:
 
 
 def _share(cell: CellSummary | None) -> str:
-    return "" if cell is None else f"{cell.score:.2f} ({cell.low:.2f} to {cell.high:.2f}) of {cell.n}"
+    return "" if cell is None else f"{cell.score:.2f} ({cell.low:.2f}–{cell.high:.2f}) n={cell.n}"
 
 
 def main() -> None:

@@ -147,7 +147,7 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
     ship.ship(run, evaluation=tmp_path / "evaluation", to=tmp_path / "reader")
     card = (tmp_path / "reader" / "README.md").read_text()
     assert re.search(
-        r"policy \| 2 chunks \| 8 chunks .*\| gated, real files \| 1.00 \(\S+ to 1.00\) of 4 \| 0.75", card, re.S
+        r"policy \| 2 chunks \| 8 chunks .*\| gated, real files \| 1.00 \(\S+–1.00\) n=4 \| 0.75", card, re.S
     )
     reader = packaged.AdaptedModel(base="small", adapter=tmp_path / "reader")
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"reader": reader, "small": None})
