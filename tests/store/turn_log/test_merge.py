@@ -20,10 +20,13 @@ from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_SCHEMAS, OUTCOME
 from memagent_batch.store.turn_log.turns import read_turns
 from tests.store.turn_log.logs import FLUSHES, RUNS, held, num_turns, rows_of, small_files, write, written
 
+FEW = 2
+"""Small files from which a log is merged here."""
+
 
 @pytest.fixture(autouse=True)
 def _merges_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "MERGE_FROM", 2)
+    monkeypatch.setattr(merge, "MERGE_FROM", FEW)
 
 
 def merged(output: Location, **arguments: Any) -> list[str]:
@@ -159,6 +162,7 @@ def _merge_and_die(output: Location, steps: int) -> None:
 
         return changed
 
+    merge.MERGE_FROM = FEW
     Location.write_bytes = dies(Location.write_bytes)  # type: ignore[method-assign]
     Location._delete_file = dies(Location._delete_file)  # type: ignore[method-assign]
     merged(output)
@@ -166,8 +170,9 @@ def _merge_and_die(output: Location, steps: int) -> None:
 
 def exit_codes(output: Location, *steps: int) -> list[int | None]:
     """Exit codes of processes that merge at once, each killed after its own number of steps."""
-    start = multiprocessing.get_context("fork").Process
-    processes = [start(target=_merge_and_die, args=(output, each)) for each in steps]
+    context = multiprocessing.get_context("forkserver")  # a copy of this process may hang: it has threads
+    context.set_forkserver_preload([__name__])
+    processes = [context.Process(target=_merge_and_die, args=(output, each)) for each in steps]
     for process in processes:
         process.start()
     for process in processes:
