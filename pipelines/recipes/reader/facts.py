@@ -4,6 +4,7 @@ Two halves never meet: training and measuring have kinds, wordings and entities 
 """
 
 import random
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +24,9 @@ FORMS, ABSENT = ("plain", "two sentences", "corrected", "aliased"), "absent"
 """How facts are stated, and one that is not."""
 CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 """Shares of facts that are stated twice with another value, in two sentences, or under another name."""
-SEVERAL = 0.6
-"""Share of entities with facts of two kinds: a reader must tell kinds apart, too."""
+OTHERS, LIKE = (0.4, 0.3, 0.2, 0.1), 0.5
+"""Shares of entities with no fact of another kind, one, two and three: a reader must tell kinds apart, too; and share
+of those whose values look like the first one's."""
 REAL_WORDS = 0.7
 """Share of the words of names that are not made up."""
 
@@ -118,6 +120,10 @@ class Fact:
             return aliased if self.mentions[-1].aliased else corrected
         return in_two if ". " in self.mentions[0].text else plain
 
+    def asked_of(self, who: str) -> str:
+        """The question about another entity."""
+        return _capital(re.sub(re.escape(self.who), lambda _: who, self.question, count=1, flags=re.IGNORECASE))
+
     def rests_on(self, noted: Iterable[int]) -> list[int]:
         """Which of these mentions the answer rests on: the last value and its other name; of labels, all."""
         stated = sorted(number for number in noted if self.mentions[number].value is not None)
@@ -164,12 +170,16 @@ class FactMaker:
             kind = self.rng.choice(self.kinds)
             sort = self.rng.choice(kind.of)
             entities = [self.entity(sort) for _ in range(1 + self.rng.randint(*self._rivals))]
-            also = [each for each in self.kinds if sort in each.of and each is not kind]
-            for who in entities:
-                facts.append(self.fact(kind, who))
-                if also and self.rng.random() < SEVERAL:
-                    facts.append(self.fact(self.rng.choice(also), who))
+            facts += [self.fact(kind, who) for who in entities]
+            facts += [self.fact(other, who) for who in entities for other in self._others(kind, sort)]
         return facts[:num_facts]
+
+    def _others(self, kind: Kind, sort: str) -> Sequence[Kind]:
+        """Other kinds of facts about an entity of this sort."""
+        kinds = [each for each in self.kinds if sort in each.of and each is not kind]
+        alike = [each for each in kinds if each.value == kind.value]
+        kinds = alike if self.rng.random() < LIKE else kinds
+        return self.rng.sample(kinds, min(len(kinds), self.rng.choices(range(len(OTHERS)), OTHERS)[0]))
 
     def fact(self, kind: Kind, who: str) -> Fact:
         """One fact, stated in one of several ways."""

@@ -154,10 +154,10 @@ class Oracle:
         return after
 
     def _shown(self, noted: Noted) -> str:
-        """What is noted, as text: whom it is about, and the value; what gives no value yet in the document's words."""
+        """What is noted, as text: the question and the value; what gives no value yet in the document's words."""
         value = self._known(noted)
         if value is not None:
-            return f"About {self.fact.who}: {value.text}"
+            return f"{self.fact.question} {value.text}"
         return "\n".join(self._said(number, *span) for number, span in sorted(noted.items()))
 
     def _said(self, number: int, start: int, end: int) -> str:
@@ -170,7 +170,8 @@ class Oracle:
         lines = [self._shown(noted)] if noted else []
         if self.stray is not None and with_stray:
             assert self.stray.value is not None
-            lines.append(f"About {self.stray.name}: {self.stray.value.text}")
+            asked = self.fact.asked_of(self.stray.name)
+            lines.append(f"{asked} {self.stray.value.text}")
         return "\n".join(lines) or self.first_memory
 
     def _known(self, noted: Noted) -> Value | None:

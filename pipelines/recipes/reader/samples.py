@@ -33,7 +33,7 @@ POLICIES = {
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
-TASK_SHARE, TASKS = 0.35, {"changelog": 1, "copyright": 1, "licence": 3}
+TASK_SHARE, TASKS = 0.4, {"changelog": 1, "copyright": 1, "licence": 4}
 """Share of documents that are real files with a truth of their own, and their sorts; facts are put into the others."""
 CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (160, 256, 384, 512), (96, 128, 192)
 """Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""

@@ -51,6 +51,8 @@ MAX_LICENCE_CHARS = 6000
 """What is used of a licence, of some longer ones a part."""
 WITH_NOTICE = 0.8
 """Share of licences below a line that says who holds the copyright, and since when."""
+UNNAMED, UNNAMED_CHARS = 0.5, 300
+"""Share of licences that are told by their terms alone, as many files of packages, and how long such a text must be."""
 COPYRIGHT = re.compile(r"copyright\s*(\(c\)|©|\d|<|\[)", re.IGNORECASE)
 SAYS_LICENCE = re.compile(r"licen[cs]|copyright|permi|GPL|BSD|\bMIT\b|Mozilla|Apache", re.IGNORECASE)
 
@@ -72,8 +74,11 @@ class Tasks:
         self._files = {"changelog": [text for text in texts if ENTRY.search(text)]}
         self._files["copyright"] = [text for text in texts if STANZA.search(text)]
         self._licences: dict[str, list[str]] = defaultdict(list)
+        self._unnamed: dict[str, list[str]] = defaultdict(list)
         for name, text in licence_texts(licences, apart=maker.apart) if licences else ():
             self._licences[name].append(text)
+            if len(text) > UNNAMED_CHARS and not re.search(rf"\b{name.split('-')[0]}\b", text, re.IGNORECASE):
+                self._unnamed[name].append(text)
 
     @property
     def names(self) -> list[str]:
@@ -178,10 +183,10 @@ class Tasks:
 
     def _drawn_licence(self, num_chars: int, *, start: int) -> tuple[str, list[Mention]]:
         """So much of the text of a licence that it is recognised, with the lines that tell it."""
-        names, weights = list(self._licences), [len(texts) ** 0.5 for texts in self._licences.values()]
         while True:
-            name = self._rng.choices(names, weights)[0]
-            text = self._rng.choice(self._licences[name])[:num_chars]
+            texts = self._unnamed if self._unnamed and self._rng.random() < UNNAMED else self._licences
+            name = self._rng.choices([*texts], [len(each) ** 0.5 for each in texts.values()])[0]
+            text = self._rng.choice(texts[name])[:num_chars]
             if (mentions := telling(text, start=start)) and mentions[-1].value == Value(text=name, typed=name):
                 return text, mentions
 

@@ -111,8 +111,8 @@ def test_oracle_notes_the_fact_and_answers_with_its_value(kind: str, prompt_set:
     assert ("answer", "\\boxed{430 euros}") in turns
     assert ("value", "430") in turns
     texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
-    assert "About Zwork Mill: 430 euros" in texts
-    assert set(texts) <= {"About Zwork Mill: 430 euros", "keep", "none", "Nothing noted yet."}
+    assert "What does Zwork Mill cost? 430 euros" in texts
+    assert set(texts) <= {"What does Zwork Mill cost? 430 euros", "keep", "none", "Nothing noted yet."}
     assert [text for turn, text in turns if turn == "support"] == ["1"]
 
 
@@ -133,10 +133,10 @@ def test_oracle_answers_with_the_correction(kind: str, prompt_set: str | None) -
     texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
     if kind == "heads":
         assert [text for text in texts if text != "keep"] == [
-            "About Zwork Mill: 430 euros",
-            "About Zwork Mill: 510 euros",
+            "What does Zwork Mill cost? 430 euros",
+            "What does Zwork Mill cost? 510 euros",
         ]
-    assert "About Zwork Mill: 510 euros" in texts
+    assert "What does Zwork Mill cost? 510 euros" in texts
 
 
 def test_oracle_repeats_in_a_new_note_what_goes_with_the_oldest() -> None:
@@ -145,14 +145,14 @@ def test_oracle_repeats_in_a_new_note_what_goes_with_the_oldest() -> None:
     told = _story(named, rents[0], named, rents[1], aliased=[1, 3])
     notes = [text for turn, text in _turns(told, "heads", None, heads=1) if turn == "update" and text != "keep"]
     assert notes[0] == "About Zwork Mill: called Q4"
-    assert notes[-1] == "About Zwork Mill: 510 euros"
+    assert notes[-1] == "What does Zwork Mill cost? 510 euros"
 
 
 def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> None:
     named = ("Zwork Mill is called Q4 below.", "Zwork Mill", None)
     said = ("Q4 costs 430 euros.", "Q4", _euros("430"))
     turns = _turns(_story(named, said, aliased=[1]), "gated", None)
-    assert {("update", "About Zwork Mill: called Q4"), ("update", "About Zwork Mill: 430 euros")} <= set(turns)
+    assert {("update", "About Zwork Mill: called Q4"), ("update", "What does Zwork Mill cost? 430 euros")} <= set(turns)
     assert ("answer", "\\boxed{430 euros}") in turns
     assert ("answer", "\\boxed{not stated}") in _turns(_story(said, aliased=[0]), "gated", None)
 
