@@ -61,6 +61,8 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     written = plan["completion_tokens_at_most"] + plan["follow_up_completion_tokens_at_most"]
     prompt = f"{plan['prompt_tokens_at_least']:,} to {most:,} prompt tokens"
     yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {written:,} tokens"
+    if plan["prompt_tokens_shared"]:
+        yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"
     yield ""
     if plan["readings_to_do"]:
         yield "next: `memagent answer` with the same options"

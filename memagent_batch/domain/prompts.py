@@ -213,6 +213,11 @@ class TokenTemplate:
         """Tokens of the prompt apart from its slots."""
         return sum(len(piece) for piece in self.pieces if not isinstance(piece, Slot))
 
+    @property
+    def begins_with_chunk(self) -> bool:
+        """Whether the chunk stands before question and memory: prompts of all questions about it begin alike."""
+        return next((piece for piece in self.pieces if isinstance(piece, Slot)), None) is Slot.CHUNK
+
     def fill(self, values: Mapping[Slot, Sequence[int]]) -> list[int]:
         """The prompt's token ids, with each slot replaced by its tokens."""
         token_ids: list[int] = []

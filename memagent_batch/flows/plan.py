@@ -52,7 +52,7 @@ from memagent_batch.runs.second_pass import select_again
 from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
-from memagent_batch.wiring import make_documents, make_output
+from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
 
 
 class LargestDocument(TypedDict):
@@ -66,7 +66,8 @@ class PlanSummary(TypedDict):
     """What `memagent plan` prints: counts of the whole run, and what the readings to do take.
 
     `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
-    prompts are the same; `turns` and tokens count them all, since only reading shows which.
+    prompts are the same; `turns` and tokens count them all, since only reading shows which. `prompt_tokens_shared` are
+    those of chunks that an engine with a prefix cache computes once for all questions about them.
     """
 
     documents: int
@@ -85,6 +86,7 @@ class PlanSummary(TypedDict):
     turns: int
     prompt_tokens_at_least: int
     prompt_tokens_at_most: int
+    prompt_tokens_shared: int
     completion_tokens_at_most: int
     follow_up_turns_at_most: int
     follow_up_prompt_tokens_at_most: int
@@ -218,6 +220,8 @@ def summarise_plan(
         "prompt_tokens_at_least": sum(row["num_readings"] * _fewest_prompt_tokens(row) for row in documents),
         "prompt_tokens_at_most": sum(row["num_readings"] * row["num_prompt_tokens"] for row in documents)
         + turns * (agent.policy.question_tokens + agent.policy.memory_tokens),
+        "prompt_tokens_shared": sum((row["num_readings"] - 1) * row["num_tokens"] for row in documents)
+        * make_prompt_tokens(agent).update.begins_with_chunk,
         "completion_tokens_at_most": sum(row["num_readings"] * row["num_completion_tokens"] for row in documents),
         "follow_up_turns_at_most": follow_ups.num_turns,
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,

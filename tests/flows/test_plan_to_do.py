@@ -43,3 +43,13 @@ def test_plan_counts_only_what_the_output_does_not_hold(job: JobConfig, tmp_path
     assert (first["documents_read_before"], changed["documents_read_before"]) == (0, 1)
     assert changed["largest_document"]["document_id"] == "a.txt"
     assert all(0 < changed[name] < first[name] for name in COSTS)
+
+
+@pytest.mark.parametrize(("settings", "num_shared"), [({}, 2), ({"prompt_set": "default"}, 0)])
+def test_plan_says_what_questions_about_a_document_share(
+    job: JobConfig, settings: Mapping[str, Any], num_shared: int
+) -> None:
+    assert plan_checked(check(job))["prompt_tokens_shared"] == 0
+    job = job.model_copy(update={"ask": ("Who?", "When?", "Why?"), "agent": job.agent.model_copy(update=settings)})
+    plan = plan_checked(check(job))
+    assert plan["prompt_tokens_shared"] == num_shared * plan["document_tokens"]
