@@ -192,10 +192,10 @@ class FactMaker:
         elif draw < TWO_SENTENCES + ALIASED:
             alias = self._alias(who)
             named = _capital(self._pick(self._wordings["aliases"]).format(alias=alias, **slots))
-            said = self._mention(self._pick(self._says(kind)), value, **{**slots, "who": alias})
+            said = self._mention(self._one_of(kind.says, self._wordings["says"]), value, **{**slots, "who": alias})
             mentions = [Mention(text=named, name=who, value=None), replace(said, aliased=True)]
         else:
-            mentions = [self._mention(self._pick(self._says(kind)), value, **slots)]
+            mentions = [self._mention(self._one_of(kind.says, self._wordings["says"]), value, **slots)]
             other = self.value(kind)
             if draw > 1 - CORRECTED and other.text != value.text and other.unit == value.unit:
                 mentions.append(self._mention(self._pick(self._wordings["corrections"]), other, **slots))
@@ -211,7 +211,7 @@ class FactMaker:
 
     def asked(self, kind: Kind, who: str, value: Value, mentions: Sequence[Mention] = ()) -> Fact:
         """What these mentions say, with a question about it; `value` is one of its type."""
-        forms = [*kind.asks, *kind.asks, *([] if kind.value == "bool" else self._wordings["asks"])]
+        asked = self._one_of(kind.asks, kind.asks if kind.value == "bool" else self._wordings["asks"])
         value_type = AnswerType.NUMBER if kind.value in NUMBERS else AnswerType.TEXT
         if kind.value in set(AnswerType):
             value_type = AnswerType(kind.value)
@@ -219,7 +219,7 @@ class FactMaker:
             kind=kind,
             who=who,
             mentions=tuple(mentions),
-            question=_capital(self._pick(forms).format(noun=kind.noun, who=who)),
+            question=_capital(asked.format(noun=kind.noun, who=who)),
             value_type=ValueType(type=value_type, unit=value.unit, labels=tuple(kind.labels)),
         )
 
@@ -260,8 +260,9 @@ class FactMaker:
         text: str = self._pick(NAMES["values"][forms]).format(unit=unit, **slots)
         return Value(text=text, typed=typed, unit=unit)
 
-    def _says(self, kind: Kind) -> Sequence[str]:
-        return [*kind.says, *kind.says, *self._wordings["says"]]
+    def _one_of(self, own: Sequence[str], generic: Sequence[str]) -> str:
+        """A wording of the kind's own or a generic one, as often as each other: a question may have other words."""
+        return self._pick(self.rng.choice([own, generic]))
 
     def _bool_mention(self, kind: Kind, who: str, value: Value) -> Mention:
         wording = self._pick(kind.says if value.typed == "yes" else kind.denies)
