@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +7,13 @@ import pytest
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.engines.vllm import start
-from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, guesses_tokens
+from memagent_batch.engines.vllm.start import (
+    KEEPS_MEMORY,
+    LOOKUP,
+    engine_arguments,
+    engine_environment,
+    guesses_tokens,
+)
 from memagent_batch.errors import EngineStartError
 
 GREEDY = SamplingConfig()
@@ -76,6 +83,26 @@ def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(tiny_model: str) 
 def test_engine_environment_sets_the_batch_invariant_mode_where_it_is_asked_for() -> None:
     assert engine_environment({}, reproducible=True)["VLLM_BATCH_INVARIANT"] == "1"
     assert "VLLM_BATCH_INVARIANT" not in engine_environment({})
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    ("theirs", "keeps"),
+    [
+        ({}, True),
+        ({"LD_PRELOAD": "libgomp.so.1"}, True),
+        ({"LD_PRELOAD": "libtcmalloc_minimal.so.4"}, False),
+        ({"MALLOC_TRIM_THRESHOLD_": "1"}, False),
+    ],
+)
+def test_engine_on_cpu_keeps_memory_unless_the_user_chose_an_allocator(
+    monkeypatch: pytest.MonkeyPatch, theirs: Mapping[str, str], keeps: bool
+) -> None:
+    for name in [*KEEPS_MEMORY, "LD_PRELOAD"]:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
+    assert (KEEPS_MEMORY.items() <= engine_environment({}).items()) is keeps
 
 
 @pytest.mark.vllm

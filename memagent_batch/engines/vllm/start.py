@@ -65,6 +65,14 @@ LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2
 """Prompt lookup on CPU: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed. A
 new memory is mostly a copy of the last one. Tokens stay the same: only what the model would write is kept."""
 
+KEEPS_MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+}
+"""By default glibc gives large arrays back to the kernel at once, and each step pays for fresh pages of 4 KiB again. A
+user's own allocator, or settings of this one, go before it."""
+
 STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 """How guided turns are decoded. White space in JSON is left out: a small model writes nothing else."""
 
@@ -192,7 +200,8 @@ def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = Fal
     A passive wait keeps the threads of one replica from spinning while another's work. A user's own
     VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's. Where the model
     runs eagerly on CPU, nothing else is compiled either: at the first log-probabilities vLLM would build a small
-    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine if there is none.
+    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine if there is none. On CPU the
+    engine keeps what it frees (`KEEPS_MEMORY`).
     """
     from vllm.platforms import current_platform
 
@@ -207,6 +216,9 @@ def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = Fal
             "OMP_NUM_THREADS": str(_num_cores()),
             "OMP_WAIT_POLICY": "PASSIVE",
         }
+    own_allocator = "malloc" in os.environ.get("LD_PRELOAD", "") or KEEPS_MEMORY.keys() & os.environ.keys()
+    if current_platform.is_cpu() and not own_allocator:
+        variables |= KEEPS_MEMORY
     return variables
 
 
