@@ -111,7 +111,6 @@ COMMANDS = {
         "evaluate:RunSuite",
         "reads a suite with one or several policies or models, and scores the answers",
     ),
-    "evaluate report": ("evaluate:ReportEvaluation", "prints the results of `run` again, as Markdown"),
 }
 """Each command with its class in this package, and a line of help."""
 

@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
@@ -143,10 +142,7 @@ def read_label_rows(output: Location) -> list[LabelRow]:
     for path in folder.files():
         place = folder.at(path)
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            table = read_parquet(place)
-            if "char_start" in table.schema.names:  # once, sentences could be labelled too
-                table = table.filter(pc.is_null(table["char_start"]))
-            table = table.select(LABELS.names)
+            table = read_parquet(place).select(LABELS.names)
         for row in table.to_pylist():
             rows.setdefault(_label_content(row), row)
     return list(rows.values())

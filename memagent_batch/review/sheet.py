@@ -165,8 +165,6 @@ def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tupl
 def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
     if not values["reviewer"]:
         raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or pass --reviewer NAME")
-    if values.get("char_start"):
-        raise InputError(f"{where}: labels of sentences (char_start) are no longer taken; remove the row")
     return {
         "document_hash": values["document_hash"],
         "question_hash": values["question_hash"],

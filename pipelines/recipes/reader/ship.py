@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
-from memagent_batch.evaluation.record import open_evaluation, read_scores
+from memagent_batch.evaluation.record import read_evaluation, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, summarise
 from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge_adapter
 from memagent_batch.models.packaged import MODEL_HASH, READER
@@ -45,7 +45,9 @@ def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
     tokens = sum(after - before if after > before else after for before, after in pairwise([0, *at]))
     rank = json.loads((adapter / ADAPTER_CONFIG).read_text())["r"]
     measured = Location(uri=str(evaluation))
-    table = "\n".join(card_lines(read_scores(measured, open_evaluation(measured))))
+    if (record := read_evaluation(measured)) is None:
+        raise SystemExit(f"{evaluation} is not the output of `memagent evaluate run`")
+    table = "\n".join(card_lines(read_scores(measured, record)))
     (to / "README.md").write_text(CARD.format(rank=rank, tokens=tokens, table=table))
     (to / MODEL_HASH).write_text(model_sha256(str(run / "model")) + "\n")
 
