@@ -244,22 +244,6 @@ def test_label_that_counts(labels: list[Label], value: str | None) -> None:
     assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
 
 
-def test_labels_of_sentences_that_an_older_version_took_are_no_labels_of_documents(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path / "out"))
-    append_labels(output, [row("a", "yes"), row("b", "no")], now=NOW)
-    (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
-    pq.write_table(pq.read_table(place).append_column("char_start", [[None, 7]]), place)
-    assert [each["document_hash"] for each in read_label_rows(output)] == ["a"]
-
-
-def test_sheet_with_a_label_of_a_sentence_is_refused(review: Review) -> None:
-    data = filled(review, lambda cells: cells.update(label="yes", reviewer="ada"))
-    head, first, *rest = data.decode().splitlines(keepends=True)
-    sheet = "".join([f"char_start,{head}", f"7,{first}", *(f",{line}" for line in rest)])
-    with pytest.raises(InputError, match="line 2: labels of sentences"):
-        parse_sheet(sheet.encode(), name="sheet", reviews={"r": review}, reviewer=None)
-
-
 @pytest.mark.parametrize(
     ("decision", "value", "counts"),
     [(DECISION, "no", True), ("value_number >= 2000", "no", False), ("value_number >= 2000", "unclear", False)],
