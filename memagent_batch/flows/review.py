@@ -26,7 +26,6 @@ from memagent_batch.review.labelling.page import write_labelling
 from memagent_batch.review.labels import (
     Purpose,
     append_labels,
-    as_labels,
     person,
     read_label_rows,
 )
@@ -191,7 +190,7 @@ def counted_labels(output: Location, review: Review) -> CountedLabels:
     """The labels that count for a review."""
     return count_labels(
         review.sample,
-        as_labels(read_label_rows(output)),
+        read_label_rows(output),
         purpose=review.purpose,
         decision=review.decision,
     )

@@ -15,10 +15,9 @@ from memagent_batch.errors import InputError, OutputError, StorageError
 from memagent_batch.review.estimates import CountedLabels, count_labels
 from memagent_batch.review.labels import (
     LABELS_FOLDER,
-    Label,
+    LabelRow,
     Purpose,
     append_labels,
-    as_labels,
     current_labels_of,
     read_label_rows,
 )
@@ -112,7 +111,7 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "reviewer": "Ada"}], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
-    assert [label.value for label in current_labels_of(as_labels(read_label_rows(output)))] == ["no"]
+    assert [label["value"] for label in current_labels_of(read_label_rows(output))] == ["no"]
     assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
 
 
@@ -122,8 +121,8 @@ def test_label_file_without_a_column_that_it_needs_is_refused_and_further_column
     (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
     table = pq.read_table(place)
     pq.write_table(table.append_column("later", [["what a later version adds"]]), place)
-    (label,) = as_labels(read_label_rows(output))
-    assert label.decision == DECISION
+    (label,) = read_label_rows(output)
+    assert label["decision"] == DECISION
     pq.write_table(table.drop_columns(["blind"]), place)
     with pytest.raises(OutputError, match=r"blind.*restore it: it holds people's work"):
         read_label_rows(output)
@@ -168,7 +167,7 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
         ("'quoted'", "yes", None, True),
     ]
     assert rows[0]["comment"] == 'a, "b"; c\nd'
-    assert as_labels(rows)[0].decision == DECISION
+    assert rows[0]["decision"] == DECISION
 
 
 def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
@@ -213,13 +212,13 @@ def test_sheet_without_its_columns_is_refused(review: Review) -> None:
             parse_sheet(data, name="sheet", reviews={"r": review}, reviewer="ada")
 
 
-def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, **others: Any) -> Label:
+def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, **others: Any) -> LabelRow:
     at = NOW + timedelta(minutes=minute)
-    fields: dict[str, Any] = {"purpose": Purpose.VALIDATE, "decision": DECISION, **others}
-    return Label(key=("hash of a", "q"), value=value, reviewer=reviewer, labelled_at=at, blind=blind, **fields)
+    fields = {"document_hash": "hash of a", "question_hash": "q", "purpose": "validate", "decision": DECISION, **others}
+    return {"value": value, "reviewer": reviewer, "labelled_at": at, "blind": blind, **fields}
 
 
-def count(labels: list[Label], *, decision: str = DECISION) -> CountedLabels:
+def count(labels: list[LabelRow], *, decision: str = DECISION) -> CountedLabels:
     return count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=decision)
 
 
@@ -238,7 +237,7 @@ def count(labels: list[Label], *, decision: str = DECISION) -> CountedLabels:
         ([label("unclear")], None),
     ],
 )
-def test_label_that_counts(labels: list[Label], value: str | None) -> None:
+def test_label_that_counts(labels: list[LabelRow], value: str | None) -> None:
     counted = count(labels)
     assert counted.units[0].value == value
     assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
