@@ -240,7 +240,7 @@ def count(labels: list[LabelRow], *, decision: str = DECISION) -> CountedLabels:
 def test_label_that_counts(labels: list[LabelRow], value: str | None) -> None:
     counted = count(labels)
     assert counted.units[0].value == value
-    assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
+    assert counted.num_unclear == ({each["value"] for each in labels} == {"unclear"})
 
 
 @pytest.mark.parametrize(
