@@ -68,13 +68,6 @@ def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of:
     assert all(row["reason"] for row in rows if row["status"] == "needs_ocr")
 
 
-def test_pdf_with_embedded_file_gives_a_document_more(rows_of: RowsOf) -> None:
-    rows = rows_of("p.pdf", files.pdf_with_file("notes.txt", b"from the attachment"))
-    assert places(rows)[1:] == [("p.pdf/1-notes.txt", 1, "attachment notes.txt, text", "ok")]
-    assert rows[1]["text"] == "from the attachment"
-    assert rows[1]["source"] == "p.pdf"
-
-
 @pytest.mark.parametrize("name", ["hole", "empty"])
 def test_pdf_keeps_its_pages_and_files_beside_an_embedded_file_that_is_damaged_or_empty(
     rows_of: RowsOf, name: str
@@ -419,12 +412,6 @@ def test_markdown_has_a_part_for_each_section_outside_code(rows_of: RowsOf) -> N
     rows = rows_of("m.md", text.encode())
     assert [row["locator"] for row in rows] == ["text", "section 1: One", "section 2: Two"]
     assert "\n".join(row["text"] or "" for row in rows) == text
-
-
-def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: RowsOf) -> None:
-    (row,) = rows_of("t.txt", "Gebühr".encode("cp1252"))
-    assert (row["text"], row["status"]) == ("Gebühr", "ok")
-    assert "windows-1252" in (row["reason"] or "")
 
 
 FACT = "K1234567"

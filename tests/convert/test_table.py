@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from memagent_batch.convert.table import CONVERTED, ConvertedRow, rows_table
-from memagent_batch.documents.converted import CONVERTED_MARKER
+from memagent_batch.convert.table import ConvertedRow, rows_table
 
 
 def row(document_id: str, part: int, status: str, reason: str | None = None) -> ConvertedRow:
@@ -27,11 +26,6 @@ def row(document_id: str, part: int, status: str, reason: str | None = None) -> 
 def read_of(*rows: ConvertedRow) -> dict[str, tuple[float, str | None]]:
     found: list[dict[str, Any]] = rows_table(rows).to_pylist()
     return {each["document_id"]: (each["source_read"], each["source_unread"]) for each in found}
-
-
-def test_table_is_marked_in_its_schema() -> None:
-    assert CONVERTED_MARKER in (rows_table([row("a.pdf", 1, "ok")]).schema.metadata or {})
-    assert CONVERTED_MARKER in (CONVERTED.metadata or {})
 
 
 def test_every_row_of_a_document_says_which_parts_were_not_read() -> None:

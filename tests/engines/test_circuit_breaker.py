@@ -1,7 +1,7 @@
 """When an endpoint counts as away, on a clock that only sleeping moves."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -48,11 +48,6 @@ class World:
         self.sent_at.append(self.now)
         await asyncio.sleep(0)
         return self.sign if self.now < self.away_until else DONE
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the clock is not an event
-        await asyncio.sleep(0)
 
 
 def scripted(*results: str | Failure) -> "Scripted":

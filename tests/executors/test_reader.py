@@ -215,18 +215,6 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     assert "ZeroDivisionError: a bug in the policy" in event.message
 
 
-def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None:
-    board = SlowBoard()
-    settings = {
-        "policy": job.agent.policy.model_copy(update={"memory_tokens": 5}),
-        "simulated": job.agent.simulated.model_copy(update={"completion_tokens": 16}),
-    }
-    read_pending(job.with_agent(job.agent.model_copy(update=settings)), board=board)
-    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
-    sums = board.take().counts
-    assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
-
-
 def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

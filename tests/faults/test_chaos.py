@@ -1,6 +1,6 @@
 """The whole job, struck in mid-reading: it ends with one row for each reading, as if nothing had happened.
 
-The engine is simulated, so that it can be struck at any moment; `test_kills` strikes vLLM.
+The engine is simulated, so that it can be struck at any moment; `flows/test_main_job` kills vLLM.
 """
 
 import json
