@@ -60,12 +60,10 @@ class MakeSuite(StorageCommand):
     """Ask for a number if a task's answer is one."""
 
     def run(self) -> None:
-        from memagent_batch.evaluation.make import make_suite, read_suite_inputs
+        from memagent_batch.evaluation.make import make_suite
 
-        plan = self._plan()
-        inputs = read_suite_inputs(self.model)
         output = self.locate(self.output)
-        if make_suite(plan, inputs, output, say=partial(print, flush=True)):
+        if make_suite(self._plan(), self.model, output, say=partial(print, flush=True)):
             print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {self.model}")
         else:
             print(f"{output} holds this suite already; nothing to do")

@@ -24,7 +24,7 @@ from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
-from memagent_batch.training.rollouts.write import RolloutsReport, RolloutTask, project_rollouts
+from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 
 
@@ -115,7 +115,6 @@ def write_rollouts_table(
         reports = _project(plan, output, task=task, executor=executor)
         require_claim(output, run_id=run_id)
         counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
-        counts["reward_sum"] = sum(report["reward_sum"] for report in reports)
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
     record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
@@ -123,7 +122,7 @@ def write_rollouts_table(
     return record
 
 
-def _project(plan: Plan, output: Location, *, task: RolloutTask, executor: Executor) -> list[RolloutsReport]:
+def _project(plan: Plan, output: Location, *, task: RolloutTask, executor: Executor) -> list[dict[str, Any]]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
     index = scan_log(output, fingerprint=task.reader.fingerprint)
     written = executor.map(partial(project_rollouts, task=task), plan_parts(plan, index))
