@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -72,7 +72,15 @@ def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Say) -> bo
         "tokenizer": {"name": model, "sha256": tokenizer.sha256},
         "essays": {"name": "own", "sha256": hashlib.sha256("\0".join(map("\n".join, texts)).encode()).hexdigest()},
     }
-    asked = _requested(plan, inputs)
+    asked = {
+        "generator": GENERATOR,
+        "tasks": list(plan.tasks),
+        "lengths_tokens": list(plan.lengths),
+        "samples": plan.samples,
+        "seed": plan.seed,
+        "typed": plan.typed,
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+    }
     if claim_suite(output, asked):
         return False
     for task in plan.tasks:  # the shortest length fails first if any does
@@ -91,19 +99,6 @@ def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Say) -> bo
     (output / QUESTIONS_FILE).write_bytes(parquet_bytes(pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)))
     write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
     return True
-
-
-def _requested(plan: SuitePlan, inputs: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
-    """All that decides what is in a suite, as JSON gives it back."""
-    return {
-        "generator": GENERATOR,
-        "tasks": list(plan.tasks),
-        "lengths_tokens": list(plan.lengths),
-        "samples": plan.samples,
-        "seed": plan.seed,
-        "typed": plan.typed,
-        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
-    }
 
 
 def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[SampleRequest]:
