@@ -12,12 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.documents.questions import type_fields
-from memagent_batch.evaluation.haystacks import (
-    Materials,
-    SampleRequest,
-    SuiteSample,
-    TokenMeter,
-)
+from memagent_batch.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
 from memagent_batch.evaluation.needles import prose
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
@@ -66,11 +61,11 @@ def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Say) -> bo
         OutputError: the folder holds something else.
         SettingsError: the model has no tokeniser, or a task can't be made at a length.
     """
-    tokenizer, texts = load_tokenizer(resolve_model(model)), prose()
-    materials = Materials(meter=TokenMeter(tokenizer), texts=texts)
+    tokenizer = load_tokenizer(resolve_model(model))
+    meter = TokenMeter(tokenizer)
     inputs = {
         "tokenizer": {"name": model, "sha256": tokenizer.sha256},
-        "essays": {"name": "own", "sha256": hashlib.sha256("\0".join(map("\n".join, texts)).encode()).hexdigest()},
+        "essays": {"name": "own", "sha256": hashlib.sha256("\0".join(map("\n".join, prose())).encode()).hexdigest()},
     }
     asked = {
         "generator": GENERATOR,
@@ -84,12 +79,12 @@ def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Say) -> bo
     if claim_suite(output, asked):
         return False
     for task in plan.tasks:  # the shortest length fails first if any does
-        TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), materials)
+        TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), meter)
     cells, questions = [], list[SuiteQuestion]()
     with TemporaryDirectory() as folder:
         for task, length in product(plan.tasks, plan.lengths):
             file = Path(folder) / f"{task}-{length}.parquet"
-            rows, num_tokens = _write_cell(plan, materials, file, task=task, length=length)
+            rows, num_tokens = _write_cell(plan, meter, file, task=task, length=length)
             questions += rows
             tokens = {"tokens_least": min(num_tokens), "tokens_most": max(num_tokens)}
             cells.append({"task": task, "length_tokens": length, **tokens})
@@ -115,13 +110,13 @@ def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[Samp
 
 
 def _write_cell(
-    plan: SuitePlan, materials: Materials, file: Path, *, task: str, length: int
+    plan: SuitePlan, meter: TokenMeter, file: Path, *, task: str, length: int
 ) -> tuple[list[SuiteQuestion], list[int]]:
     """Writes the documents of a task and length, each a row group; returns their questions and lengths in tokens."""
     rows, num_tokens = [], []
     with pq.ParquetWriter(file, SUITE_DOCUMENTS, compression="zstd") as documents:
         for number, request in enumerate(sample_requests(plan, task=task, length=length)):
-            sample = TASKS[task].make(request, materials)
+            sample = TASKS[task].make(request, meter)
             document_id = f"{task}-{length}-{number:03d}"
             row = {"document_id": document_id, "text": sample.document}
             documents.write_table(pa.Table.from_pylist([row], schema=SUITE_DOCUMENTS))

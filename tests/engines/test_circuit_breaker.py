@@ -26,13 +26,9 @@ class World:
     probed_at: list[float] = field(default_factory=list)
     sent_at: list[float] = field(default_factory=list)
 
-    def breaker(self, *, max_retries: int = 2, longest_seconds: float = 1800.0) -> CircuitBreaker:
+    def breaker(self, *, longest_seconds: float = 1800.0) -> CircuitBreaker:
         return CircuitBreaker(
-            self.probe,
-            max_retries=max_retries,
-            longest_seconds=longest_seconds,
-            clock=lambda: self.now,
-            sleep=self.sleep,
+            self.probe, max_retries=2, longest_seconds=longest_seconds, clock=lambda: self.now, sleep=self.sleep
         )
 
     async def sleep(self, seconds: float) -> None:

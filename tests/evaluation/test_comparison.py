@@ -10,18 +10,17 @@ from memagent_batch.evaluation.suite import SCORES
 from tests.evaluation.test_scoring import answer, question, scored
 
 
-def variant(name: str, right: set[int], *, num: int = 20, documents: int = 20) -> pa.Table:
-    """Scores of two tasks in turn, `num` questions on some documents."""
+def variant(name: str, right: set[int], *, documents: int = 20) -> pa.Table:
+    """Scores of two tasks in turn, 20 questions on some documents."""
     questions = [
-        question(number, task=("even", "odd")[number % 2], document_id=f"d{number % documents}")
-        for number in range(num)
+        question(number, task=("even", "odd")[number % 2], document_id=f"d{number % documents}") for number in range(20)
     ]
     answers = [
         answer(number, "fox" if number in right else "dog", document_id=f"d{number % documents}")
-        for number in range(num)
+        for number in range(20)
     ]
     table = scored(questions, answers)
-    return table.set_column(0, SCORES.field("variant"), pa.array([name] * num))
+    return table.set_column(0, SCORES.field("variant"), pa.array([name] * 20))
 
 
 def by_task(scores: pa.Table) -> dict[tuple[str, str], Any]:

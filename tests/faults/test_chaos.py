@@ -46,7 +46,7 @@ HANGING_SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), chunks=[NUM_CHUNKS] * NUM_DOCUMENTS)
+    return make_corpus(tmp_path_factory.mktemp("corpus"), num_documents=NUM_DOCUMENTS, num_chunks=NUM_CHUNKS)
 
 
 @pytest.fixture(scope="module")

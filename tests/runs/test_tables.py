@@ -92,13 +92,11 @@ class RecordedRun:
         result = outcome_row(status, memory_truncations=cuts, num_turns=len(memories) + 1, **found)
         await self.writer.record_outcome(address, result)
 
-    def tables(
-        self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "", opens_thought: bool = False
-    ) -> PartTables:
+    def tables(self, *, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
         (part,) = plan_parts(plan, scan_log(self.output, fingerprint="f"))
-        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": extraction, "opens_thought": opens_thought}
+        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
         projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **settings)
         return project(part, projection=projection)
 
