@@ -1,6 +1,6 @@
 """Hostile input, one outcome each: read as plain text, a failed row, or refused before anything is read.
 
-What a file's reader refuses by itself is in tests/documents; the mistakes of users are in tests/cli/test_bad_input.py.
+What a file's reader refuses by itself is in tests/documents; the mistakes of users are in tests/cli/mistakes.yaml.
 """
 
 import json
