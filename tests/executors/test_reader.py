@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -174,26 +174,6 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     statuses = {row["document_id"]: row["status"] for row in call.to_pylist()}
     assert statuses == {"fine": "ok", "cursed": "failed", "other": "ok"}
     assert len(outcomes_of(job)) == 3
-
-
-class OverflowingEngine(SimulatedEngine):
-    """Returns a token beyond 32 bits for a short prompt."""
-
-    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        completion = await super().complete(prompt, seed=seed)
-        return replace(completion, token_ids=[2**33]) if prompt.span and prompt.span.token_end < 20 else completion
-
-
-def overflowing_engine(agent: AgentConfig) -> OverflowingEngine:
-    return OverflowingEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
-
-
-def test_reader_reading_that_the_log_cannot_hold_fails_alone(job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor, "make_engine", overflowing_engine)
-    assert sorted(statuses_in(read_pending(job))) == ["failed", "ok", "ok"]
-    (failed,) = [row for row in outcomes_of(job) if row["status"] == "failed"]
-    assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
-    assert "`token_ids`" in failed["error_message"]
 
 
 def test_reader_reports_to_the_board_what_it_did_and_what_failed(

@@ -130,14 +130,6 @@ async def test_answers_hold_one_row_for_each_reading_asked(tmp_path: Path) -> No
     assert not tables.missing
 
 
-async def test_answers_missing_reading_is_named_and_gets_no_row(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a", "b"])
-    await run.read("a")
-    tables = run.tables()
-    assert tables.answers["document_id"].to_pylist() == ["a"]
-    assert tables.missing == ["document 'b', question 'why?', sample 0"]
-
-
 async def test_answers_ok_row_shows_answer_response_and_memory(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("one", STOP), ("two", CUT)])
