@@ -45,15 +45,6 @@ def test_blank_page_is_read_and_a_document_of_blanks_is_not() -> None:
     assert read_of(row("a.pdf", 1, "empty")) == {"a.pdf": (0.0, "empty: nothing is in it")}
 
 
-def test_page_that_ocr_may_have_read_wrongly_was_read_and_is_named_for_review() -> None:
-    doubtful = row("a.pdf", 2, "needs_review", "read by OCR, which is not sure of '2ns'")
-    table = rows_table([row("a.pdf", 1, "ok"), doubtful]).to_pylist()
-    assert {(each["source_read"], each["source_unread"]) for each in table} == {(1.0, None)}
-    assert {each["source_review"] for each in table} == {
-        "needs_review: read by OCR, which is not sure of '2ns' (page 2)"
-    }
-
-
 def test_attachment_that_was_not_read_is_said_of_all_documents_above_it() -> None:
     rows = [row("m.eml", 1, "ok"), row("m.eml/1-a.zip/1-b.exe", 1, "skipped", "no converter")]
     assert read_of(*rows, row("m.eml/2-c.txt", 1, "ok")) == {

@@ -113,13 +113,6 @@ def test_list_shards_table_in_a_bucket_is_refused_by_name(
     assert f"{s3_bucket.uri}/{table} is a table of " in _refusal(s3_bucket, asked)
 
 
-def test_list_shards_table_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
-    _lake(Location(uri=str(tmp_path)), "delta", DELTA[:1])
-    message = _refusal(Location(uri=str(tmp_path)), "/delta")
-    assert f"delta://{tmp_path}/delta can't be read as a Delta table" in message
-    assert "\n" not in message
-
-
 def test_list_shards_table_beside_other_places_is_refused_by_name(tmp_path: Path) -> None:
     places = [Location(uri=f"{tmp_path}/a"), documents_place(f"delta://{tmp_path}/t", {})]
     with pytest.raises(InputError, match=r"/t is a table among several places"):

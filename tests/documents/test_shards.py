@@ -140,12 +140,6 @@ def test_list_files_of_a_store_with_an_option_that_it_lacks_is_refused() -> None
         list_files(Location(uri="s3://b/k", storage_options={"nosuch": 1}))
 
 
-def test_list_files_hub_that_can_not_be_reached_is_refused_by_name() -> None:
-    options = {"endpoint": "http://127.0.0.1:1"}
-    with pytest.raises(InputError, match=r"^hf://datasets/foo/bar/data\.parquet can't be read: "):
-        list_files(Location(uri="hf://datasets/foo/bar/data.parquet", storage_options=options))
-
-
 def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) -> None:
     _touch(tmp_path, "a.txt", "b.jsonl", "c.txt", "d.parquet", "e.csv", "f.arrow")
     found = {shard.format: [path.rsplit("/")[-1] for path in shard.paths] for shard in _list(tmp_path)}

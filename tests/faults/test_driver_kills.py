@@ -42,14 +42,6 @@ def kill_driver(job: KilledJob) -> None:
     job.kill(Role.DRIVER, job.require(Role.DRIVER))
 
 
-def write_documents(folder: Path, text: str) -> list[str]:
-    """Arguments that read documents of this text, each with its number."""
-    folder.mkdir()
-    for number in range(NUM_DOCUMENTS):
-        (folder / f"{number}.txt").write_text(text.format(number=number))
-    return ["--documents", str(folder)]
-
-
 def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(text_model: str, tmp_path: Path) -> None:
     stream, new = (Stream(tmp_path, text_model, output=name, **PACE) for name in ("run", "new"))
     for each in (stream, new):
@@ -80,8 +72,11 @@ def num_asked(stream: Stream, *, after: str) -> int:
 def test_kill_in_the_middle_of_follow_up_turns_asks_no_chunk_again_and_ends_equal(
     text_model: str, tmp_path: Path
 ) -> None:
-    documents = write_documents(tmp_path / "d", "Line {number} is simulated.\r\nIt is signed by 😀.\n" * 5)
-    plain = [*SIZES, *documents, "--model", text_model, "--engine", "simulated"]
+    (tmp_path / "d").mkdir()
+    for number in range(NUM_DOCUMENTS):
+        text = f"Line {number} is simulated.\r\nIt is signed by 😀.\n" * 5
+        (tmp_path / f"d/{number}.txt").write_text(text)
+    plain = [*SIZES, "--documents", f"{tmp_path}/d", "--model", text_model, "--engine", "simulated"]
     left_alone, killed = tmp_path / "a", tmp_path / "b"
     finish(plain, output=left_alone)
     shutil.copytree(left_alone, killed)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError, OutputError, StorageError
-from memagent_batch.review.estimates import CountedLabels, count_labels
+from memagent_batch.review.estimates import count_labels
 from memagent_batch.review.labels import (
     LABELS_FOLDER,
     LabelRow,
@@ -218,10 +218,6 @@ def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = T
     return {"value": value, "reviewer": reviewer, "labelled_at": at, "blind": blind, **fields}
 
 
-def count(labels: list[LabelRow], *, decision: str = DECISION) -> CountedLabels:
-    return count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=decision)
-
-
 @pytest.mark.parametrize(
     ("labels", "value"),
     [
@@ -238,16 +234,6 @@ def count(labels: list[LabelRow], *, decision: str = DECISION) -> CountedLabels:
     ],
 )
 def test_label_that_counts(labels: list[LabelRow], value: str | None) -> None:
-    counted = count(labels)
+    counted = count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=DECISION)
     assert counted.units[0].value == value
     assert counted.num_unclear == ({each["value"] for each in labels} == {"unclear"})
-
-
-@pytest.mark.parametrize(
-    ("decision", "value", "counts"),
-    [(DECISION, "no", True), ("value_number >= 2000", "no", False), ("value_number >= 2000", "unclear", False)],
-)
-def test_label_counts_for_the_decision_that_it_was_given_by(decision: str, value: str, counts: bool) -> None:
-    counted = count([label(value)], decision=decision)
-    assert counted.num_left == (not counts)
-    assert counted.num_other == (not counts)
