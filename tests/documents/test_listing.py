@@ -9,9 +9,9 @@ import pytest
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
+from tests.documents.lake.forms import list_shards
 
 
 def write_table(folder: Path, *, parts: Sequence[str], finished: str | None, run: str) -> None:

@@ -16,7 +16,6 @@ from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
@@ -37,6 +36,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.question_list import write_asked
 from memagent_batch.wiring import identify_reader, make_output
+from tests.documents.lake.forms import list_shards
 from tests.engine_context import context_of
 from tests.jobs import small_job
 

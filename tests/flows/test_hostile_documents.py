@@ -73,13 +73,13 @@ import re, sys
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.store.location import Location
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.shards import list_shards
+from memagent_batch.documents.shards import find_shards
 from memagent_batch.documents.texts import fetch_texts
 
 settings, location = InputConfig(), Location(uri=sys.argv[1])
 lengths = [
     len(fetched.text)
-    for shard in list_shards(location, settings=settings)
+    for shard in find_shards(location, settings=settings).shards
     for index in index_shard(shard, settings=settings, storage_options={})
     for fetched in fetch_texts(index, documents=location, settings=settings)
 ]
