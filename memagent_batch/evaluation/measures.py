@@ -115,7 +115,8 @@ def compare(scores: pa.Table) -> list[Row]:
 
 
 def _query(sql: str, scores: pa.Table, **parameters: object) -> list[dict[str, Any]]:
-    return run_query(sql, {"scores": scores}, all_tasks=ALL_TASKS, **parameters).to_pylist()
+    rows: list[dict[str, Any]] = run_query(sql, {"scores": scores}, all_tasks=ALL_TASKS, **parameters).to_pylist()
+    return rows
 
 
 def _place(row: Row, scores: pa.Table) -> tuple[int, bool, str]:

@@ -78,7 +78,7 @@ def person(reviewer: str) -> str:
 
 def verdict(labels: Sequence[LabelRow]) -> str:
     """What counts where several people labelled the same: what most say; of equal sides, the one who labelled first."""
-    values = [label["value"] for label in labels]
+    values: list[str] = [label["value"] for label in labels]
     return max(dict.fromkeys(values), key=values.count)
 
 
