@@ -18,8 +18,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
-from memagent_batch.evaluation.haystacks import Materials, SampleRequest, SuiteSample, TokenMeter
-from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
 from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer
@@ -76,11 +75,11 @@ def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, floa
 
 def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[SuiteSample]:
     """Documents of about these lengths in tokens of the tiny policy, each with one needle or four."""
-    materials = Materials(meter=TokenMeter(load_tokenizer(str(TINY_MODEL))), texts=prose())
+    meter = TokenMeter(load_tokenizer(str(TINY_MODEL)))
     tasks = []
     for number, (name, length) in enumerate(zip(cycle(NEEDLE_TASKS), lengths, strict=False)):
         rng = random.Random(f"{seed}/{number}")
-        tasks.append(TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), materials))
+        tasks.append(TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), meter))
     return tasks
 
 

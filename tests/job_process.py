@@ -13,15 +13,11 @@ NOT_STARTED = "Ray can't be started"
 
 
 def run_job(
-    command: Sequence[str | Path],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """How the command ended, and what it wrote; of its last try."""
     for _ in range(START_TRIES):
-        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
         if done.returncode == 0 or NOT_STARTED not in done.stderr:
             break
     return done

@@ -213,14 +213,6 @@ def test_json_log_takes_the_object_of_a_library_for_a_text_and_masks_it() -> Non
     assert as_json(shown) == shown
 
 
-async def test_board_keeps_events_until_they_are_taken() -> None:
-    board, failed = Board(), Event(kind=EventKind.READING_FAILED, message=FAILED, fields=FIELDS)
-    await board.put(ActorReport(counts={"turns": 2}, events=[failed]))
-    await board.put(ActorReport(counts={"turns": 3}))
-    assert board.take() == ActorReport(counts={"turns": 5}, events=[failed])
-    assert board.take() == ActorReport(counts={}, events=[])
-
-
 async def test_board_full_of_events_says_how_many_it_left_out() -> None:
     board, failed = Board(), Event(kind=EventKind.READING_FAILED, message=FAILED)
     await board.put(ActorReport(counts={}, events=[failed] * KEPT_EVENTS))

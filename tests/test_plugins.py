@@ -160,7 +160,7 @@ def test_kinds_of_an_installed_package_need_no_consent(text_model: str) -> None:
     assert engine_settings(job.agent) == Parrot()
     rewarder = Rewarder(job.rollouts, extraction=Extraction.AUTO)
     try:
-        assert rewarder("four", ["x"]).reward == 4.0
+        assert rewarder("four", ["x"]) == {"reward": 4.0}
     finally:
         rewarder.close()
 

@@ -1,9 +1,7 @@
-"""Prints how large this checkout is, in files that git tracks: `python tools/metrics.py [--names]`."""
+"""Prints how large this checkout is, in files that git tracks: `python tools/metrics.py`."""
 
-import argparse
 import ast
 import subprocess
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,13 +17,8 @@ Trees = Mapping[str, ast.Module]
 
 def main() -> None:
     """Prints a row for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--names", action="store_true", help="list the names that two modules define")
-    options = parser.parse_args()
     for name, number in measure(CHECKOUT).items():
         print(f"{name:<44}{number:>12,}")
-    if options.names:
-        print("\n".join(sorted(names_defined_twice(package_trees(CHECKOUT)))))
 
 
 def measure(root: Path) -> dict[str, int]:
@@ -40,15 +33,11 @@ def measure(root: Path) -> dict[str, int]:
         for name in trees
         if (room := name.split("/")[1]) not in COMPANIONS and (room not in COMMANDS or name in answer)
     ]
-    modules = [name for name in trees if not name.endswith(("__init__.py", "__main__.py"))]
-    importers = Counter(imported for name in trees for imported in set(imported_modules(trees[name])))
     return {
         "Python outside tests, lines": num_lines(root, product),
         "main path, lines": num_lines(root, main_path),
         "tests, lines": num_lines(root, tests),
         "Markdown, words": sum(len(read(root, name).split()) for name in tracked(root, "*.md")),
-        "modules with one importer in the package": sum(importers[module_name(name)] == 1 for name in modules),
-        "names defined in two modules": len(names_defined_twice(trees)),
     }
 
 
@@ -78,32 +67,6 @@ def reached(trees: Trees, module: str) -> set[str]:
             found.add(path)
             waiting += imported_modules(trees[path])
     return found
-
-
-def names_defined_twice(trees: Trees) -> list[str]:
-    """Functions, classes and constants that two modules or more define at their top level, with their modules."""
-    modules: dict[str, set[str]] = defaultdict(set)
-    for module, tree in trees.items():
-        for name in defined_names(tree.body):
-            modules[name].add(module)
-    ignored = ("main", "log")  # each command has its own
-    return [
-        f"{name}: {', '.join(sorted(places))}"
-        for name, places in modules.items()
-        if len(places) > 1 and name not in ignored and not name.startswith("__")
-    ]
-
-
-def defined_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    """Names that these statements define."""
-    for node in statements:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name
-            case ast.Assign(targets=targets):
-                yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name
 
 
 def module_name(path: str) -> str:

@@ -23,9 +23,7 @@ from memagent_batch.masking import mask_url, printable
 
 if TYPE_CHECKING:
     from memagent_batch.evaluation.make import SuitePlan
-    from memagent_batch.evaluation.record import Evaluation
     from memagent_batch.evaluation.suite import Suite
-    from memagent_batch.store.location import Location
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -62,12 +60,10 @@ class MakeSuite(StorageCommand):
     """Ask for a number if a task's answer is one."""
 
     def run(self) -> None:
-        from memagent_batch.evaluation.make import make_suite, read_suite_inputs
+        from memagent_batch.evaluation.make import make_suite
 
-        plan = self._plan()
-        inputs = read_suite_inputs(self.model)
         output = self.locate(self.output)
-        if make_suite(plan, inputs, output, say=partial(print, flush=True)):
+        if make_suite(self._plan(), self.model, output, say=partial(print, flush=True)):
             print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {self.model}")
         else:
             print(f"{output} holds this suite already; nothing to do")
@@ -148,8 +144,8 @@ class RunSuite(ReaderSettings, Command):
         suite = self._suite(base.storage_options)
         variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
         output = Location(uri=base.output, storage_options=base.storage_options)
-        evaluation = evaluate_suite(variants, suite=suite, sources=self._sources(), output=output)
-        _print_report(output, evaluation)
+        report = evaluate_suite(variants, suite=suite, sources=self._sources(), output=output)
+        print(terminal_text(report))
         place = mask_url(base.output.rstrip("/"))
         print(f"\nscores {place}/scores; what went wrong, with each memory: memagent page {place}/runs/NAME")
         require_variants(variants, output=output)
@@ -186,6 +182,11 @@ class RunSuite(ReaderSettings, Command):
         return {"documents": (f"{folder}/{DOCUMENTS_FOLDER}",), "questions": f"{folder}/{QUESTIONS_FILE}"}
 
 
+def terminal_text(report: str) -> str:
+    """A report in Markdown as a terminal shows it, without control characters."""
+    return "\n".join(map(printable, unescaped(report).splitlines()))
+
+
 def read_variants(file: Path) -> dict[str, dict[str, object]]:
     """Settings by the name of the variant, from a YAML file: a name, and below it settings as in a job file."""
     variants = read_yaml(file, option="--variants")
@@ -215,29 +216,3 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
         raise SettingsError(f"variant {name!r}: {readable(error, kind=ReaderSettings)}") from error
     except SettingsError as error:
         raise SettingsError(f"variant {name!r}: {error}") from error
-
-
-class ReportEvaluation(StorageCommand):
-    """Prints what `evaluate run` prints at its end, as Markdown: scores, intervals, comparisons; starts no engine."""
-
-    command = "memagent evaluate report"
-    examples = ("memagent evaluate report eval/", "memagent evaluate report s3://bucket/eval/")
-    page = "docs/how-to/evaluation.md"
-    words = ("output",)
-
-    output: Text
-    """The output of `evaluate run`: a folder or any fsspec URL."""
-
-    def run(self) -> None:
-        from memagent_batch.evaluation.record import open_evaluation
-
-        output = self.locate(self.output)
-        _print_report(output, open_evaluation(output))
-
-
-def _print_report(output: "Location", evaluation: "Evaluation") -> None:
-    from memagent_batch.evaluation.measures import report_text
-    from memagent_batch.evaluation.record import read_scores
-
-    page = unescaped(report_text(evaluation, read_scores(output, evaluation)))
-    print("\n".join(map(printable, page.splitlines())))

@@ -89,7 +89,7 @@ COMMANDS = {
     "show": ("show:Show", "shows the answers of one document: value and evidence"),
     "review make": ("review:MakeReview", "draws the sample, and writes the page and the sheet that people label on"),
     "review import": ("review:ImportLabels", "takes labels in, from labels.csv files of the page or a spreadsheet"),
-    "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page or by name"),
+    "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page"),
     "review estimate": ("review:EstimateReview", "says how good the scan is: recall, precision, error rate"),
     "review calibrate": ("review:CalibrateReview", "says by labels which answers need a second pass"),
     "verify": (
@@ -111,7 +111,6 @@ COMMANDS = {
         "evaluate:RunSuite",
         "reads a suite with one or several policies or models, and scores the answers",
     ),
-    "evaluate report": ("evaluate:ReportEvaluation", "prints the results of `run` again, as Markdown"),
 }
 """Each command with its class in this package, and a line of help."""
 

@@ -8,7 +8,6 @@ from pydantic import Field
 from memagent_batch.cli.settings import JsonCommand, OutputCommand, OutputsCommand
 from memagent_batch.config.section import Text
 from memagent_batch.domain.texts.escapes import unescaped
-from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
 
 if TYPE_CHECKING:
@@ -87,59 +86,22 @@ class ImportLabels(OutputCommand):
 
 
 class SignReadings(OutputCommand):
-    """Signs readings off, so that they need no look: those of signed.csv files that the page saved, or those of a
-    document. A reading whose text, answer, value or support changes is open again.
+    """Signs readings off, so that they need no look, by signed.csv files that the page saved. A reading whose text,
+    answer, value or support changes is open again.
     """
 
     command = "memagent review sign"
-    examples = (
-        "memagent review sign out/ signed.csv",
-        "memagent review sign out/ --document contract-7.txt --question notice --by ada --correct '45 days'",
-    )
+    examples = ("memagent review sign out/ signed.csv", "memagent review sign s3://bucket/scan/ signed.csv")
     page = "docs/how-to/page.md"
     words = ("output", "sheets")
 
-    sheets: tuple[str, ...] = ()
+    sheets: tuple[str, ...]
     """The sheets: files or any fsspec URLs."""
-    document: str | None = None
-    """Document_id whose answers are signed as they are now."""
-    question: str | None = None
-    """Only the answers to this question_id."""
-    by: Text | None = None
-    """Who signs."""
-    correct: Text | None = None
-    """The right answer, if it is another than the scan's."""
-    reject: bool = False
-    """The answer is wrong."""
-    comment: str | None = None
-    """A remark."""
-    withdraw: bool = False
-    """Take back what was signed."""
 
     def run(self) -> None:
-        from memagent_batch.flows.sign import sign_readings, sign_sheets
-        from memagent_batch.review.sign_offs import Decision
+        from memagent_batch.flows.sign import sign_sheets
 
-        if bool(self.sheets) == (self.document is not None):
-            raise SettingsError("name sheets, or a document with --document and --by")
-        if self.document is None:
-            signed = sign_sheets(self.location, [self.locate(uri) for uri in self.sheets])
-        elif self.by is None:
-            raise SettingsError("--by: missing; name who signs")
-        elif self.correct and (self.reject or self.question is None):
-            raise SettingsError("--correct: one answer is corrected, by its --question and without --reject")
-        else:
-            signed = sign_readings(
-                self.location,
-                document=self.document,
-                question=self.question,
-                by=self.by,
-                decision=Decision.CORRECT if self.correct else Decision.REJECT if self.reject else Decision.ACCEPT,
-                correction=self.correct,
-                comment=self.comment,
-                withdraw=self.withdraw,
-            )
-        print(json.dumps(signed))
+        print(json.dumps(sign_sheets(self.location, [self.locate(uri) for uri in self.sheets])))
 
 
 class EstimateReview(OutputsCommand, JsonCommand):

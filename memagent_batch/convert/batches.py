@@ -141,8 +141,7 @@ def _held_sources(name: str, sources: pa.Table, *, now: Mapping[str, str], retry
             row_group=number,
             hash=row["source_hash"],
             version=versions.get(row["source"]),
-            stays=bool(before)  # empty in files of an older version
-            and row["status"] != PartStatus.NOT_READ
+            stays=row["status"] != PartStatus.NOT_READ
             and not (retry_failed and row["rows_failed"])
             and not (changed and row["is_unpacked"])  # no row says what unpacked it
             and not (FileKind.IMAGE in changed and row["rows_needs_ocr"])

@@ -103,12 +103,6 @@ class FoundShards:
         return sum(shard.size_bytes for shard in self.shards)
 
 
-def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
-    """The shards of `find_shards`, large files cut."""
-    shards = find_shards(*documents, settings=settings).shards
-    return cut_shards(shards, settings=settings, storage_options=documents[0].storage_options)
-
-
 def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     """The files of the documents in shards; opens none of them.
 

@@ -13,7 +13,7 @@ from itertools import accumulate, repeat
 from math import ceil
 
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.needles import NOISE
+from memagent_batch.evaluation.needles import NOISE, prose
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 MIN_TOKENS = 512
@@ -26,8 +26,6 @@ COUNTS_KEPT = 100_000
 """Units whose tokens are remembered; those of essays and noise come again."""
 _ROUNDS = 8
 """Corrections of one document; a tokeniser that is not at odds with sums needs one or two."""
-EssayTexts = tuple[tuple[str, ...], ...]
-"""Running texts, each as its sentences."""
 GoldSpan = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""
 
@@ -48,15 +46,6 @@ class TokenMeter:
         """The first tokens of a text."""
         starts = self._tokenizer.encode_document(text).token_chars
         return text if num_tokens >= len(starts) else text[: int(starts[num_tokens])]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Materials:
-    """What documents are made of; the same for all samples of a suite."""
-
-    meter: TokenMeter
-    texts: EssayTexts
-    """Haystack of the tasks that hide needles in running text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,15 +145,15 @@ def lines(units: Iterator[str]) -> HaystackUnits:
     return HaystackUnits(units=(f"{unit}\n" for unit in units), form="{}\n")
 
 
-def hide(facts: Facts, request: SampleRequest, materials: Materials) -> SuiteSample:
+def hide(facts: Facts, request: SampleRequest, meter: TokenMeter) -> SuiteSample:
     """A document of the length with every hidden sentence in it.
 
     Raises:
         SettingsError: the length has no room for the sentences, or can't be met.
     """
-    haystack = facts.haystack or HaystackUnits(units=_running(request.rng, materials.texts), form=" {}")
+    haystack = facts.haystack or HaystackUnits(units=_running(request.rng), form=" {}")
     needles = [haystack.form.format(item.sentence) for item in facts.hidden]
-    draft = _fitted(needles, [item.depth for item in facts.hidden], haystack, request, materials.meter)
+    draft = _fitted(needles, [item.depth for item in facts.hidden], haystack, request, meter)
     spans = sorted(
         (draft.starts[index], draft.starts[index] + len(facts.hidden[index].sentence)) for index in facts.gold
     )
@@ -178,9 +167,9 @@ def hide(facts: Facts, request: SampleRequest, materials: Materials) -> SuiteSam
     )
 
 
-def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:
+def _running(rng: random.Random) -> Iterator[str]:
     """Sentences of whole texts in a random order, and in another one when all were used."""
-    order = list(texts)
+    order = list(prose())
     while True:
         rng.shuffle(order)
         for text in order:

@@ -12,13 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.documents.questions import type_fields
-from memagent_batch.evaluation.haystacks import (
-    EssayTexts,
-    Materials,
-    SampleRequest,
-    SuiteSample,
-    TokenMeter,
-)
+from memagent_batch.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
 from memagent_batch.evaluation.needles import prose
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
@@ -57,53 +51,40 @@ class SuitePlan:
     """Whether questions ask for a type, where the answers of their task have one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteInputs:
-    """What documents are made of, and what `suite.json` says of it."""
-
-    materials: Materials
-    record: dict[str, dict[str, str]]
-    """Name and hash of each input."""
-
-
-def read_suite_inputs(model: str) -> SuiteInputs:
-    """Loads the tokeniser and the texts.
-
-    Raises:
-        SettingsError: the model has no tokeniser.
-    """
-    tokenizer = load_tokenizer(resolve_model(model))
-    texts = prose()
-    record = {
-        "tokenizer": {"name": model, "sha256": tokenizer.sha256},
-        "essays": {"name": "own", "sha256": _texts_sha256(texts)},
-    }
-    return SuiteInputs(materials=Materials(meter=TokenMeter(tokenizer), texts=texts), record=record)
-
-
-def _texts_sha256(texts: EssayTexts) -> str:
-    return hashlib.sha256("\0".join("\n".join(text) for text in texts).encode()).hexdigest()
-
-
-def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: Say) -> bool:
+def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Say) -> bool:
     """Writes the suite; returns False where it is there already, made from the same.
 
     Takes memory for one document at a time, whatever the number of samples. Nothing is written before all are made.
+    Lengths are in tokens of the model.
 
     Raises:
         OutputError: the folder holds something else.
-        SettingsError: a task can't be made at a length.
+        SettingsError: the model has no tokeniser, or a task can't be made at a length.
     """
-    asked = _requested(plan, inputs)
+    tokenizer = load_tokenizer(resolve_model(model))
+    meter = TokenMeter(tokenizer)
+    inputs = {
+        "tokenizer": {"name": model, "sha256": tokenizer.sha256},
+        "essays": {"name": "own", "sha256": hashlib.sha256("\0".join(map("\n".join, prose())).encode()).hexdigest()},
+    }
+    asked = {
+        "generator": GENERATOR,
+        "tasks": list(plan.tasks),
+        "lengths_tokens": list(plan.lengths),
+        "samples": plan.samples,
+        "seed": plan.seed,
+        "typed": plan.typed,
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+    }
     if claim_suite(output, asked):
         return False
     for task in plan.tasks:  # the shortest length fails first if any does
-        TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), inputs.materials)
+        TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), meter)
     cells, questions = [], list[SuiteQuestion]()
     with TemporaryDirectory() as folder:
         for task, length in product(plan.tasks, plan.lengths):
             file = Path(folder) / f"{task}-{length}.parquet"
-            rows, num_tokens = _write_cell(plan, inputs.materials, file, task=task, length=length)
+            rows, num_tokens = _write_cell(plan, meter, file, task=task, length=length)
             questions += rows
             tokens = {"tokens_least": min(num_tokens), "tokens_most": max(num_tokens)}
             cells.append({"task": task, "length_tokens": length, **tokens})
@@ -111,23 +92,8 @@ def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: S
         for file in Path(folder).iterdir():
             (output / f"{DOCUMENTS_FOLDER}/{file.name}").write_file(file)
     (output / QUESTIONS_FILE).write_bytes(parquet_bytes(pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)))
-    write_suite_record(
-        output, {ASKED_ENTRY: asked, "inputs": inputs.record, "cells": cells, "versions": package_versions()}
-    )
+    write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
     return True
-
-
-def _requested(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
-    """All that decides what is in a suite, as JSON gives it back."""
-    return {
-        "generator": GENERATOR,
-        "tasks": list(plan.tasks),
-        "lengths_tokens": list(plan.lengths),
-        "samples": plan.samples,
-        "seed": plan.seed,
-        "typed": plan.typed,
-        **{f"{name}_sha256": value["sha256"] for name, value in inputs.record.items()},
-    }
 
 
 def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[SampleRequest]:
@@ -144,13 +110,13 @@ def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[Samp
 
 
 def _write_cell(
-    plan: SuitePlan, materials: Materials, file: Path, *, task: str, length: int
+    plan: SuitePlan, meter: TokenMeter, file: Path, *, task: str, length: int
 ) -> tuple[list[SuiteQuestion], list[int]]:
     """Writes the documents of a task and length, each a row group; returns their questions and lengths in tokens."""
     rows, num_tokens = [], []
     with pq.ParquetWriter(file, SUITE_DOCUMENTS, compression="zstd") as documents:
         for number, request in enumerate(sample_requests(plan, task=task, length=length)):
-            sample = TASKS[task].make(request, materials)
+            sample = TASKS[task].make(request, meter)
             document_id = f"{task}-{length}-{number:03d}"
             row = {"document_id": document_id, "text": sample.document}
             documents.write_table(pa.Table.from_pylist([row], schema=SUITE_DOCUMENTS))

@@ -1,174 +1,137 @@
-"""What the readings of each variant come to, from their scores: measures, comparisons, and the report of both."""
+"""What the readings of each variant come to, from their scores: cells, measures, comparisons, and the report of all.
+
+Each is a query over a table of `SCORES`. Intervals are 95 %; readings of one document are not counted as independent.
+"""
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.evaluation.record import Evaluation
-from memagent_batch.evaluation.scoring import ALL_TASKS, by_document, summarise
-from memagent_batch.evaluation.statistics import Interval, holm, mean_interval, sign_test
-from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
+from memagent_batch.evaluation.statistics import holm, mean_interval, sign_test
+from memagent_batch.store.database import run_query
 from memagent_batch.store.turn_log.index import Row
 from memagent_batch.templates.pages import markdown_template
 
-SCORE_COLUMNS = [
-    "variant",
-    "document_id",
-    "task",
-    "answer_type",
-    "status",
-    "score",
-    *(field.name for field in FOLLOW_UP_SCORES),
-]
-"""Columns of the scores that are used."""
-
+ALL_TASKS = "all tasks"
+"""Stands for the task where all of them are taken together."""
+_CELLS = """
+select
+    variant, if($by_task, task, $all_tasks) as task, if($by_length, length_tokens, null) as length_tokens,
+    count(*) as n, list({'document': document_id, 'score': score}) as score,
+    count(*) filter (status = 'failed') as num_failed,
+    count(*) filter (status = 'ok' and not answered) as num_unanswered,
+    count(*) filter (status = 'missing') as num_missing,
+    avg(num_prompt_tokens + num_completion_tokens) filter (status <> 'missing') as mean_tokens,
+    avg(engine_seconds) filter (status <> 'missing') as mean_engine_seconds
+from scores group by all
+"""
+_SHARES = {
+    "values_right": ("value_right", "value_right is not null"),
+    "values_invalid": ("coalesce(value_status = 'invalid', false)", "value_right is not null"),
+    "evidence_hit": ("evidence_hit", "evidence_f1 is not null"),
+    "absent_right": ("abstained", "is_absent"),
+    "present_lost": ("abstained", "not is_absent"),
+}
+"""Measures that are shares: what is counted, among which readings."""
+_MEASURES = f"""
+select
+    variant, coalesce(task, $all_tasks) as task, bool_or(is_absent or answer_type is not null) as may_abstain,
+    avg(evidence_precision) as evidence_precision, avg(evidence_recall) as evidence_recall,
+    avg(evidence_f1) as evidence_f1,
+    {
+    ", ".join(
+        f"list({{'document': document_id, 'score': ({counted})::double}}) filter ({among}) as {name}"
+        for name, (counted, among) in _SHARES.items()
+    )
+}
+from scores group by grouping sets ((variant), (variant, task))
+having may_abstain or count(value_right) + count(evidence_f1) > 0
+"""
+_COMPARISONS = """
+with documents as (
+    select variant, coalesce(task, $all_tasks) as task, document_id, round(avg(score), 12) as score
+    from scores group by grouping sets ((variant, task, document_id), (variant, document_id)))
+select
+    other.variant, $base as base, task, count(*) filter (other.score > base.score) as num_better,
+    count(*) filter (other.score < base.score) as num_worse, count(*) filter (other.score = base.score) as num_equal
+from documents as other join documents as base using (task, document_id)
+where base.variant = $base and other.variant <> $base group by all
+"""
 _TABLE = re.compile(r"^\|.*\n\|[-|: ]+\n(?:\|.*\n)+", re.MULTILINE)
 _CELL_END = re.compile(r"(?<!\\)\|")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedShare:
-    """A part of some readings."""
+def summarise(scores: pa.Table, *, by: Collection[str] = ("task", "length_tokens")) -> list[Row]:
+    """The cells of a table: variants in their order, tasks by name, lengths from short to long.
 
-    n: int
-    """Readings, at least one."""
-    share: float
-    """The part, from 0 to 1."""
-    interval: Interval
-    """95 % interval; readings of one document are not counted as independent."""
+    A cell has its readings `n`, whatever became of them, their mean `score` with `low` and `high`, how many failed,
+    have nothing to score or no row among the answers (each scores 0), and the means of tokens and of seconds inside
+    the engine, over all turns of a reading.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measures:
-    """What a variant reached in a task; each part is None where nothing of the kind was asked."""
-
-    variant: str
-    task: str
-    """Name of the task; `ALL_TASKS` where they are taken together."""
-    values_right: CountedShare | None
-    """Values that equal a reference, among all readings of typed questions."""
-    values_invalid: CountedShare | None
-    """Values that do not fit their type."""
-    evidence_precision: float | None
-    """Mean share of the evidence that overlaps a right sentence."""
-    evidence_recall: float | None
-    """Mean share of the right sentences that evidence overlaps."""
-    evidence_f1: float | None
-    evidence_hit: CountedShare | None
-    """Readings with evidence on a right sentence."""
-    absent_right: CountedShare | None
-    """Answers that say `not stated`, among questions whose answer the document does not state."""
-    present_lost: CountedShare | None
-    """The same among the others, whose answer it does state: answers that are lost."""
+    Args:
+        scores: What is summarised.
+        by: Columns that make a cell beside the variant: task, length_tokens, both, or none.
+    """
+    cells = _query(_CELLS, scores, by_task="task" in by, by_length="length_tokens" in by)
+    shares = [{**cell, **_share_of(cell["score"])} for cell in cells]
+    return sorted(shares, key=lambda cell: (*_place(cell, scores), cell["length_tokens"] or float("inf")))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A variant against the first one in a task. The unit is a document: the mean score of its readings."""
+def measure(scores: pa.Table) -> list[Row]:
+    """The measures of each variant: all tasks together, then each task by name; those that are empty are left out.
 
-    variant: str
-    base: str
-    task: str
-    """Name of the task; `ALL_TASKS` where they are taken together."""
-    num_better: int
-    """Documents that it reads better, of those that both have a score of."""
-    num_worse: int
-    num_equal: int
-    p_corrected: float
-    """Chance of a split at least so uneven if neither is better (sign test), corrected (Holm) for all comparisons of
-    single tasks, or for those of all tasks together."""
-
-
-def measure(scores: pa.Table) -> list[Measures]:
-    """The measures of each variant: all tasks together, then each task by name; those that are empty are left out."""
-    cells: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in scores.select(SCORE_COLUMNS).to_pylist():
-        cells[row["variant"], ALL_TASKS].append(row)
-        cells[row["variant"], row["task"]].append(row)
-    variants = list(dict.fromkeys(variant for variant, _ in cells))
-    ordered = sorted(cells, key=lambda cell: (variants.index(cell[0]), cell[1] != ALL_TASKS, cell[1]))
-    found = (_task_measures(cells[cell], variant=cell[0], task=cell[1]) for cell in ordered)
-    return [measures for measures in found if measures is not None]
-
-
-def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures | None:
-    typed = [row for row in rows if row["value_right"] is not None]
-    cited = [row for row in rows if row["evidence_f1"] is not None]
-    absent = [row for row in rows if row["is_absent"]]
-    may_abstain = absent or any(row["answer_type"] is not None for row in rows)
-    present = [row for row in rows if not row["is_absent"]] if may_abstain else []
-    if not (typed or cited or may_abstain):
-        return None
-    return Measures(
-        variant=variant,
-        task=task,
-        values_right=_share_of(typed, [row["value_right"] for row in typed]),
-        values_invalid=_share_of(typed, [row["value_status"] == ValueStatus.INVALID for row in typed]),
-        evidence_precision=_mean(cited, "evidence_precision"),
-        evidence_recall=_mean(cited, "evidence_recall"),
-        evidence_f1=_mean(cited, "evidence_f1"),
-        evidence_hit=_share_of(cited, [row["evidence_hit"] for row in cited]),
-        absent_right=_share_of(absent, [row["abstained"] for row in absent]),
-        present_lost=_share_of(present, [row["abstained"] for row in present]),
+    Each of `_SHARES` has its readings `n`, `score`, `low` and `high`, and is None if nothing of the kind was asked. The
+    means of evidence are those of the share of it that overlaps a right sentence, of the share of the right sentences
+    that it overlaps, and of their F1.
+    """
+    cells = _query(_MEASURES, scores)
+    shares = [{**cell, **{name: cell[name] and _share_of(cell[name]) for name in _SHARES}} for cell in cells]
+    return sorted(
+        ({**each, "present_lost": each["present_lost"] if each["may_abstain"] else None} for each in shares),
+        key=lambda each: _place(each, scores),
     )
 
 
-def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> CountedShare | None:
-    """The part of the rows that are members; None of no rows."""
-    if not rows:
-        return None
-    interval = mean_interval(by_document(rows, [float(member) for member in members]))
-    return CountedShare(n=len(rows), share=sum(members) / len(rows), interval=interval)
+def compare(scores: pa.Table) -> list[Row]:
+    """Each further variant against the first: all tasks together, then each task by name.
+
+    The unit is a document, by the mean score of its readings: how many are better, worse and equal, and the chance
+    `p_corrected` of a split at least so uneven if neither variant is better (sign test), corrected (Holm) for all
+    comparisons of single tasks, or for those of all tasks together.
+    """
+    found = _query(_COMPARISONS, scores, base=scores["variant"][0].as_py())
+    for is_total in (True, False):
+        family = [each for each in found if (each["task"] == ALL_TASKS) == is_total]
+        chances = holm([sign_test(each["num_better"], each["num_worse"]) for each in family])
+        for each, chance in zip(family, chances, strict=True):
+            each["p_corrected"] = chance
+    return sorted(found, key=lambda each: _place(each, scores))
 
 
-def _mean(rows: Sequence[Row], name: str) -> float | None:
-    return fmean(row[name] for row in rows) if rows else None
+def _query(sql: str, scores: pa.Table, **parameters: object) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = run_query(sql, {"scores": scores}, all_tasks=ALL_TASKS, **parameters).to_pylist()
+    return rows
 
 
-def compare(scores: pa.Table) -> list[Comparison]:
-    """Each further variant against the first: all tasks together, then each task by name."""
-    rows = scores.select(["variant", "document_id", "task", "score"]).to_pylist()
-    base, *others = dict.fromkeys(row["variant"] for row in rows)
-    tasks = sorted({row["task"] for row in rows})
-    documents = _document_scores(rows)
-    totals = _corrected(documents, [(variant, ALL_TASKS) for variant in others], base=base)
-    by_task = _corrected(documents, [(variant, task) for variant in others for task in tasks], base=base)
-    return [each for variant in others for each in (*totals, *by_task) if each.variant == variant]
+def _place(row: Row, scores: pa.Table) -> tuple[int, bool, str]:
+    """Where a row stands: variants in the order of their scores, all tasks together before each of them."""
+    return scores["variant"].unique().to_pylist().index(row["variant"]), *_by_task(row)
 
 
-def _document_scores(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
-    """The mean score of each document, by variant and task."""
-    scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        for task in (row["task"], ALL_TASKS):
-            scores[row["variant"], task][row["document_id"]].append(row["score"])
-    return {cell: {name: fmean(values) for name, values in of_cell.items()} for cell, of_cell in scores.items()}
-
-
-def _corrected(
-    documents: Mapping[tuple[str, str], Mapping[str, float]], cells: Sequence[tuple[str, str]], *, base: str
-) -> list[Comparison]:
-    """The comparisons of these variants and tasks, corrected for each other."""
-    counts = []
-    for variant, task in cells:
-        scores, others = documents.get((variant, task), {}), documents.get((base, task), {})
-        shared = scores.keys() & others.keys()
-        better = sum(scores[name] > others[name] for name in shared)
-        worse = sum(scores[name] < others[name] for name in shared)
-        counts.append((better, worse, len(shared) - better - worse))
-    corrected = holm([sign_test(better, worse) for better, worse, _ in counts])
-    return [
-        Comparison(
-            variant=variant, base=base, task=task, num_better=better, num_worse=worse, num_equal=equal, p_corrected=p
-        )
-        for (variant, task), (better, worse, equal), p in zip(cells, counts, corrected, strict=True)
-    ]
+def _share_of(scored: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean of some scores, with its interval."""
+    by_document = defaultdict[str, list[float]](list)
+    for each in scored:
+        by_document[each["document"]].append(each["score"])
+    interval = mean_interval([*by_document.values()])
+    mean = fmean(each["score"] for each in scored)
+    return {"n": len(scored), "score": mean, "low": interval.low, "high": interval.high}
 
 
 def report_text(evaluation: Evaluation, scores: pa.Table) -> str:
@@ -176,12 +139,16 @@ def report_text(evaluation: Evaluation, scores: pa.Table) -> str:
     cells = [*summarise(scores, by=("length_tokens",)), *summarise(scores)]
     text = markdown_template("memagent_batch.evaluation", "report.md.j2").render(
         evaluation=evaluation,
-        totals={cell.variant: cell for cell in summarise(scores, by=())},
+        totals={cell["variant"]: cell for cell in summarise(scores, by=())},
         comparisons=compare(scores),
-        measures=sorted(measure(scores), key=lambda each: (each.task != ALL_TASKS, each.task)),
-        cells=sorted(cells, key=lambda cell: (cell.task != ALL_TASKS, cell.task, cell.length_tokens or 0)),
+        measures=sorted(measure(scores), key=_by_task),
+        cells=sorted(cells, key=lambda cell: (*_by_task(cell), cell["length_tokens"] or 0)),
     )
     return _TABLE.sub(lambda found: _aligned(found[0]), text)
+
+
+def _by_task(row: Row) -> tuple[bool, str]:
+    return row["task"] != ALL_TASKS, row["task"]
 
 
 def _aligned(table: str) -> str:

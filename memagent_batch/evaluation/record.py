@@ -1,13 +1,13 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.store.claims import read_owner_record
-from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.errors import table_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
@@ -17,8 +17,9 @@ EVALUATION_FORMAT = "memagent-evaluation/2"
 """Changes with every change of layout that an older version can't read."""
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
-REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
-"""What brings back a file that is lost or broken."""
+REPORT_FILE = "report.md"
+REPEAT_REMEDY = "run `evaluate run` again with this variant; finished readings are not read again"
+"""What brings back scores that are lost or broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,7 @@ def read_evaluation(output: Location) -> Evaluation | None:
     if value is None:
         return None
     try:
-        names = [field.name for field in fields(VariantRecord)]  # older versions kept more
-        variants = tuple(VariantRecord(**{name: each[name] for name in names}) for each in value["variants"])
-        return Evaluation(suite=value["suite"], variants=variants)
+        return Evaluation(suite=value["suite"], variants=tuple(VariantRecord(**each) for each in value["variants"]))
     except (KeyError, TypeError) as error:
         raise OutputError(
             f"output: {output.uri}/{EVALUATION_FILE} is not whole ({error}); restore it, or run the evaluation into "
@@ -100,41 +99,15 @@ def write_evaluation(output: Location, evaluation: Evaluation) -> None:
     write_json(output / EVALUATION_FILE, {"format": EVALUATION_FORMAT, **asdict(evaluation)})
 
 
-def open_evaluation(output: Location) -> Evaluation:
-    """What `evaluation.json` says; at least one variant has been read.
-
-    Raises:
-        OutputError: there is none, it is broken, another version or program wrote it, or no variant is there yet.
-    """
-    with output_errors(output.uri):
-        is_there = (output / EVALUATION_FILE).exists()
-    if not is_there:
-        raise OutputError(
-            f"{output.uri} is not the output of an evaluation: there is no {EVALUATION_FILE}; name the folder that was "
-            "`--output` of `evaluate run`"
-        )
-    evaluation = read_evaluation(output)
-    if evaluation is None or not evaluation.variants:
-        raise OutputError(f"the evaluation at {output.uri} holds no finished variant; run `evaluate run` to its end")
-    return evaluation
-
-
 def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
     """The scores of all variants, a table of `SCORES`.
 
     Raises:
-        OutputError: a variant's scores are missing, empty or not readable; names the file.
+        OutputError: a variant's scores can't be read; names the file.
     """
-    return pa.concat_tables([_read_scores(output / variant.scores, variant) for variant in evaluation.variants])
+    return pa.concat_tables([_read_scores(output / variant.scores) for variant in evaluation.variants])
 
 
-def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
-    if not place.exists():
-        raise OutputError(
-            f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REPEAT_REMEDY}"
-        )
+def _read_scores(place: Location) -> pa.Table:
     with table_errors(place.uri, remedy=REPEAT_REMEDY):
-        table = read_parquet(place).select(SCORES.names).cast(SCORES)
-    if not table.num_rows:
-        raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REPEAT_REMEDY}")
-    return table
+        return read_parquet(place).select(SCORES.names).cast(SCORES)

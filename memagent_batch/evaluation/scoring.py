@@ -1,9 +1,6 @@
-"""Answers to scores: one row for each reading that a suite asks for, and what the cells come to. None is left out."""
+"""Answers to scores: one row for each reading that a suite asks for. None is left out."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -19,7 +16,6 @@ from memagent_batch.domain.follow_ups.values import (
 )
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
-from memagent_batch.evaluation.statistics import mean_interval
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import require_manifest
@@ -34,42 +30,8 @@ from memagent_batch.runs.tables import (
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
-ALL_TASKS = "all tasks"
-"""Stands for the task where a summary takes all of them together."""
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
 """Columns of an answer that say what it cost."""
-MEANS = ("num_prompt_tokens", "num_completion_tokens", "engine_seconds")
-"""Of these, columns whose means a summary has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellSummary:
-    """What a variant reached in one cell."""
-
-    variant: str
-    task: str
-    """Name of the task; `ALL_TASKS` where they are taken together."""
-    length_tokens: int | None
-    """Length of the documents that was asked for, tokens; None where none was, or where lengths are taken together."""
-    n: int
-    """Readings that the suite asks for: the denominator, whatever became of them."""
-    score: float
-    """Mean score, from 0 to 1."""
-    low: float
-    """Lower end of the 95 % interval; readings of one document are not counted as independent."""
-    high: float
-    num_failed: int
-    """Readings that failed; each scores 0."""
-    num_unanswered: int
-    """Readings that ended without anything to score; each scores 0."""
-    num_missing: int
-    """Readings without a row among the answers; each scores 0."""
-    mean_prompt_tokens: float | None
-    """Prompt tokens of all turns of a reading, over those that have a row; None where none has, as of both others."""
-    mean_completion_tokens: float | None
-    mean_engine_seconds: float | None
-    """Time inside the engine, summed over the turns of a reading."""
-
 
 Span = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""
@@ -100,30 +62,6 @@ def score_answers(
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
 
 
-def summarise(scores: pa.Table, *, by: Collection[str] = ("task", "length_tokens")) -> list[CellSummary]:
-    """The cells of a table of `SCORES`: variants in their order, tasks by name, lengths from short to long.
-
-    Args:
-        scores: What is summarised.
-        by: Columns that make a cell beside the variant: task, length_tokens, both, or none.
-    """
-    cells: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
-    for row in scores.drop_columns(["answer", "references"]).to_pylist():
-        task = row["task"] if "task" in by else ALL_TASKS
-        cells[row["variant"], task, row["length_tokens"] if "length_tokens" in by else None].append(row)
-    variants = list(dict.fromkeys(scores["variant"].to_pylist()))
-    ordered = sorted(cells, key=lambda cell: (variants.index(cell[0]), cell[1], cell[2] is None, cell[2] or 0))
-    return [_cell_summary(cell, cells[cell]) for cell in ordered]
-
-
-def by_document(rows: Sequence[Row], values: Sequence[float]) -> list[list[float]]:
-    """The values of some rows, those of one document together."""
-    groups: dict[str, list[float]] = defaultdict(list)
-    for row, value in zip(rows, values, strict=True):
-        groups[row["document_id"]].append(value)
-    return list(groups.values())
-
-
 def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Row) -> Row:
     ended = answer if answer and answer["status"] == Status.OK else {}
     texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
@@ -148,25 +86,6 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Ro
         "answer": texts["answer"],
         "num_document_tokens": answer and answer["num_document_tokens"],
     }
-
-
-def _cell_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
-    interval = mean_interval(by_document(rows, [row["score"] for row in rows]))
-    states = [row["status"] for row in rows]
-    known = [row for row in rows if row["status"] != STATUS_MISSING]
-    return CellSummary(
-        variant=cell[0],
-        task=cell[1],
-        length_tokens=cell[2],
-        n=len(rows),
-        score=fmean(row["score"] for row in rows),
-        low=interval.low,
-        high=interval.high,
-        num_failed=states.count(Status.FAILED),
-        num_unanswered=sum(row["status"] == Status.OK and not row["answered"] for row in rows),
-        num_missing=states.count(STATUS_MISSING),
-        **{f"mean_{name.removeprefix('num_')}": fmean(row[name] for row in known) if known else None for name in MEANS},
-    )
 
 
 def read_answers(output: Location) -> pa.Table:

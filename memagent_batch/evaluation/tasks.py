@@ -19,9 +19,9 @@ from memagent_batch.evaluation.haystacks import (
     Facts,
     HaystackUnits,
     Hidden,
-    Materials,
     SampleRequest,
     SuiteSample,
+    TokenMeter,
     hide,
     lines,
     noise,
@@ -251,13 +251,13 @@ class SuiteTask:
     value_type: ValueType | None = None
     """Type of its answers, which the questions of a typed suite ask for; None if they have none."""
 
-    def make(self, request: SampleRequest, materials: Materials) -> SuiteSample:
+    def make(self, request: SampleRequest, meter: TokenMeter) -> SuiteSample:
         """Makes one sample.
 
         Raises:
             SettingsError: the length has no room for what is hidden, or can't be met.
         """
-        return hide(self.facts(request.rng, request.depth), request, materials)
+        return hide(self.facts(request.rng, request.depth), request, meter)
 
 
 def _needle_task(form: NeedleForm) -> SuiteTask:

@@ -19,12 +19,11 @@ from memagent_batch.runs.manifest import require_read, require_success
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.run import SHOWN_MISSING
-from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
-from memagent_batch.training.rollouts.write import RolloutsReport, RolloutTask, project_rollouts
+from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 
 
@@ -112,22 +111,16 @@ def write_rollouts_table(
     task = RolloutTask(job=plan.pinned(job), run_id=run_id, reader=identify_reader(job.agent))
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(plan, output, task=task, executor=executor)
+        index = scan_log(output, fingerprint=task.reader.fingerprint)
+        written = executor.map(partial(project_rollouts, task=task), plan_parts(plan, index))
+        reports = [report for table in written for report in table.to_pylist()]
         require_claim(output, run_id=run_id)
         counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
-        counts["reward_sum"] = sum(report["reward_sum"] for report in reports)
         _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
     files = [name for report in reports for name in report["files"]]
     record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
     publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
     return record
-
-
-def _project(plan: Plan, output: Location, *, task: RolloutTask, executor: Executor) -> list[RolloutsReport]:
-    """Writes the files of `rollouts`; returns a report for each part of the plan."""
-    index = scan_log(output, fingerprint=task.reader.fingerprint)
-    written = executor.map(partial(project_rollouts, task=task), plan_parts(plan, index))
-    return [row for reports in written for row in reports.to_pylist()]
 
 
 def _require_all(counts: Mapping[str, float], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:

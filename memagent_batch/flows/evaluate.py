@@ -10,12 +10,14 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.errors import MemagentError
+from memagent_batch.evaluation.measures import report_text
 from memagent_batch.evaluation.record import (
+    REPORT_FILE,
     SCORES_FOLDER,
     VARIANT_RUNS_FOLDER,
-    Evaluation,
     VariantRecord,
     claim_evaluation,
+    read_scores,
     write_evaluation,
 )
 from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
@@ -41,10 +43,8 @@ class Variant:
     """How it runs; the output is the evaluation's to set."""
 
 
-def evaluate_suite(
-    variants: Sequence[Variant], *, suite: Suite, sources: Mapping[str, Any], output: Location
-) -> Evaluation:
-    """Reads and scores the suite with each variant; returns what `evaluation.json` says then.
+def evaluate_suite(variants: Sequence[Variant], *, suite: Suite, sources: Mapping[str, Any], output: Location) -> str:
+    """Reads and scores the suite with each variant; returns the report, which `report.md` has after each of them.
 
     `sources` are the settings of its documents and questions. Finished readings of an earlier call are not read again.
 
@@ -52,7 +52,7 @@ def evaluate_suite(
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables of a run do not hold one row for each reading.
     """
-    evaluation = claim_evaluation(output, suite=suite.name)
+    evaluation, report = claim_evaluation(output, suite=suite.name), ""
     jobs = {variant.name: variant_job(variant, sources=sources, output=output) for variant in variants}
     for job in jobs.values():
         identify_reader(job.agent)  # an agent that can't work is refused before another one reads
@@ -63,7 +63,9 @@ def evaluate_suite(
         score_variant(variant.name, jobs[variant.name], suite=suite, place=output / record.scores)
         evaluation = evaluation.with_variant(record)
         write_evaluation(output, evaluation)
-    return evaluation
+        report = report_text(evaluation, read_scores(output, evaluation))
+        (output / REPORT_FILE).write_bytes(report.encode())
+    return report
 
 
 def require_variants(variants: Sequence[Variant], *, output: Location) -> None:

@@ -26,12 +26,10 @@ from memagent_batch.review.labelling.page import write_labelling
 from memagent_batch.review.labels import (
     Purpose,
     append_labels,
-    as_labels,
     person,
     read_label_rows,
 )
 from memagent_batch.review.population import (
-    Population,
     ReviewedScan,
     draw,
     read_population,
@@ -102,11 +100,18 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
     seed = seed_text(asked.seed, asked.purpose)
     sample = draw(population.readings, drawn, seed=seed, second_share=asked.second_share)
     record: Any = {
+        "format": REVIEW_FORMAT,
         "review_id": name,
         "run_id": scan.run_id,
+        "question_id": asked.question_id,
+        "question": population.question,
+        "flagged": flagged.text,
+        "seed": asked.seed,
+        "purpose": asked.purpose.value,
+        "second_share": asked.second_share,
         "readings": sizes,
         "drawn": drawn,
-        **_asked_record(asked, population),
+        "num_unreadable": population.num_unreadable,
     }
     review = write_review(folder, record, sample)
     counted = counted_labels(output, review)
@@ -191,7 +196,7 @@ def counted_labels(output: Location, review: Review) -> CountedLabels:
     """The labels that count for a review."""
     return count_labels(
         review.sample,
-        as_labels(read_label_rows(output)),
+        read_label_rows(output),
         purpose=review.purpose,
         decision=review.decision,
     )
@@ -287,20 +292,6 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
             "them, or pass --so-far to estimate from those that are"
         )
-
-
-def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any]:
-    """What a record says of what was asked."""
-    return {
-        "format": REVIEW_FORMAT,
-        "question_id": asked.question_id,
-        "question": population.question,
-        "flagged": asked.flagged.strip(),
-        "seed": asked.seed,
-        "purpose": asked.purpose.value,
-        "second_share": asked.second_share,
-        "num_unreadable": population.num_unreadable,
-    }
 
 
 def _only_review(output: Location) -> str:

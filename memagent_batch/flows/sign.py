@@ -1,13 +1,13 @@
-"""Signing readings off: rows of `answers` by name, or a sheet that the page of the answers saved. No Ray."""
+"""Signing readings off by the sheets that the page of the answers saved. No Ray."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypedDict
 
 from memagent_batch.errors import InputError
-from memagent_batch.pages.readings import find_readings, table_rows
+from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.sheet import parse_sign_sheet
-from memagent_batch.review.sign_offs import Decision, SignOff, append_sign_offs, current_sign_offs, reading_hash
+from memagent_batch.review.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.errors import input_errors, output_errors
@@ -40,51 +40,6 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
         rows += parse_sign_sheet(data, name=str(sheet), now=datetime.now(UTC))
     if not rows:
         raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
-    return _append(output, rows)
-
-
-def sign_readings(
-    output: Location,
-    *,
-    document: str,
-    question: str | None,
-    by: str,
-    decision: Decision = Decision.ACCEPT,
-    correction: str | None = None,
-    comment: str | None = None,
-    withdraw: bool = False,
-) -> Signed:
-    """Signs the answers of a document in the last run, to one question or to all; or takes that back.
-
-    `correction`: the right answer, if the decision is to correct.
-
-    Raises:
-        OutputError: no run has finished, it has no such reading, or a table can't be read.
-        StorageError: nothing was added.
-    """
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
-    now = datetime.now(UTC)
-    found = find_readings(output, manifest, document_id=document, question_id=question)
-    rows = [
-        SignOff(
-            document_id=reading.document_id,
-            question_id=reading.question_id,
-            sample=reading.answer["sample"],
-            reading_hash=reading_hash(reading.answer),
-            signed_by=by,
-            signed_at=now,
-            decision=decision.value,
-            correction=correction,
-            comment=comment,
-            withdrawn=withdraw,
-        )
-        for reading in found
-    ]
-    return _append(output, rows)
-
-
-def _append(output: Location, rows: Sequence[SignOff]) -> Signed:
     with output_errors(output.uri):
         files = require_manifest(output)["files"][ANSWERS_FOLDER]
     added = append_sign_offs(output, rows)

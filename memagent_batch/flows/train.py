@@ -91,7 +91,7 @@ def train(training: TrainConfig) -> WeightsRecord:
     partial.mkdir(parents=True)
     metrics = partial / METRICS_FILE
     num_groups = collected["counts"]["groups"] - collected["counts"]["dropped_groups"]
-    num_teaching = learn(learner, first, groups, training=training, num_groups=num_groups, metrics=metrics)
+    num_teaching = learn(learner, chain([first], groups), training=training, num_groups=num_groups, metrics=metrics)
     if not num_teaching:
         shutil.rmtree(partial)
     if learner.num_steps == steps_before:
@@ -116,13 +116,7 @@ def train(training: TrainConfig) -> WeightsRecord:
 
 
 def learn(
-    learner: Learner,
-    first: pa.Table,
-    groups: Iterator[pa.Table],
-    *,
-    training: TrainConfig,
-    num_groups: int,
-    metrics: Path,
+    learner: Learner, groups: Iterator[pa.Table], *, training: TrainConfig, num_groups: int, metrics: Path
 ) -> int:
     """One epoch, in the order of the table; a line of metrics for each step.
 
@@ -130,33 +124,23 @@ def learn(
         The conversations with another advantage than 0.
     """
     num_read = num_teaching = 0
-    remaining = chain([first], groups)
-    while lot := list(islice(remaining, training.learner.questions_per_optimiser_step)):
+    while lot := list(islice(groups, training.learner.questions_per_optimiser_step)):
         num_read += len(lot)
-        num_teaching += take_step(learner, lot, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+        figures = learner.step([item for group in lot for item in conversations(group)])
+        if figures is None:  # no sample has an advantage
+            continue
+        num_teaching += figures.num_nonzero_advantage
+        line = {
+            "step": learner.num_steps,
+            "num_groups": len(lot),
+            "mean_reward": mean_table_reward(pa.concat_tables(lot)),
+            **{name: round(each, 9) if isinstance(each, float) else each for name, each in asdict(figures).items()},
+        }
+        with metrics.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+        message = f"step {line['step']}: {step_text(line)}; {num_read} of {num_groups} questions"
+        log.info(message, extra={"event": EventKind.PROGRESS, **line})
     return num_teaching
-
-
-def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> int:
-    """One step over some groups; there is none if no sample of them has an advantage.
-
-    Returns:
-        The conversations with another advantage than 0.
-    """
-    figures = learner.step([item for group in groups for item in conversations(group)])
-    if figures is None:
-        return 0
-    rounded = {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
-    line = {
-        "step": learner.num_steps,
-        "num_groups": len(groups),
-        "mean_reward": mean_table_reward(pa.concat_tables(list(groups))),
-        **rounded,
-    }
-    with metrics.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(line) + "\n")
-    log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
-    return figures.num_nonzero_advantage
 
 
 def step_text(line: Mapping[str, Any]) -> str:

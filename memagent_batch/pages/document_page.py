@@ -139,7 +139,7 @@ class ReadingView:
     """What a sign-off of it names."""
     signed: str | None
     """Who has signed it off, when and why; None if it is open."""
-    commands: tuple[str, ...]
+    command: str
     """What shows more in a terminal."""
 
     @property
@@ -203,7 +203,7 @@ def view_reading(
         change=changes.readings.get(reading.key),
         hash=hash_,
         signed=signed_words(signed[hash_]) if hash_ in signed else None,
-        commands=_commands(reading, output=output),
+        command=shlex.join(["memagent", "show", output, reading.document_id, reading.question_id]),
     )
 
 
@@ -215,14 +215,6 @@ def shown_evidence(reading: RunReading) -> list[Row]:
     is_choice = any(reading.answer[column] is not None for column in ("value_bool", "value_label"))
     rows = [row for row in reading.evidence if not (is_choice and row["char_start"] is None)]
     return sorted(rows, key=lambda row: (row["how"] != How.CHOSEN, row["rank"]))
-
-
-def _commands(reading: RunReading, *, output: str) -> tuple[str, ...]:
-    names = [reading.document_id, reading.question_id]
-    show = ["memagent", "show", output, *names]
-    options = ["--document", names[0], "--question", names[1]]
-    sign = ["memagent", "review", "sign", output, *options, "--by", "NAME", "--comment", "WHY"]
-    return shlex.join(show), shlex.join(sign)
 
 
 def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from memagent_batch.review.labels import (
     NO,
     UNCLEAR,
     YES,
-    Label,
     LabelKey,
+    LabelRow,
     Purpose,
     current_labels_of,
     label_key,
@@ -43,7 +43,7 @@ class LabelledUnit:
     """A reading of the sample with the labels that count for it."""
 
     drawn: SampleRow
-    labels: Sequence[Label]
+    labels: Sequence[LabelRow]
     """The last label of each person, unclear ones left out; the person who labelled first in front."""
     is_unclear: bool
     """Whether people labelled it, and nobody could say."""
@@ -81,11 +81,11 @@ class CountedLabels:
     def pairs(self) -> list[tuple[str, str]]:
         """First and second label of the readings that a second person reads by lot; not of those that contradict."""
         both = [unit.labels for unit in self.units if unit.drawn["is_second"] and len(unit.labels) > 1]
-        return [(labels[0].value, labels[1].value) for labels in both]
+        return [(labels[0]["value"], labels[1]["value"]) for labels in both]
 
 
 def count_labels(
-    sample: Sequence[SampleRow], labels: Iterable[Label], *, purpose: Purpose, decision: str
+    sample: Sequence[SampleRow], labels: Iterable[LabelRow], *, purpose: Purpose, decision: str
 ) -> CountedLabels:
     """The labels of each reading of a sample, whatever review they were made in.
 
@@ -95,18 +95,18 @@ def count_labels(
         purpose: What the labels must have been made for.
         decision: What they must have decided.
     """
-    of_key: dict[LabelKey, list[Label]] = defaultdict(list)
+    of_key: dict[LabelKey, list[LabelRow]] = defaultdict(list)
     for label in labels:
-        of_key[label.key].append(label)
+        of_key[label_key(label)].append(label)
     units: list[LabelledUnit] = []
     num_develop = num_seen = num_other = 0
     for row in sample:
         of_unit = of_key.get(label_key(row), [])
-        made_for = [label for label in of_unit if label.purpose is purpose]
-        fitting = [label for label in made_for if label.decision == decision]
+        made_for = [label for label in of_unit if label["purpose"] == purpose]
+        fitting = [label for label in made_for if label["decision"] == decision]
         units.append(_labelled_unit(row, fitting))
-        num_develop += any(label.purpose is Purpose.DEVELOP for label in of_unit)
-        num_seen += bool(fitting) and not any(label.blind for label in fitting)
+        num_develop += any(label["purpose"] == Purpose.DEVELOP for label in of_unit)
+        num_seen += bool(fitting) and not any(label["blind"] for label in fitting)
         num_other += bool(made_for) and not fitting
     return CountedLabels(units=units, num_develop=num_develop, num_seen=num_seen, num_other=num_other)
 
@@ -163,9 +163,9 @@ def contradicts(unit: LabelledUnit) -> bool:
     return unit.value is not None and unit.value != _agreeing(unit.drawn["stratum"])
 
 
-def _labelled_unit(drawn: SampleRow, labels: Sequence[Label]) -> LabelledUnit:
-    counted = current_labels_of(label for label in labels if label.blind)
-    clear = [label for label in counted if label.value != UNCLEAR]
+def _labelled_unit(drawn: SampleRow, labels: Sequence[LabelRow]) -> LabelledUnit:
+    counted = current_labels_of(label for label in labels if label["blind"])
+    clear = [label for label in counted if label["value"] != UNCLEAR]
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
 
 

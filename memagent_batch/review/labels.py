@@ -1,14 +1,12 @@
 """What people say of readings, and the table of labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
@@ -65,28 +63,11 @@ LabelKey = tuple[str, str]
 """What a label is of: the SHA-256 of the document's text, and that of the question's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """One person's word on one document and question."""
-
-    key: LabelKey
-    value: str
-    """What the person says: yes, no or unclear."""
-    reviewer: str
-    labelled_at: datetime
-    """When, UTC."""
-    blind: bool
-    """Whether the person had not seen the scan's answer."""
-    purpose: Purpose
-    decision: str
-    """The condition that the right answer fulfils if the value is yes: "no" to one says little of another one."""
-
-
-def current_labels_of(labels: Iterable[Label]) -> list[Label]:
+def current_labels_of(labels: Iterable[LabelRow]) -> list[LabelRow]:
     """The last label of each person of each key, the person who labelled first in front."""
-    ordered = sorted(labels, key=lambda label: (label.labelled_at, label.reviewer, label.value))
-    last = {(label.key, person(label.reviewer)): label for label in ordered}
-    firsts = dict.fromkeys((label.key, person(label.reviewer)) for label in ordered)
+    ordered = sorted(labels, key=lambda label: (label["labelled_at"], label["reviewer"], label["value"]))
+    last = {(label_key(label), person(label["reviewer"])): label for label in ordered}
+    firsts = dict.fromkeys((label_key(label), person(label["reviewer"])) for label in ordered)
     return [last[pair] for pair in firsts]
 
 
@@ -95,9 +76,9 @@ def person(reviewer: str) -> str:
     return " ".join(reviewer.casefold().split())
 
 
-def verdict(labels: Sequence[Label]) -> str:
+def verdict(labels: Sequence[LabelRow]) -> str:
     """What counts where several people labelled the same: what most say; of equal sides, the one who labelled first."""
-    values = [label.value for label in labels]
+    values: list[str] = [label["value"] for label in labels]
     return max(dict.fromkeys(values), key=values.count)
 
 
@@ -143,29 +124,10 @@ def read_label_rows(output: Location) -> list[LabelRow]:
     for path in folder.files():
         place = folder.at(path)
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            table = read_parquet(place)
-            if "char_start" in table.schema.names:  # once, sentences could be labelled too
-                table = table.filter(pc.is_null(table["char_start"]))
-            table = table.select(LABELS.names)
+            table = read_parquet(place).select(LABELS.names)
         for row in table.to_pylist():
             rows.setdefault(_label_content(row), row)
     return list(rows.values())
-
-
-def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
-    """The rows as values."""
-    return [
-        Label(
-            key=label_key(row),
-            value=row["value"],
-            reviewer=row["reviewer"],
-            labelled_at=row["labelled_at"],
-            blind=row["blind"],
-            purpose=Purpose(row["purpose"]),
-            decision=row["decision"],
-        )
-        for row in rows
-    ]
 
 
 def label_key(row: Mapping[str, Any]) -> LabelKey:

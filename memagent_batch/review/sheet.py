@@ -23,6 +23,8 @@ REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
 """Columns without which a label can't be taken."""
 SIGNED_CELLS = ("document_id", "question_id", "reading_hash", "signed_by")
 """Columns without which a sign-off can't be taken."""
+WITHDRAWN = "withdraw"
+"""Decision of a row that takes an earlier one of the same reading back."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
 
@@ -91,8 +93,11 @@ def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOf
     if not values["signed_by"]:
         raise InputError(f"{where}: nobody is named; fill in signed_by")
     decision, correction = values.get("decision") or Decision.ACCEPT.value, values.get("correction") or None
-    if decision not in {*Decision} or (decision == Decision.CORRECT) != (correction is not None):
-        raise InputError(f"{where}: decision is accept, reject, or correct with the right answer in `correction`")
+    withdrawn = decision == WITHDRAWN
+    if not withdrawn and (decision not in {*Decision} or (decision == Decision.CORRECT) != (correction is not None)):
+        raise InputError(
+            f"{where}: decision is accept, reject, withdraw, or correct with the right answer in `correction`"
+        )
     return SignOff(
         document_id=values["document_id"],
         question_id=values["question_id"],
@@ -100,10 +105,10 @@ def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOf
         reading_hash=values["reading_hash"],
         signed_by=values["signed_by"],
         signed_at=_sheet_time(values.get("signed_at", ""), where=f"{where}: signed_at") or now,
-        decision=decision,
+        decision=Decision.ACCEPT.value if withdrawn else decision,
         correction=correction,
         comment=values.get("comment") or None,
-        withdrawn=False,
+        withdrawn=withdrawn,
     )
 
 
@@ -165,8 +170,6 @@ def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tupl
 def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
     if not values["reviewer"]:
         raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or pass --reviewer NAME")
-    if values.get("char_start"):
-        raise InputError(f"{where}: labels of sentences (char_start) are no longer taken; remove the row")
     return {
         "document_hash": values["document_hash"],
         "question_hash": values["question_hash"],

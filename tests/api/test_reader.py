@@ -6,7 +6,6 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -180,10 +179,6 @@ def test_agent_of_checked_parts_is_the_plain_value_that_a_job_file_gives() -> No
     agent = ma.Agent(model="m", policy=ma.Gated(chunk_tokens=9))
     assert pickle.loads(pickle.dumps(agent)) == agent
     assert agent.model_dump(exclude_unset=True) == {"model": "m", "policy": {"kind": "gated", "chunk_tokens": 9}}
-
-
-def test_version_is_that_of_the_package() -> None:
-    assert ma.__version__ == version("memagent-batch")
 
 
 def test_without_vllm_the_default_engine_is_refused_with_what_to_install(

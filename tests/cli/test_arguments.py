@@ -75,10 +75,6 @@ def test_read_command_misspelt_setting_is_refused_by_every_command(
         read_command(Train, ["--rollouts=r", "--model=m", "--output=o"])
 
 
-def test_read_command_absent_settings_have_their_defaults() -> None:
-    assert parse().job() == JobConfig(documents="docs", ask=("Who?",), output="run")
-
-
 def test_configurations_built_in_python_never_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "99")
     monkeypatch.setenv("MEMAGENT_MODEL", "m")
@@ -111,13 +107,6 @@ def test_condition_of_a_second_pass_has_two_names(option: str) -> None:
 
 def test_read_command_questions_with_commas_and_quotes_stay_whole() -> None:
     assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
-
-
-def test_read_command_reads_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
-    key = parse().openai.api_key
-    assert key is not None
-    assert key.get_secret_value() == "hunter2"
 
 
 def test_read_command_reads_storage_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,12 +234,6 @@ def test_help_shows_examples_that_are_understood(
         name, words = cli.split_name(shlex.split(example.partition(" | ")[0])[1:])
         assert cli.command_class(name) is kind
         assert isinstance(read_command(kind, words), kind)
-
-
-@pytest.mark.parametrize("spelled", ["--policy.chunk-tokens", "--policy.chunk_tokens"])
-def test_read_command_takes_both_spellings_of_an_option(spelled: str) -> None:
-    assert parse(f"{spelled}=7").policy.chunk_tokens == 7
-    assert parse(spelled, "7").policy.chunk_tokens == 7
 
 
 def test_read_command_takes_several_documents() -> None:

@@ -78,7 +78,6 @@ def test_run_of_own_questions_reads_the_documents_that_they_ask_about(tmp_path: 
         ("b", "gold", True, 0.0),
         ("a", "gold", False, 1.0),
     ]
-    assert cli.main(["evaluate", "report", str(tmp_path / "out")]) == 0
     write_lines(tmp_path / "gold.jsonl", [gold[-1] | {"references": ["fox"]}])
     assert cli.main(run) == 0
     assert pq.read_table(tmp_path / "out" / "scores" / "overwrite.parquet")["score"].to_pylist() == [0.0]

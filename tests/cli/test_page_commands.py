@@ -123,10 +123,3 @@ def test_locators_stand_beside_spans_wherever_they_are_shown(
 def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
     column = table.schema.get_field_index("locator")
     return table.set_column(column, "locator", pa.array([place] * table.num_rows))
-
-
-def test_export_answers_writes_one_row_a_reading(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["export", scan, "--to", "xlsx"]) == 0
-    file = Path(scan) / "export" / "answers.xlsx"
-    assert json.loads(capsys.readouterr().out) == {"file": str(file), "rows": 20}
-    assert "xl/worksheets/sheet1.xml" in zipfile.ZipFile(file).namelist()

@@ -34,11 +34,6 @@ def test_vary_settings_go_over_the_base_group_by_group(monkeypatch: pytest.Monke
     assert vary(given, {}, name="v") == given
 
 
-def test_vary_variant_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "77")
-    assert vary(base(), {"policy": {"chunk_tokens": 200}}, name="v").policy.chunk_tokens == 200
-
-
 def test_read_variants_names_and_settings_are_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "v.yaml").write_text("b: {policy: {chunk_tokens: 5}}\na:\n")
     assert list(read_variants(tmp_path / "v.yaml").items()) == [("b", {"policy": {"chunk_tokens": 5}}), ("a", {})]

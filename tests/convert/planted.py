@@ -1,6 +1,5 @@
 """Files of all kinds with a fact planted in each, a third of them broken, encrypted, nested, misnamed or odd."""
 
-import bz2
 import gzip
 import io
 import zipfile
@@ -96,8 +95,6 @@ def xfa(fact: str) -> bytes:
 
 
 PDF: dict[str, Maker] = {
-    "pdf-text.pdf": lambda fact: pdf(written(fact)),
-    "pdf-last.pdf": lambda fact: pdf(written(LONG), "", written(fact)),
     "pdf-form.pdf": files.form_pdf,
     "pdf-attached.pdf": lambda fact: files.pdf_with_file("a.txt", fact.encode()),
     "pdf-attached_encrypted.pdf": lambda _: files.pdf_with_file("a.pdf", files.encrypted_pdf()),
@@ -121,7 +118,6 @@ PDF: dict[str, Maker] = {
     "pdf-broken_stream.pdf": broken_stream,
     "pdf-xfa.pdf": xfa,
     "pdf-as_text.txt": lambda fact: pdf(written(fact)),
-    "pdf-as_word.docx": lambda fact: pdf(written(fact)),
     "pdf-invisible.pdf": lambda fact: pdf(written(fact).replace("Td", "Td 3 Tr")),
     "pdf-turned.pdf": lambda fact: pdf(written(fact)).replace(b"/Type /Page /", b"/Type /Page /Rotate 90 /"),
 }
@@ -154,7 +150,6 @@ HTML: dict[str, Maker] = {
     "html-nul.html": lambda fact: page(f"{LONG}\0{fact}"),
     "html-cut.html": lambda fact: page(f"<table><tr><td>{fact}")[:-12],
     "html-deep.html": lambda fact: page("<div>" * 3000 + fact),
-    "html-unnamed": lambda fact: page(fact),
     "html-as_word.doc": lambda fact: page(fact),
 }
 
@@ -163,20 +158,16 @@ def run(text: str) -> str:
     return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
-def of_type(kind: str, fact: str) -> bytes:
-    """A DOCX whose body is said to be of another type, as with macros."""
+def with_macros(fact: str) -> bytes:
+    """A DOCX whose body is said to be one with macros."""
     package, types = files.docx_file(("Normal", fact)), "[Content_Types].xml"
     plain = b"openxmlformats-officedocument.wordprocessingml.document.main+xml"
     with zipfile.ZipFile(io.BytesIO(package)) as members:
         content = members.read(types)
-    return files.repacked(package, {types: content.replace(plain, f"{kind}.main+xml".encode())})
+    return files.repacked(package, {types: content.replace(plain, b"ms-word.document.macroEnabled.main+xml")})
 
 
 DOCX: dict[str, Maker] = {
-    "docx-text.docx": lambda fact: files.docx_file(("Normal", fact)),
-    "docx-table.docx": lambda fact: files.docx_file(("Normal", "x"), cells=[["a", "b"], ["c", fact]]),
-    "docx-header.docx": lambda fact: files.docx_with_header(fact, text=LONG),
-    "docx-inserted.docx": lambda fact: files.with_body(f"<w:p><w:ins><w:r><w:t>{fact}</w:t></w:r></w:ins></w:p>"),
     "docx-comment.docx": lambda fact: office.docx_with("comments", f"<w:comment>{run(fact)}</w:comment>"),
     "docx-footnote.docx": lambda fact: office.docx_with("footnotes", f"<w:footnote>{run(fact)}</w:footnote>"),
     "docx-equation.docx": lambda fact: files.with_body(
@@ -199,10 +190,7 @@ DOCX: dict[str, Maker] = {
     "docx-bomb.docx": lambda _: files.zip_bomb(),
     "docx-entities.docx": lambda _: files.xxe_docx(),
     "docx-nul.docx": lambda fact: files.with_body(run(f"a\0{fact}")),
-    "docx-macros.docm": lambda fact: of_type("ms-word.document.macroEnabled", fact),
-    "docx-template.dotx": lambda fact: of_type("openxmlformats-officedocument.wordprocessingml.template", fact),
-    "docx-as_zip.zip": lambda fact: files.docx_file(("Normal", fact)),
-    "docx-prefix.docx": lambda fact: b"\0" * 9 + files.docx_file(("Normal", fact)),
+    "docx-macros.docm": with_macros,
 }
 
 
@@ -220,11 +208,7 @@ PLAIN = b"Content-Type: text/plain\r\n\r\nsee below"
 PGP = b"-----BEGIN PGP MESSAGE-----\n\nhQEMA0t1\n=abcd\n-----END PGP MESSAGE-----\n"
 
 MAIL: dict[str, Maker] = {
-    "mail-text.eml": lambda fact: mail("s", fact).as_bytes(),
-    "mail-html.eml": lambda fact: mail("s", "", html=f"<p>{fact}</p>").as_bytes(),
-    "mail-html_more.eml": lambda fact: mail("s", "Hello", html=f"<p>Hello {fact}</p>").as_bytes(),
     "mail-hidden.eml": lambda fact: mail("s", "", html=f"<p>a</p><p style='display:none'>{fact}</p>").as_bytes(),
-    "mail-pdf.eml": lambda fact: attached("a.pdf", pdf(written(fact))),
     "mail-encrypted_pdf.eml": lambda _: attached("a.pdf", files.encrypted_pdf()),
     "mail-picture.eml": lambda fact: attached("a.png", picture(fact)),
     "mail-cid.eml": lambda fact: parts(
@@ -263,34 +247,26 @@ MAIL: dict[str, Maker] = {
     "mail-no_end.eml": lambda fact: parts(PLAIN, b"\r\n" + fact.encode())[:-7],
     "mail-nul.eml": lambda fact: HEAD + f"\r\na\0b\r\n{fact}".encode(),
     "mail-line_ends.eml": lambda fact: HEAD.replace(b"\r\n", b"\n") + f"\r\na\rb\n{fact}".encode(),
-    "mail-box.mbox": lambda fact: files.mailbox_of([mail("1", "a"), mail("2", fact), mail("3", "c")]),
     "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on 2026\n{fact}"), mail("2", "")]),
     "mail-nested.eml": lambda fact: attached("m.eml", attached("n.eml", mail("s", fact).as_bytes())),
     "mail-too_deep.eml": lambda _: files.nested_mail(12),
-    "mail-deep_mime.eml": lambda _: files.nested_mime(1100),
     "mail-calendar.eml": lambda fact: parts(PLAIN, f"Content-Type: text/calendar\r\n\r\nSUMMARY:{fact}".encode()),
     "mail-page.mht": lambda fact: parts(b"Content-Type: text/html\r\n\r\n" + page(fact), kind="related"),
     "mail-unnamed": lambda fact: mail("s", fact).as_bytes(),
 }
 
 TEXT: dict[str, Maker] = {
-    "text-plain.txt": lambda fact: f"{LONG}\n{fact}\n".encode(),
-    "text-unnamed": lambda fact: f"{LONG}\n{fact}\n".encode(),
     "text-marked.txt": lambda fact: fact.encode("utf-8-sig"),
     "text-utf16.txt": lambda fact: fact.encode("utf-16"),
     "text-utf16_cut.txt": lambda fact: fact.encode("utf-16")[:-1],
-    "text-utf16_nul.txt": lambda fact: f"a\0{fact}".encode("utf-16"),
     "text-utf16_unmarked.txt": lambda fact: fact.encode("utf-16-be"),
     "text-utf32.txt": lambda fact: fact.encode("utf-32"),
     "text-latin.txt": lambda fact: f"Gebühr {fact}".encode("cp1252"),
     "text-nul.txt": lambda fact: f"a\0b {fact}".encode(),
-    "text-line_ends.log": lambda fact: f"a\r\nb\rc\n{fact}".encode(),
     "text-packed.txt": lambda fact: gzip.compress(fact.encode(), mtime=0x01010101),
     "text-gz.gz": lambda fact: gzip.compress(fact.encode()),
-    "text-bz2.txt": lambda fact: bz2.compress(fact.encode()),
     "text-pgp.txt": lambda _: PGP,
     "text-table.csv": lambda fact: f"name;code\nx;{fact}\n".encode(),
-    "text-headings.md": lambda fact: f"# A\ntext\n## B\n```\n# {fact}\n```\n".encode(),
     "text-picture.png": picture,
     "text-picture.txt": picture,
     "text-picture.tif": lambda fact: picture(fact, form="TIFF"),
@@ -298,22 +274,14 @@ TEXT: dict[str, Maker] = {
 }
 
 ARCHIVE: dict[str, Maker] = {
-    "zip-text.zip": lambda fact: zipped({"a.txt": b"x", "b/c.txt": fact.encode()}),
-    "zip-stored.zip": lambda fact: zipped({"a.pdf": pdf(written(LONG)), "b.pdf": pdf(written(fact))}, stored=True),
-    "zip-nested.zip": lambda fact: zipped({"a.zip": zipped({"b.zip": zipped({"c.txt": fact.encode()})})}),
     "zip-folder.zip": lambda fact: zipped({"a.txt": b"x", "b/": fact.encode()}),
     "zip-twice.zip": lambda fact: office.twice(zipped({"a.txt": fact.encode()}), zipped({"a.txt": b"x"})),
     "zip-outside.zip": lambda fact: zipped({"../../a.txt": fact.encode()}),
-    "zip-unknown.zip": lambda fact: zipped({"a.txt": b"x", "b.xyz": fact.encode()}),
     "zip-encrypted.zip": lambda fact: office.marked_encrypted(zipped({"a.txt": fact.encode()})),
     "zip-method.zip": lambda fact: office.with_method(zipped({"a.txt": fact.encode()}), 12345),
     "zip-cut.zip": lambda fact: zipped({"a.txt": fact.encode() * 99}, stored=True)[:200],
-    "zip-changed.zip": lambda fact: zipped({"a.txt": b"begin" + fact.encode()}, stored=True).replace(
-        b"begin", b"b\0gin"
-    ),
     "zip-bomb.zip": lambda _: zipped({"a.txt": b"x", "b.txt": b"\n" * (300 << 20)}),
     "zip-prefix.zip": lambda fact: b"#!/bin/sh\n" + zipped({"a.txt": fact.encode()}),
-    "zip-unnamed": lambda fact: zipped({"a.txt": fact.encode()}),
     "zip-as_word.docx": lambda fact: zipped({"a.txt": fact.encode()}),
     "zip-picture.zip": lambda fact: zipped({"a.jpg": picture(fact, form="JPEG")}),
     "zip-mail.zip": lambda fact: zipped({"a.eml": attached("a.docx", files.docx_file(("Normal", fact)))}),
@@ -370,8 +338,6 @@ TERMS = office.shape("Terms")
 
 OFFICE: dict[str, Maker] = {
     **{f"office-sheet_{place}.xlsx": partial(sheet, place=place) for place in SHEETS},
-    "office-sheet_cut.xlsx": lambda fact: sheet(fact)[:2000],
-    "office-slides.pptx": lambda fact: office.pptx(TERMS, office.shape(fact)),
     "office-slides_group.pptx": lambda fact: office.pptx(f"<p:grpSp>{TERMS}{office.shape(fact)}</p:grpSp>"),
     "office-slides_table.pptx": lambda fact: office.pptx(
         f"<p:graphicFrame><a:tbl><a:tr><a:tc><a:p><a:r><a:t>{fact}</a:t></a:r></a:p></a:tc></a:tr></a:tbl></p:graphicFrame>"
@@ -385,7 +351,6 @@ OFFICE: dict[str, Maker] = {
     ),
     "office-slides_picture.pptx": lambda fact: office.pptx(TERMS, beside=("image", picture(fact))),
     "office-slides_file.pptx": lambda fact: office.pptx(TERMS, beside=("oleObject", pdf(written(fact)))),
-    "office-slides_as_zip.zip": lambda fact: office.pptx(office.shape(fact)),
     "office-writer.odt": lambda fact: odt(f"<text:p>{fact}</text:p>"),
     "office-writer_table.odt": lambda fact: odt(cells(fact)),
     "office-writer_note.odt": lambda fact: odt(f"<text:p>a<text:note><text:p>{fact}</text:p></text:note></text:p>"),

@@ -68,29 +68,6 @@ def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of:
     assert all(row["reason"] for row in rows if row["status"] == "needs_ocr")
 
 
-def test_pdf_with_embedded_file_gives_a_document_more(rows_of: RowsOf) -> None:
-    rows = rows_of("p.pdf", files.pdf_with_file("notes.txt", b"from the attachment"))
-    assert places(rows)[1:] == [("p.pdf/1-notes.txt", 1, "attachment notes.txt, text", "ok")]
-    assert rows[1]["text"] == "from the attachment"
-    assert rows[1]["source"] == "p.pdf"
-
-
-@pytest.mark.parametrize("name", ["hole", "empty"])
-def test_pdf_keeps_its_pages_and_files_beside_an_embedded_file_that_is_damaged_or_empty(
-    rows_of: RowsOf, name: str
-) -> None:
-    names = b"<< /EmbeddedFiles << /Names [(a.txt) 6 0 R (b.txt) 8 0 R] >> >>"
-    spec = "<< /Type /Filespec /F ({0}.txt) /UF ({0}.txt) /EF << /F {1} 0 R >> >>"
-    bad = b"null" if name == "hole" else b"<< /Type /EmbeddedFile /Length 0 >>\nstream\n\nendstream"
-    good = files.stream("/Type /EmbeddedFile", b"from the attachment")
-    extra = (names, spec.format(name, 7).encode(), bad, spec.format("b", 9).encode(), good)
-    page, damaged, read = rows_of("p.pdf", files.pdf(written(A_TEXT), extra=extra))
-    assert (page["text"], read["text"]) == (A_TEXT.strip(), "from the attachment")
-    assert damaged["document_id"] == f"p.pdf/1-{name}.txt"
-    assert damaged["status"] == ("failed" if name == "hole" else "empty")
-    assert ("can't be read" if name == "hole" else "0 bytes") in (damaged["reason"] or "")
-
-
 def test_docx_has_a_part_for_each_section_with_its_tables(rows_of: RowsOf) -> None:
     data = files.docx_file(("Normal", "before"), ("Heading 1", "Payment"), ("Normal", "soon"), cells=[["a", "b"]])
     rows = rows_of("c.docx", data)
@@ -421,31 +398,23 @@ def test_markdown_has_a_part_for_each_section_outside_code(rows_of: RowsOf) -> N
     assert "\n".join(row["text"] or "" for row in rows) == text
 
 
-def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: RowsOf) -> None:
-    (row,) = rows_of("t.txt", "Gebühr".encode("cp1252"))
-    assert (row["text"], row["status"]) == ("Gebühr", "ok")
-    assert "windows-1252" in (row["reason"] or "")
-
-
 FACT = "K1234567"
 UNREAD = {
     ("failed", "encrypted"): "docx-encrypted.docx mail-encrypted_pdf.eml office-writer_encrypted.odt "
     "pdf-attached_encrypted.pdf pdf-encrypted.pdf zip-encrypted.zip",
-    ("failed", "can't be opened as a"): "docx-cut.docx office-sheet_cut.xlsx pdf-cut.pdf zip-as_word.docx zip-cut.zip",
-    ("failed", "can't be unpacked"): "pdf-broken_stream.pdf zip-changed.zip zip-method.zip",
+    ("failed", "can't be opened as a"): "docx-cut.docx pdf-cut.pdf zip-as_word.docx zip-cut.zip",
+    ("failed", "can't be unpacked"): "pdf-broken_stream.pdf zip-method.zip",
     ("failed", "can't be read to the end"): "html-deep.html",
     ("failed", "unpacks to"): "docx-bomb.docx zip-bomb.zip",
     ("failed", "declares entities"): "docx-entities.docx",
     ("failed", "twice under one name"): "docx-twice.docx",
     ("failed", "Invalid character"): "docx-nul.docx",
-    ("failed", "NUL"): "html-nul.html html-utf16_unmarked.html text-bz2.txt text-nul.txt text-packed.txt "
-    "text-utf16_nul.txt text-utf16_unmarked.txt",
+    ("failed", "NUL"): "html-nul.html html-utf16_unmarked.html text-nul.txt text-packed.txt text-utf16_unmarked.txt",
     ("failed", "utf-16"): "text-utf16_cut.txt",
     ("failed", "neither UTF-8 nor"): "text-noise.txt",
     ("failed", "PGP"): "mail-pgp.eml mail-pgp_inline.eml text-pgp.txt",
     ("failed", "uuencode"): "mail-uu.eml",
     ("failed", "encoding is damaged"): "mail-base64.eml",
-    ("failed", "nested deeper"): "mail-deep_mime.eml",
     ("failed", "1 formulas without a saved value"): "office-sheet_formula.xlsx",
     ("failed", "it holds 2 pages"): "pdf-count.pdf",
     ("failed", "Failed to load page"): "pdf-hole.pdf",
@@ -459,7 +428,7 @@ UNREAD = {
     ("ok", "small pictures are not read"): "pdf-signature.pdf",
     ("ok", "drawn shapes"): "pdf-drawn.pdf",
     ("ok", "8 characters without a meaning"): "pdf-glyphs.pdf",
-    ("skipped", "no converter"): "mail-smime.eml mail-tnef.eml office-old.doc text-gz.gz zip-unknown.zip",
+    ("skipped", "no converter"): "mail-smime.eml mail-tnef.eml office-old.doc text-gz.gz",
     ("skipped", "scripts"): "html-script.html html-script_more.html",
     ("skipped", "other pages"): "html-other_frame.html",
     ("skipped", "8 deep"): "mail-too_deep.eml",
@@ -523,11 +492,6 @@ def test_what_no_table_or_path_can_hold_is_made_harmless(rows_of: RowsOf, tmp_pa
     assert [row["document_id"] for row in rows] == ["x.lie", "x.lie/1-.._.._.._etc_x_.txt"]
     assert rows[0]["text"] == "lone ? surrogate"
     assert rows[1]["text"] == "inside"
-
-
-def test_pdf_of_thousands_of_pages_has_a_row_for_each(rows_of: RowsOf) -> None:
-    rows = rows_of("many.pdf", files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 2_000))
-    assert [row["locator"] for row in rows] == [f"page {number}" for number in range(1, 2_001)]
 
 
 @pytest.mark.parametrize(("name", "is_table"), [("a.jsonl", True), ("a.parquet", True), ("a.db", False)])

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from memagent_batch.convert.table import CONVERTED, ConvertedRow, rows_table
-from memagent_batch.documents.converted import CONVERTED_MARKER
+from memagent_batch.convert.table import ConvertedRow, rows_table
 
 
 def row(document_id: str, part: int, status: str, reason: str | None = None) -> ConvertedRow:
@@ -29,11 +28,6 @@ def read_of(*rows: ConvertedRow) -> dict[str, tuple[float, str | None]]:
     return {each["document_id"]: (each["source_read"], each["source_unread"]) for each in found}
 
 
-def test_table_is_marked_in_its_schema() -> None:
-    assert CONVERTED_MARKER in (rows_table([row("a.pdf", 1, "ok")]).schema.metadata or {})
-    assert CONVERTED_MARKER in (CONVERTED.metadata or {})
-
-
 def test_every_row_of_a_document_says_which_parts_were_not_read() -> None:
     rows = [row("a.pdf", 1, "ok"), row("a.pdf", 2, "needs_ocr", "an image"), row("a.pdf", 3, "needs_ocr", "an image")]
     assert read_of(*rows, row("a.pdf", 4, "failed", "torn")) == {
@@ -49,15 +43,6 @@ def test_places_beyond_the_first_ones_are_counted() -> None:
 def test_blank_page_is_read_and_a_document_of_blanks_is_not() -> None:
     assert read_of(row("a.pdf", 1, "ok"), row("a.pdf", 2, "empty")) == {"a.pdf": (1.0, None)}
     assert read_of(row("a.pdf", 1, "empty")) == {"a.pdf": (0.0, "empty: nothing is in it")}
-
-
-def test_page_that_ocr_may_have_read_wrongly_was_read_and_is_named_for_review() -> None:
-    doubtful = row("a.pdf", 2, "needs_review", "read by OCR, which is not sure of '2ns'")
-    table = rows_table([row("a.pdf", 1, "ok"), doubtful]).to_pylist()
-    assert {(each["source_read"], each["source_unread"]) for each in table} == {(1.0, None)}
-    assert {each["source_review"] for each in table} == {
-        "needs_review: read by OCR, which is not sure of '2ns' (page 2)"
-    }
 
 
 def test_attachment_that_was_not_read_is_said_of_all_documents_above_it() -> None:

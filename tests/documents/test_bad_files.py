@@ -11,10 +11,9 @@ from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.documents import shards
 from memagent_batch.documents.document_index import require_readable, require_unique_ids
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import indexed
+from tests.documents.lake.forms import indexed, list_shards
 
 RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)
 GOOD = b'{"document_id": "good", "text": "a"}\n'

@@ -21,12 +21,11 @@ from memagent_batch.documents.document_index import (
 )
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import indexed
+from tests.documents.lake.forms import indexed, list_shards
 
 PLAIN = InputConfig()
 

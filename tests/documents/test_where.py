@@ -14,11 +14,10 @@ from pyarrow import csv
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats import columnar
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import indexed, read
+from tests.documents.lake.forms import indexed, list_shards, read
 
 ROWS = pa.table(
     {

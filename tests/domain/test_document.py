@@ -93,20 +93,6 @@ def test_chunk_spans_of_a_character_over_two_chunks_give_it_to_the_later_one() -
     assert [(span.char_start, span.char_end) for span in spans] == [(0, 1), (1, 3)]
 
 
-@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS, data=st.data())
-def test_document_chunks_hold_the_tokens_of_their_spans(
-    num_tokens: int, chunk_tokens: int, data: st.DataObject
-) -> None:
-    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
-    token_ids = array("i", range(1000, 1000 + num_tokens))
-    document = Document(token_ids=memoryview(token_ids), token_chars=range(num_tokens), num_chars=num_tokens)
-    for chunk in document.chunks(chunk_tokens, overlap_tokens=overlap_tokens):
-        assert chunk.token_ids == list(token_ids[chunk.span.token_start : chunk.span.token_end])
-    start = data.draw(st.integers(0, num_tokens))
-    end = data.draw(st.integers(start, num_tokens))
-    assert document.tokens(start, end) == list(range(1000 + start, 1000 + end))
-
-
 def test_document_of_many_tokens_is_cut_without_a_list_of_them() -> None:
     num_tokens = 2_000_000
     ids, chars = (array(code, bytes(array(code).itemsize * num_tokens)) for code in "iq")

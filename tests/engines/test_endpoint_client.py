@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from memagent_batch.config.engines import OpenAIConfig
-from memagent_batch.engines.openai.client import OpenAIClient
+from memagent_batch.engines.openai.client import OpenAIClient, retry_after_seconds
 from memagent_batch.engines.openai.outage import Failure
 from memagent_batch.engines.openai.protocol import Response
 from memagent_batch.errors import EngineStartError
@@ -25,6 +25,7 @@ from tests.engines.scripted_server import Reply, Script, scripted_server
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 SERVED = Reply(body=json.dumps({"data": []}).encode())
 PASSWORD = "p-secret"
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +170,23 @@ async def test_unknown_certificate_is_not_trusted_and_nothing_is_sent(tls_server
     assert answer.concerns_all
     assert "CERTIFICATE_VERIFY_FAILED" in answer.message
     assert tls_server.paths == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": " 0 ", "retry-after-ms": "9"}, 0.0),
+        ({"Retry-After": "Sun, 01 Mar 2026 12:00:30 GMT"}, 30.0),
+        ({"Retry-After": "Sun, 01 Mar 2026 11:00:00 GMT"}, 0.0),
+        ({"Retry-After": "soon", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "-3"}, None),
+    ],
+)
+def test_retry_after_in_seconds_as_a_date_or_in_milliseconds_is_read(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert retry_after_seconds(headers, now=NOW) == seconds
 
 
 def basic(user: str, password: str) -> str:

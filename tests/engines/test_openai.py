@@ -403,21 +403,3 @@ async def test_engine_that_knows_no_guides_is_refused_where_they_are_needed() ->
     await Unguided().require_guides([])
     with pytest.raises(EngineStartError, match=r"Unguided takes no guides.*\(choice, regex\)"):
         await Unguided().require_guides([GuideKind.REGEX, GuideKind.CHOICE])
-
-
-async def test_turn_without_guide_keeps_no_log_probabilities_that_nobody_asked_for(tiny_tokenizer: Tokenizer) -> None:
-    reply = guided_reply("noted", logprobs={"token_logprobs": [-0.5], "top_logprobs": [{"noted": -0.5}]})
-    with scripted_server(reply) as script:
-        async with started(script, tiny_tokenizer, extra_body={"logprobs": 1}) as engine:
-            completion = await engine.complete(PROMPT, seed=5)
-    assert (completion.logprobs, completion.menu_logprobs) == (None, None)
-
-
-async def test_endpoint_that_once_obeyed_no_guide_is_asked_again(tiny_tokenizer: Tokenizer) -> None:
-    passed_over = guided_reply("I am here.")
-    with scripted_server(passed_over, passed_over, OBEYED[GuideKind.REGEX], guided_reply("aa")) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineStartError, match="does not keep completions to a regex"):
-                await engine.require_guides([GuideKind.REGEX])
-            completion = await engine.complete(replace(PROMPT, guide=regex_guide("a*", example="a")), seed=5)
-    assert completion.text == "aa"

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.errors import StorageError
-from memagent_batch.evaluation.make import SuitePlan, make_suite, read_suite_inputs
+from memagent_batch.evaluation.make import SuitePlan, make_suite
 from memagent_batch.store.location import Location
 
 PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), samples=2, seed=0)
@@ -11,14 +11,13 @@ PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), samples=2, seed=
 
 @pytest.mark.parametrize("error", [StorageError("the disk is full"), KeyboardInterrupt()])
 def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error: BaseException, tmp_path: Path) -> None:
-    inputs = read_suite_inputs("tiny")
     output = Location(uri=str(tmp_path / "suite"))
 
     def stop(_: str) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        make_suite(PLAN, inputs, output, say=stop)
+        make_suite(PLAN, "tiny", output, say=stop)
 
     assert not output.files()
-    assert make_suite(PLAN, inputs, output, say=print)
+    assert make_suite(PLAN, "tiny", output, say=print)

@@ -17,8 +17,7 @@ from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
-from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.store.location import Location
+from memagent_batch.runs.manifest import Manifest
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings
 from tests.tables import OWN_COLUMNS
@@ -86,18 +85,6 @@ def test_job_writes_the_same_tables_by_both_executors(
     assert tables.keys() == tables_of_ray.keys()
     for name, table in tables.items():
         assert table.equals(tables_of_ray[name]), name
-
-
-def test_second_attempt_by_the_other_executor_asks_nothing_again(
-    text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
-    first = answer(job)
-    second = answer(job)
-    assert (first["counts"], first["changes"]["turns"]["asked"] > 0) == (second["counts"], True)
-    assert second["changes"]["turns"]["asked"] == 0
-    assert require_manifest(Location(uri=job.output))["run_id"] == second["run_id"]
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

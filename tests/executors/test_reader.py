@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
@@ -37,6 +36,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.question_list import write_asked
 from memagent_batch.wiring import identify_reader, make_output
+from tests.documents.lake.forms import list_shards
 from tests.engine_context import context_of
 from tests.jobs import small_job
 
@@ -176,26 +176,6 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     assert len(outcomes_of(job)) == 3
 
 
-class OverflowingEngine(SimulatedEngine):
-    """Returns a token beyond 32 bits for a short prompt."""
-
-    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        completion = await super().complete(prompt, seed=seed)
-        return replace(completion, token_ids=[2**33]) if prompt.span and prompt.span.token_end < 20 else completion
-
-
-def overflowing_engine(agent: AgentConfig) -> OverflowingEngine:
-    return OverflowingEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
-
-
-def test_reader_reading_that_the_log_cannot_hold_fails_alone(job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor, "make_engine", overflowing_engine)
-    assert sorted(statuses_in(read_pending(job))) == ["failed", "ok", "ok"]
-    (failed,) = [row for row in outcomes_of(job) if row["status"] == "failed"]
-    assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
-    assert "`token_ids`" in failed["error_message"]
-
-
 def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,18 +193,6 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     (event,) = report.events
     assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
     assert "ZeroDivisionError: a bug in the policy" in event.message
-
-
-def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None:
-    board = SlowBoard()
-    settings = {
-        "policy": job.agent.policy.model_copy(update={"memory_tokens": 5}),
-        "simulated": job.agent.simulated.model_copy(update={"completion_tokens": 16}),
-    }
-    read_pending(job.with_agent(job.agent.model_copy(update=settings)), board=board)
-    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
-    sums = board.take().counts
-    assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
 def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Self
 
 import psutil
-import pyarrow.parquet as pq
 
 from tests.job_process import NOT_STARTED, START_TRIES
 
@@ -122,11 +121,6 @@ class KilledJob:
         """Model calls that vLLM took on so far, in all tries, by its own log."""
         logs = self._ray.glob("ray/session_2*/logs/worker-*")
         return sum(log.read_bytes().count(b"Added request") for log in logs)
-
-    def num_ended(self) -> int:
-        """Readings that the log holds an outcome of; one that ended twice counts twice."""
-        files = [path for path in (self._output / "log" / "outcomes").glob("*") if not path.name.startswith(".")]
-        return sum(pq.ParquetFile(path).metadata.num_rows for path in files)
 
     def wait_until(self, condition: Callable[[], bool]) -> bool:
         """Waits until it holds, or the command ends; returns whether it holds."""

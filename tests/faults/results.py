@@ -26,15 +26,13 @@ class Results:
     counts: dict[str, int]
     logged: Counter[tuple[Any, ...]]
     """Number of log rows for each turn address."""
-    finished_at: list[float]
-    """When each logged turn ended, seconds since 1970, sorted."""
 
 
 def read_results(output: Location, *, asked: int) -> Results:
     """Requires one row for each reading asked for, counts that close, and no table file that the manifest lacks."""
     manifest: dict[str, Any] = json.loads((output / MANIFEST_FILE).read_bytes())
     answers = _rows(output, (output / "answers").files(), [*READING, *RESULT])
-    turns = _rows(output, (output / TURNS_FOLDER).files(), [*ADDRESS, "finished_at"])
+    turns = _rows(output, (output / TURNS_FOLDER).files(), [*ADDRESS])
     rows = {tuple(row[name] for name in READING): tuple(row[name] for name in RESULT) for row in answers}
     assert len(rows) == len(answers) == manifest["counts"]["answers_rows"] == asked
     assert unreferenced_files(output, manifest, tables=ANSWER_TABLES) == []
@@ -42,7 +40,6 @@ def read_results(output: Location, *, asked: int) -> Results:
         rows=rows,
         counts=manifest["counts"],
         logged=Counter(tuple(row[name] for name in ADDRESS) for row in turns),
-        finished_at=sorted(row["finished_at"].timestamp() for row in turns),
     )
 
 

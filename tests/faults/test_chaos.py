@@ -1,6 +1,6 @@
 """The whole job, struck in mid-reading: it ends with one row for each reading, as if nothing had happened.
 
-The engine is simulated, so that it can be struck at any moment; `test_kills` strikes vLLM.
+The engine is simulated, so that it can be struck at any moment; `flows/test_main_job` kills vLLM.
 """
 
 import json
@@ -46,7 +46,7 @@ HANGING_SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), chunks=[NUM_CHUNKS] * NUM_DOCUMENTS)
+    return make_corpus(tmp_path_factory.mktemp("corpus"), num_documents=NUM_DOCUMENTS, num_chunks=NUM_CHUNKS)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`kill -9` of the driver while grown documents are read, while follow-ups are asked, and at the stop of a bound.
+"""`kill -9` of the driver while grown documents are read, and while follow-ups are asked.
 
 The same command then ends the run as if nothing had happened.
 """
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests import prompt_dependent_engine
 from tests.faults.killed_job import KilledJob, Role
 from tests.flows.grown import QUESTIONS, Stream, text_of
 from tests.tables import comparable, rows_in
@@ -25,13 +24,11 @@ PACE: dict[str, Any] = {
     "log": {"flush_seconds": 0.2},
 }
 NUM_DOCUMENTS = 12
-BOUND_TOKENS = 6000
 SIZES = [
     *("--window-tokens", "1500", "--policy.chunk-tokens", "60", "--policy.question-tokens", "60"),
     *("--policy.memory-tokens", "40", "--policy.answer-tokens", "40"),
     *("--log.flush-seconds", "0.2", "--pool.readings-in-flight", "2", "--ask", "Who?"),
 ]
-SLOW = ["--engine", prompt_dependent_engine.KIND, "--allow-code", "--engine-options", '{"turn_seconds": 0.5}']
 FOLLOW_UPS = ["--follow-ups.evidence", "--follow-ups.support", "--simulated.turn-seconds", "0.5"]
 
 
@@ -43,14 +40,6 @@ def finish(arguments: list[str], *, output: Path) -> None:
 
 def kill_driver(job: KilledJob) -> None:
     job.kill(Role.DRIVER, job.require(Role.DRIVER))
-
-
-def write_documents(folder: Path, text: str) -> list[str]:
-    """Arguments that read documents of this text, each with its number."""
-    folder.mkdir()
-    for number in range(NUM_DOCUMENTS):
-        (folder / f"{number}.txt").write_text(text.format(number=number))
-    return ["--documents", str(folder)]
 
 
 def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(text_model: str, tmp_path: Path) -> None:
@@ -83,8 +72,11 @@ def num_asked(stream: Stream, *, after: str) -> int:
 def test_kill_in_the_middle_of_follow_up_turns_asks_no_chunk_again_and_ends_equal(
     text_model: str, tmp_path: Path
 ) -> None:
-    documents = write_documents(tmp_path / "d", "Line {number} is simulated.\r\nIt is signed by 😀.\n" * 5)
-    plain = [*SIZES, *documents, "--model", text_model, "--engine", "simulated"]
+    (tmp_path / "d").mkdir()
+    for number in range(NUM_DOCUMENTS):
+        text = f"Line {number} is simulated.\r\nIt is signed by 😀.\n" * 5
+        (tmp_path / f"d/{number}.txt").write_text(text)
+    plain = [*SIZES, "--documents", f"{tmp_path}/d", "--model", text_model, "--engine", "simulated"]
     left_alone, killed = tmp_path / "a", tmp_path / "b"
     finish(plain, output=left_alone)
     shutil.copytree(left_alone, killed)
@@ -101,30 +93,3 @@ def test_kill_in_the_middle_of_follow_up_turns_asks_no_chunk_again_and_ends_equa
     assert expected["evidence"] == NUM_DOCUMENTS
     for table in ("answers", "evidence", "memories"):
         assert comparable(rows_in(killed / table)) == comparable(rows_in(left_alone / table))
-
-
-def test_kill_at_the_stop_of_a_bound_ends_equal(text_model: str, tmp_path: Path) -> None:
-    documents = write_documents(tmp_path / "d", "Line {number} is simulated.\nIt is signed.\n" * 20)
-    plain = [*SIZES, *SLOW, *documents, "--model", text_model, "--pool.replicas", "2"]
-    left_alone, killed = tmp_path / "a", tmp_path / "b"
-    finish(plain, output=left_alone)
-    bounded = [*plain, "--output", str(killed), "--max-tokens", str(BOUND_TOKENS)]
-    with KilledJob(bounded, output=killed) as job:
-        job.start()
-        assert job.wait_until(lambda: "met its bound" in job.last_words())
-        if job.find(Role.DRIVER) is not None:  # else it has ended by itself
-            kill_driver(job)
-        tokens = tokens_in(killed)
-        assert tokens >= BOUND_TOKENS
-        assert not (killed / "manifest.json").exists()
-        job.start()
-        assert job.finish() == 6, job.last_words()
-        assert tokens < tokens_in(killed)
-    finish(plain, output=killed)
-    assert tokens_in(killed) == tokens_in(left_alone), "no turn was asked twice"
-    for table in ("answers", "memories"):
-        assert comparable(rows_in(killed / table)) == comparable(rows_in(left_alone / table))
-
-
-def tokens_in(output: Path) -> int:
-    return sum(row["num_prompt_tokens"] + len(row["token_ids"]) for row in rows_in(output / "log/turns"))

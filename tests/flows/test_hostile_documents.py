@@ -1,6 +1,6 @@
 """Hostile input, one outcome each: read as plain text, a failed row, or refused before anything is read.
 
-What a file's reader refuses by itself is in tests/documents; the mistakes of users are in tests/cli/test_bad_input.py.
+What a file's reader refuses by itself is in tests/documents; the mistakes of users are in tests/cli/mistakes.yaml.
 """
 
 import json
@@ -73,13 +73,13 @@ import re, sys
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.store.location import Location
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.shards import list_shards
+from memagent_batch.documents.shards import find_shards
 from memagent_batch.documents.texts import fetch_texts
 
 settings, location = InputConfig(), Location(uri=sys.argv[1])
 lengths = [
     len(fetched.text)
-    for shard in list_shards(location, settings=settings)
+    for shard in find_shards(location, settings=settings).shards
     for index in index_shard(shard, settings=settings, storage_options={})
     for fetched in fetch_texts(index, documents=location, settings=settings)
 ]

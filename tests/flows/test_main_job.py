@@ -48,7 +48,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return Corpus(
         documents=folder / "documents",
         questions=folder / "questions.parquet",
-        num_readings=len(tasks),
         settings=("--config", str(CONFIG)),
     )
 

@@ -30,6 +30,7 @@ def test_plan_counts_only_what_the_output_does_not_hold(job: JobConfig, tmp_path
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)
     assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
     assert first["largest_document"]["document_id"] == "b.txt"
+    assert not (tmp_path / "run").exists()
     assert answer(job)["totals"]["num_turns"] == first["turns"]
 
     done: Mapping[str, Any] = plan_checked(check(job))

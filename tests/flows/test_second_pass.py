@@ -116,11 +116,3 @@ def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pyt
     settings = [f"--documents={passes.folder / 'in'}", "--ask=Who?", f"--again-from={passes.folder / 'first'}"]
     assert main(["answer", *settings, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~"]) == 2
     assert "again_where: 'answer ~': syntax error at or near \"~\"" in capsys.readouterr().err
-
-
-class Stopped(Exception):  # noqa: N818 - not an error
-    """Stands for `kill -9`."""
-
-
-def stop(*_: Any, **__: Any) -> Manifest:
-    raise Stopped

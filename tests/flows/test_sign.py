@@ -34,6 +34,32 @@ def sign(scan: Location, *words: str) -> int:
     return main(["review", "sign", scan.uri, *words])
 
 
+def written_sheet(folder: Path, *rows: dict[str, Any], **cells: str) -> Path:
+    """`signed.csv` as the page saves it, with rows of `answers`."""
+    file = folder / "signed.csv"
+    with file.open("w", encoding="utf-8-sig", newline="") as stream:
+        writer = csv.DictWriter(stream, SIGN_SHEET_COLUMNS)
+        writer.writeheader()
+        for row in rows:
+            values = {
+                **{name: str(row.get(name, "")) for name in SIGN_SHEET_COLUMNS},
+                "reading_hash": reading_hash(row),
+            }
+            writer.writerow(values | {"signed_by": "Ada", "signed_at": "2026-11-25T08:00:00.123Z", **cells})
+    return file
+
+
+def rows_of(scan: Location, document: str = FAILED) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(answers_file(scan)).to_pylist()
+    return [row for row in rows if row["document_id"] == document]
+
+
+def sign_document(scan: Location, folder: Path, *, question: str = "", **cells: str) -> int:
+    """Signs the answers of a document whose reading failed, to one question or all."""
+    rows = [row for row in rows_of(scan) if question in ("", row["question_id"])]
+    return sign(scan, str(written_sheet(folder, *rows, **cells)))
+
+
 def summary(scan: Location) -> dict[str, Any]:
     write_site([scan], scan / "page", context_chars=None, is_large_allowed=False)
     said: dict[str, Any] = json.loads((scan / "page/summary.json").read_bytes())
@@ -49,7 +75,7 @@ def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
     scan: Location, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     before = summary(scan)
-    assert sign(scan, "--document", FAILED, "--question", "signatory", "--by", "Ada", "--comment", "<b>on paper") == 0
+    assert sign_document(scan, tmp_path, question="signatory", comment="<b>on paper") == 0
     assert json.loads(capsys.readouterr().out) == {"added": 1, "signed": 1, "readings": 20}
     after = summary(scan)
     assert (after["num_needs"], after["num_signed"]) == (before["num_needs"] - 1, 1)
@@ -80,9 +106,9 @@ def _last_cells(file: Path) -> list[str]:
     ],
 )
 def test_signed_reading_is_open_again_if_what_was_signed_changes(
-    scan: Location, column: str, value: str, is_open: bool
+    scan: Location, tmp_path: Path, column: str, value: str, is_open: bool
 ) -> None:
-    assert sign(scan, "--document", FAILED, "--by", "Ada") == 0
+    assert sign_document(scan, tmp_path) == 0
     table = pq.read_table(answers_file(scan))
     rows = [{**row, column: value} if row["document_id"] == FAILED else row for row in table.to_pylist()]
     signed = current_sign_offs(scan)
@@ -91,52 +117,37 @@ def test_signed_reading_is_open_again_if_what_was_signed_changes(
     assert num_signed == (0 if is_open else 5)
 
 
-def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location) -> None:
-    for words in ([], ["--withdraw"]):
-        assert sign(scan, "--document", FAILED, "--by", "Ada", *words) == 0
+def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, tmp_path: Path) -> None:
+    for decision, minute in (("accept", 1), ("withdraw", 2)):
+        assert sign_document(scan, tmp_path, decision=decision, signed_at=f"2026-11-25T08:0{minute}:00Z") == 0
     assert current_sign_offs(scan) == {}
     assert len(read_sign_offs(scan)) == 10
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--correct", "Jana"], "corrected to “Jana” by Ada, 20"), (["--reject"], "rejected by Ada, 20")],
+    ("cells", "said"),
+    [
+        ({"decision": "correct", "correction": "Jana"}, "corrected to “Jana” by Ada, 20"),
+        ({"decision": "reject"}, "rejected by Ada, 20"),
+    ],
 )
-def test_answer_that_is_wrong_is_corrected_or_rejected(scan: Location, words: list[str], said: str) -> None:
-    question = ["--question", "signatory"] if "--correct" in words else []
-    assert sign(scan, "--document", FAILED, "--by", "Ada", *question, *words) == 0
+def test_answer_that_is_wrong_is_corrected_or_rejected(
+    scan: Location, tmp_path: Path, cells: dict[str, str], said: str
+) -> None:
+    assert sign_document(scan, tmp_path, **cells) == 0
     assert {signed_words(each)[: len(said)] for each in current_sign_offs(scan).values()} == {said}
 
 
-def test_sign_off_of_before_there_were_decisions_accepts(scan: Location) -> None:
-    assert sign(scan, "--document", FAILED, "--by", "Ada") == 0
+def test_sign_offs_of_a_file_that_lacks_a_column_are_refused_with_a_remedy(scan: Location, tmp_path: Path) -> None:
+    assert sign_document(scan, tmp_path) == 0
     (file,) = (scan / SIGNED_FOLDER).files()
-    pq.write_table(pq.read_table(file).drop_columns(["decision", "correction"]), file)
-    assert {signed_words(each)[:16] for each in current_sign_offs(scan).values()} == {"accepted by Ada,"}
     pq.write_table(pq.read_table(file).drop_columns(["signed_by"]), file)
     with pytest.raises(OutputError, match="restore it"):
         read_sign_offs(scan)
 
 
-def written_sheet(folder: Path, row: dict[str, Any], **cells: str) -> Path:
-    """`signed.csv` as the page saves it, with a row of `answers`."""
-    values = {**{name: str(row.get(name, "")) for name in SIGN_SHEET_COLUMNS}, "reading_hash": reading_hash(row)}
-    values |= {"signed_by": "Ada", "signed_at": "2026-11-25T08:00:00.123Z", "comment": "'=1, two", **cells}
-    file = folder / "signed.csv"
-    with file.open("w", encoding="utf-8-sig", newline="") as stream:
-        writer = csv.DictWriter(stream, SIGN_SHEET_COLUMNS)
-        writer.writeheader()
-        writer.writerow(values)
-    return file
-
-
-def first_row(scan: Location) -> dict[str, Any]:
-    row: dict[str, Any] = pq.read_table(answers_file(scan)).slice(0, 1).to_pylist()[0]
-    return row
-
-
 def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sheet = written_sheet(tmp_path, first_row(scan))
+    sheet = written_sheet(tmp_path, rows_of(scan)[0], comment="'=1, two")
     for added in (1, 0):
         assert sign(scan, str(sheet)) == 0
         assert json.loads(capsys.readouterr().out) == {"added": added, "signed": 1, "readings": 20}
@@ -150,36 +161,20 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
         ({"signed_by": ""}, "signed.csv, line 2: nobody is named"),
         ({"reading_hash": "1"}, "signed.csv, line 2: reading_hash or sample is not as the page wrote it"),
         ({"signed_at": "noon"}, "signed.csv, line 2: signed_at 'noon' is not a time"),
-        ({"decision": "maybe"}, "signed.csv, line 2: decision is accept, reject, or correct"),
-        ({"decision": "correct"}, "signed.csv, line 2: decision is accept, reject, or correct"),
+        ({"decision": "maybe"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
+        ({"decision": "correct"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
     ],
 )
 def test_row_that_can_not_be_taken_is_named_and_none_is_added(
     scan: Location, tmp_path: Path, cells: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sign(scan, str(written_sheet(tmp_path, first_row(scan), **cells))) == EXIT_USAGE
+    assert sign(scan, str(written_sheet(tmp_path, rows_of(scan)[0], **cells))) == EXIT_USAGE
     assert said in capsys.readouterr().err
     assert read_sign_offs(scan) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "name sheets, or a document"),
-        (["signed.csv", "--document", "a"], "name sheets, or a document"),
-        (["--document", FAILED], "--by: missing"),
-        (["--document", FAILED, "--by", "Ada", "--correct", "5"], "--correct: one answer is corrected"),
-    ],
-)
-def test_command_without_a_sheet_or_a_signer_says_what_to_name(
-    scan: Location, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert sign(scan, *words) == EXIT_USAGE
-    assert said in capsys.readouterr().err
-
-
 def test_hash_of_a_reading_of_unread_sources_is_of_the_source_file_too(scan: Location) -> None:
-    row = {**first_row(scan), "source_unread": "needs_ocr: an image"}
+    row = {**rows_of(scan)[0], "source_unread": "needs_ocr: an image"}
     hashes = {reading_hash({**row, "source_hash": name}) for name in ("a", "b")}
     assert len(hashes) == 2
-    assert len({reading_hash({**first_row(scan), "source_hash": name}) for name in ("a", "b")}) == 1
+    assert len({reading_hash({**rows_of(scan)[0], "source_hash": name}) for name in ("a", "b")}) == 1

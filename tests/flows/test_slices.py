@@ -10,11 +10,11 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
+from tests.documents.lake.forms import list_shards
 from tests.jobs import small_job
 
 NUM_DOCUMENTS, NUM_SLICES = 12, 3

@@ -53,8 +53,8 @@ def rows_of(folder: Path, table: str = "answers") -> list[dict[str, Any]]:
     return [row for file in table_files(f"{folder}/run", table) for row in pq.read_table(file).to_pylist()]
 
 
-def values_of(folder: Path, question_id: str = "fee") -> dict[str, tuple[str, str | None]]:
-    rows = [row for row in rows_of(folder) if row["question_id"] == question_id]
+def values_of(folder: Path) -> dict[str, tuple[str, str | None]]:
+    rows = [row for row in rows_of(folder) if row["question_id"] == "fee"]
     return {row["document_id"]: (row["status"], row["value_status"]) for row in rows}
 
 

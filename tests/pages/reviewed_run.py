@@ -1,10 +1,6 @@
-"""A finished scan of contracts with typed values, evidence and a night before it, written by hand with its schemas.
-
-`python -m tests.pages.reviewed_run FOLDER` writes one to look at.
-"""
+"""A finished scan of contracts with typed values, evidence and a night before it, written by hand with its schemas."""
 
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -358,7 +354,3 @@ def _answer_before(number: int, row: Row) -> Row | None:
     if number % 9 == 4 and row["status"] == "ok":
         return row | {"response": "\\boxed{It was another answer.}", "answer": "It was another answer."}
     return row
-
-
-if __name__ == "__main__":
-    print(write_scan(Path(sys.argv[1]), Scan()))

@@ -177,7 +177,7 @@ def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webd
     table.execute_script("arguments[0].scrollIntoView({block: 'center'})", trace)
     trace.find_element(By.TAG_NAME, "summary").click()
     assert "step 1" in trace.text
-    assert "review sign" in str(table.find_element(By.CSS_SELECTOR, ".commands").get_attribute("textContent"))
+    assert "memagent show" in str(table.find_element(By.CSS_SELECTOR, ".commands").get_attribute("textContent"))
     assert log_of(table) == []
     table.back()
     table.back()

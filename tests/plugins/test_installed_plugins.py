@@ -93,7 +93,7 @@ def test_contracts_hold_for_the_plug_ins_and_fail_for_their_broken_twins(python:
     assert broken.returncode == 1
     for name in (
         "TestFirstMatch::test_policy_asked_twice_asks_for_the_same_turns_each_with_a_path_of_its_own",
-        "TestReread::test_policy_answers_from_the_memory_that_the_tables_show_last",
+        "TestOverwrite::test_policy_answers_from_the_memory_that_the_tables_show_last",
         "TestEcho::test_engine_answers_many_prompts_at_once_as_one_at_a_time",
         "TestEcho::test_engine_refuses_a_prompt_that_exceeds_the_window",
     ):

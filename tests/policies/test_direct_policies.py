@@ -112,10 +112,5 @@ def test_bm25_number_alone_finds_its_passage(tiny_tokenizer: Tokenizer) -> None:
     assert [score > 0 for score in scores] == [False, True, False, False]
 
 
-def test_bm25_question_without_a_known_word_scores_nothing(tiny_tokenizer: Tokenizer) -> None:
-    assert scores_of(tiny_tokenizer, "Zebra?") == [0.0] * len(PASSAGES)
-    assert scores_of(tiny_tokenizer, "") == [0.0] * len(PASSAGES)
-
-
 def test_bm25_passages_without_words_score_nothing(tiny_tokenizer: Tokenizer) -> None:
     assert scores_of(tiny_tokenizer, "What?", ["...", "  "]) == [0.0, 0.0]

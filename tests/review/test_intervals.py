@@ -73,11 +73,6 @@ def test_failed_readings_count_as_missed_and_as_wrong() -> None:
     assert estimate_error_rate(right, draw_totals(right), num_unanswered=10).value == pytest.approx(1 / 3)
 
 
-def test_same_labels_have_the_same_intervals() -> None:
-    strata = [stratum(500, 150, 120, found=True), stratum(9500, 600, 6)]
-    assert np.array_equal(draw_totals(strata), draw_totals(strata))
-
-
 def test_share_is_certain_only_where_it_is() -> None:
     assert share_words({"value": 0.9996, "low": 0.9912, "high": 1.0}) == "99.96 % (99.12 to 100)"
     assert share_words({"value": None, "low": 0.0, "high": 0.00001}) == "not known (0 to 0.01)"

@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError, OutputError, StorageError
-from memagent_batch.review.estimates import CountedLabels, count_labels
+from memagent_batch.review.estimates import count_labels
 from memagent_batch.review.labels import (
     LABELS_FOLDER,
-    Label,
+    LabelRow,
     Purpose,
     append_labels,
-    as_labels,
     current_labels_of,
     read_label_rows,
 )
@@ -112,7 +111,7 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "reviewer": "Ada"}], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
-    assert [label.value for label in current_labels_of(as_labels(read_label_rows(output)))] == ["no"]
+    assert [label["value"] for label in current_labels_of(read_label_rows(output))] == ["no"]
     assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
 
 
@@ -122,8 +121,8 @@ def test_label_file_without_a_column_that_it_needs_is_refused_and_further_column
     (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
     table = pq.read_table(place)
     pq.write_table(table.append_column("later", [["what a later version adds"]]), place)
-    (label,) = as_labels(read_label_rows(output))
-    assert label.decision == DECISION
+    (label,) = read_label_rows(output)
+    assert label["decision"] == DECISION
     pq.write_table(table.drop_columns(["blind"]), place)
     with pytest.raises(OutputError, match=r"blind.*restore it: it holds people's work"):
         read_label_rows(output)
@@ -168,7 +167,7 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
         ("'quoted'", "yes", None, True),
     ]
     assert rows[0]["comment"] == 'a, "b"; c\nd'
-    assert as_labels(rows)[0].decision == DECISION
+    assert rows[0]["decision"] == DECISION
 
 
 def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
@@ -213,14 +212,10 @@ def test_sheet_without_its_columns_is_refused(review: Review) -> None:
             parse_sheet(data, name="sheet", reviews={"r": review}, reviewer="ada")
 
 
-def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, **others: Any) -> Label:
+def label(value: str, reviewer: str = "ada", *, minute: int = 0, blind: bool = True, **others: Any) -> LabelRow:
     at = NOW + timedelta(minutes=minute)
-    fields: dict[str, Any] = {"purpose": Purpose.VALIDATE, "decision": DECISION, **others}
-    return Label(key=("hash of a", "q"), value=value, reviewer=reviewer, labelled_at=at, blind=blind, **fields)
-
-
-def count(labels: list[Label], *, decision: str = DECISION) -> CountedLabels:
-    return count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=decision)
+    fields = {"document_hash": "hash of a", "question_hash": "q", "purpose": "validate", "decision": DECISION, **others}
+    return {"value": value, "reviewer": reviewer, "labelled_at": at, "blind": blind, **fields}
 
 
 @pytest.mark.parametrize(
@@ -238,33 +233,7 @@ def count(labels: list[Label], *, decision: str = DECISION) -> CountedLabels:
         ([label("unclear")], None),
     ],
 )
-def test_label_that_counts(labels: list[Label], value: str | None) -> None:
-    counted = count(labels)
+def test_label_that_counts(labels: list[LabelRow], value: str | None) -> None:
+    counted = count_labels([drawn("a")], labels, purpose=Purpose.VALIDATE, decision=DECISION)
     assert counted.units[0].value == value
-    assert counted.num_unclear == ({each.value for each in labels} == {"unclear"})
-
-
-def test_labels_of_sentences_that_an_older_version_took_are_no_labels_of_documents(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path / "out"))
-    append_labels(output, [row("a", "yes"), row("b", "no")], now=NOW)
-    (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
-    pq.write_table(pq.read_table(place).append_column("char_start", [[None, 7]]), place)
-    assert [each["document_hash"] for each in read_label_rows(output)] == ["a"]
-
-
-def test_sheet_with_a_label_of_a_sentence_is_refused(review: Review) -> None:
-    data = filled(review, lambda cells: cells.update(label="yes", reviewer="ada"))
-    head, first, *rest = data.decode().splitlines(keepends=True)
-    sheet = "".join([f"char_start,{head}", f"7,{first}", *(f",{line}" for line in rest)])
-    with pytest.raises(InputError, match="line 2: labels of sentences"):
-        parse_sheet(sheet.encode(), name="sheet", reviews={"r": review}, reviewer=None)
-
-
-@pytest.mark.parametrize(
-    ("decision", "value", "counts"),
-    [(DECISION, "no", True), ("value_number >= 2000", "no", False), ("value_number >= 2000", "unclear", False)],
-)
-def test_label_counts_for_the_decision_that_it_was_given_by(decision: str, value: str, counts: bool) -> None:
-    counted = count([label(value)], decision=decision)
-    assert counted.num_left == (not counts)
-    assert counted.num_other == (not counts)
+    assert counted.num_unclear == ({each["value"] for each in labels} == {"unclear"})

@@ -194,17 +194,6 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(output: Pa
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
 
 
-def test_review_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(
-    output: Path, location: Location
-) -> None:
-    truth = write_run(output, replace(MADE, num_documents=400))
-    asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
-    assert make_review([location], asked)["drawn"] == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
-    label_all(output, truth, asked=asked)
-    values, _ = make_estimate([location], None, so_far=False)
-    assert all(each["value"] is not None for each in values["measures"].values())
-
-
 def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
     red = "value_label='red'"

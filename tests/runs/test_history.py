@@ -148,14 +148,6 @@ def test_removed_says_which_run_had_a_document_last_and_which_missed_it(nights: 
     assert set(nights.answers()) == {("a", "q"), ("a", "r")}
 
 
-def test_removed_document_that_comes_back_is_not_removed_and_not_read_again(nights: Nights) -> None:
-    for documents in ({"a": "1", "b": "2"}, {"a": "1"}):
-        nights.run(documents, TWO_QUESTIONS)
-    changes = nights.run({"a": "1", "b": "2"}, TWO_QUESTIONS)["changes"]
-    assert (changes["documents"], changes["readings"]["read"]) == (counts(added=1, unchanged=1), 0)
-    assert nights.table("removed") == []
-
-
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(
     scans=st.lists(

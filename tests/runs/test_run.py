@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.executors.write import write_tables
-from memagent_batch.runs import projection as looks
 from memagent_batch.runs import run as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
@@ -23,7 +20,6 @@ from memagent_batch.runs.record import list_log
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log import writer as turn_log
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
@@ -159,32 +155,6 @@ def test_run_has_a_later_id_than_all_rows_of_the_log_of_which_run_json_knows_not
     logged.parent.mkdir(parents=True, exist_ok=True)
     logged.touch()
     assert begun(tmp_path, plan).run_id > ahead
-
-
-class JumpingClock(datetime):
-    """A wall clock that is put back by a day whenever it is looked at."""
-
-    looks: ClassVar[int] = 0
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> "JumpingClock":
-        cls.looks += 1
-        return super().now(tz) - timedelta(days=cls.looks)
-
-
-def test_run_on_a_clock_that_goes_back_is_timed_and_ordered_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (close, turn_log, looks):
-        monkeypatch.setattr(module, "datetime", JumpingClock)
-    plan = plan_of(readable=0, broken=2)
-    manifests = []
-    for _ in range(2):
-        run = begun(tmp_path, plan)
-        manifests.append(closed(run, plan, written(run, plan)))
-    assert manifests[0]["finished_at"] < manifests[0]["started_at"]
-    assert all(0 <= manifest["seconds"] < 3600 for manifest in manifests)
-    assert manifests[0]["run_id"] < manifests[1]["run_id"]
 
 
 def test_close_run_counts_a_reading_that_was_not_read_and_says_why(tmp_path: Path) -> None:

@@ -92,13 +92,11 @@ class RecordedRun:
         result = outcome_row(status, memory_truncations=cuts, num_turns=len(memories) + 1, **found)
         await self.writer.record_outcome(address, result)
 
-    def tables(
-        self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "", opens_thought: bool = False
-    ) -> PartTables:
+    def tables(self, *, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
         (part,) = plan_parts(plan, scan_log(self.output, fingerprint="f"))
-        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": extraction, "opens_thought": opens_thought}
+        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
         projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **settings)
         return project(part, projection=projection)
 
@@ -130,14 +128,6 @@ async def test_answers_hold_one_row_for_each_reading_asked(tmp_path: Path) -> No
     rows = tables.answers.select(["document_id", "question_id", "sample"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == asked
     assert not tables.missing
-
-
-async def test_answers_missing_reading_is_named_and_gets_no_row(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a", "b"])
-    await run.read("a")
-    tables = run.tables()
-    assert tables.answers["document_id"].to_pylist() == ["a"]
-    assert tables.missing == ["document 'b', question 'why?', sample 0"]
 
 
 async def test_answers_ok_row_shows_answer_response_and_memory(tmp_path: Path) -> None:

@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.pretrained import model_window
-
-
-def test_model_window_of_the_shipped_policy_is_that_of_its_config() -> None:
-    assert model_window(str(TINY_MODEL)) == 4096
 
 
 @pytest.mark.parametrize(

@@ -39,17 +39,15 @@ MAX_RETRY_AFTER_SECONDS = 600.0
 """A longer `Retry-After` counts as this much, so that a wrong date can't park a job for a day."""
 
 
-def pause_seconds(
-    attempt: int, *, retry_after_seconds: float | None = None, draw: Callable[[], float] = random.random
-) -> float:
+def pause_seconds(attempt: int, *, retry_after_seconds: float | None = None) -> float:
     """Seconds to wait after failed try number `attempt` (from 0): exponential back-off with full jitter.
 
     A `Retry-After` is the least that is waited; up to a second of jitter comes on top, so that all who were rejected
-    do not come back at once. `draw` gives a number in [0, 1) at each call.
+    do not come back at once.
     """
     if retry_after_seconds is not None:
-        return min(retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + draw() * FIRST_BACKOFF_SECONDS
-    return draw() * min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempt, 64), MAX_BACKOFF_SECONDS)
+        return min(retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + random.random() * FIRST_BACKOFF_SECONDS
+    return random.random() * min(FIRST_BACKOFF_SECONDS * 2.0 ** min(attempt, 64), MAX_BACKOFF_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +180,8 @@ class CircuitBreaker:
 class Pace:
     """Places for the requests of one engine."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is known of the endpoint's limits; `clock` is seconds that only grow."""
-        self._clock = clock
+    def __init__(self) -> None:
+        """Nothing is known of the endpoint's limits."""
         self._most: float | None = None
         self._in_flight = 0
         self._cut_at = -1.0
@@ -202,7 +199,7 @@ class Pace:
             await self._freed.wait_for(lambda: self.most is None or self._in_flight < self.most)
             self._in_flight += 1
         try:
-            yield self._clock()
+            yield time.monotonic()
         finally:
             async with self._freed:
                 self._in_flight -= 1
@@ -217,5 +214,5 @@ class Pace:
         """A request was rejected. Those that began before the last cut say nothing new."""
         if began_at <= self._cut_at:
             return
-        self._cut_at = self._clock()
+        self._cut_at = time.monotonic()
         self._most = max(1.0, min(self._in_flight, self._most or self._in_flight) / 2)

@@ -38,7 +38,7 @@ class ActorReport:
     """What an actor did since its last report, or all of them since the driver's last look."""
 
     counts: Mapping[str, int]
-    """Growth of the sums, by the names of `metrics.COUNTS`."""
+    """Growth of the sums, by the names of `metrics.READER_COUNTS`."""
     events: Sequence[Event] = ()
 
 

@@ -27,7 +27,7 @@ COUNTERS = {
 """Counts of a run, with the names and meanings under which they are exported."""
 
 READER_COUNTS = (*COUNTERS, "document_bytes")
-"""Everything that a reader counts; `document_bytes` is how much of the plan is read, see `share.py`."""
+"""Everything that a reader counts; `document_bytes` is how much of the plan is read, see `ReadingShare`."""
 
 TURN_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 """Upper bounds of the latency buckets, seconds."""

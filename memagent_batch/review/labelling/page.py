@@ -175,7 +175,7 @@ def _file_text(name: str) -> str:
 def _role(unit: LabelledUnit) -> str | None:
     if unit.is_unclear:
         return None
-    values = [label.value for label in unit.labels]
+    values = [label["value"] for label in unit.labels]
     if not values:
         return ROLES[0]
     if len(values) == 1 and (unit.drawn["is_second"] or contradicts(unit)):

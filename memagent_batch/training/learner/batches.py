@@ -3,8 +3,7 @@
 Samples of a question often write the same to the same prompt. The network sees such a text once; each of them counts.
 """
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,12 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from memagent_batch.errors import InputError
 
 Array = npt.NDArray[Any]
 PAD = 0
-"""Token id behind the end of a row; nothing before it sees it."""
+"""What stands behind the end of a row; nothing before it sees it."""
 LEARNT_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask", "advantage")
 """What of the table is learnt from."""
 
@@ -83,7 +83,7 @@ def conversations(rows: pa.Table) -> list[Conversation]:
     Raises:
         InputError: a log-probability is not a number.
     """
-    rows = rows.select(LEARNT_COLUMNS).combine_chunks()
+    rows = rows.select(LEARNT_COLUMNS)
     prompts, responses, logprobs, masks = (_list_arrays(rows[name]) for name in LEARNT_COLUMNS[:4])
     found = []
     for place, advantage in enumerate(rows["advantage"].to_pylist()):
@@ -119,29 +119,21 @@ def to_batch(items: Sequence[Conversation]) -> ConversationBatch:
     """Pads conversations into arrays."""
     texts = _by_text(items)
     number = {id(item): row for row, same in enumerate(texts) for item in same}
-    width = max(len(item.response) for item in items)
-    tokens = np.full((len(texts), max(item.num_tokens for item in items)), PAD, np.int64)
-    places = np.zeros((len(texts), width), np.int64)
-    responses = np.zeros((len(texts), width), np.int64)
-    for row, (item, *_) in enumerate(texts):
-        first, num_responses = len(item.prompt) - 1, len(item.response)
-        tokens[row, : item.num_tokens] = np.concatenate([item.prompt, item.response[:-1]])
-        places[row] = np.minimum(first + np.arange(width), first + num_responses - 1)
-        responses[row, :num_responses] = item.response
-    logprobs = np.zeros((len(items), width), np.float32)
-    mask = np.zeros((len(items), width), np.bool_)
-    for row, item in enumerate(items):
-        logprobs[row, : len(item.response)] = item.logprobs
-        mask[row, : len(item.response)] = item.mask
+    firsts = [same[0] for same in texts]
+    places = [len(item.prompt) - 1 + np.arange(len(item.response)) for item in firsts]
     return ConversationBatch(
-        tokens=torch.from_numpy(tokens),
-        places=torch.from_numpy(places),
-        responses=torch.from_numpy(responses),
+        tokens=_padded(np.concatenate([item.prompt, item.response[:-1]]) for item in firsts),
+        places=_padded(places),
+        responses=_padded(item.response for item in firsts),
         text=torch.tensor([number[id(item)] for item in items]),
-        logprobs=torch.from_numpy(logprobs),
-        mask=torch.from_numpy(mask),
+        logprobs=_padded((item.logprobs for item in items), dtype=torch.float32),
+        mask=_padded((item.mask for item in items), dtype=torch.bool),
         advantages=torch.tensor([[item.advantage] for item in items], dtype=torch.float64),
     )
+
+
+def _padded(rows: Iterable[Array], *, dtype: torch.dtype = torch.int64) -> Tensor:
+    return pad_sequence([torch.tensor(row, dtype=dtype) for row in rows], batch_first=True, padding_value=PAD)
 
 
 def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
@@ -153,11 +145,6 @@ def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
 
 
 def _list_arrays(column: pa.ChunkedArray) -> list[Array]:
-    """The lists of a column, each a view of its values; an empty one if there is none."""
-    lists = column.combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) and lists.num_chunks else lists
-    if not len(lists):
-        return []
-    offsets = lists.offsets.to_numpy()
-    values = lists.values.to_numpy(zero_copy_only=False)
-    return [values[start:stop] for start, stop in itertools.pairwise(offsets)]
+    """The lists of a column; an empty one if there is none."""
+    empty: Array = np.empty(0)
+    return [cell.values.to_numpy(zero_copy_only=False) if cell.is_valid else empty for cell in column]

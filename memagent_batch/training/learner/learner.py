@@ -140,8 +140,7 @@ class Learner:
                 "an engine runs beside"
             ) from error
         self.num_steps += 1
-        rate = self._optimiser.param_groups[0]["lr"]
-        return self._figures(sums, items, norm=norm, rate=rate, seconds=time.monotonic() - began)
+        return self._figures(sums, items, norm=norm, seconds=time.monotonic() - began)
 
     def _update(self, items: Sequence[Conversation]) -> tuple[dict[str, float], float]:
         """Moves the weights; returns what `accumulate` does, and the gradient's norm."""
@@ -153,8 +152,9 @@ class Learner:
                 f"step {self.num_steps + 1}: loss {sums['loss']}, norm of the gradient {norm}; lower "
                 "learner.learning_rate, or leave out learner.bf16"
             )
+        rate = self._settings.learning_rate * min(1.0, (self.num_steps + 1) / (self._settings.warmup_steps + 1))
         for group in self._optimiser.param_groups:
-            group["lr"] = self._learning_rate()
+            group["lr"] = rate
         self._optimiser.step()
         self._optimiser.zero_grad()
         return sums, norm
@@ -204,11 +204,8 @@ class Learner:
             settings=self._settings,
         )
 
-    def _learning_rate(self) -> float:
-        return self._settings.learning_rate * min(1.0, (self.num_steps + 1) / (self._settings.warmup_steps + 1))
-
     def _figures(
-        self, sums: dict[str, float], items: Sequence[Conversation], *, norm: float, rate: float, seconds: float
+        self, sums: dict[str, float], items: Sequence[Conversation], *, norm: float, seconds: float
     ) -> StepFigures:
         num_tokens = sum(item.num_tokens for item in items)
         return StepFigures(
@@ -219,7 +216,7 @@ class Learner:
             max_logprob_change=sums["max_logprob_change"],
             entropy=sums["nll"],
             gradient_norm=norm,
-            learning_rate=rate,
+            learning_rate=self._optimiser.param_groups[0]["lr"],
             num_conversations=len(items),
             num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
             num_nonzero_advantage=sum(item.advantage != 0 for item in items),

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast, get_args
+from typing import TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,27 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.models.weights import weights_version
 from memagent_batch.store.turn_log.index import Row
-from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
+from memagent_batch.training.rollouts.reward_server import Reply
+from memagent_batch.training.rollouts.rewarder import Rewarder
 from memagent_batch.training.rollouts.rewards import group_advantages, rewards_are_equal
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
 
-GroupCount = Literal[
-    "groups", "dropped_groups", "samples", "failed_samples", "samples_without_reward", "rows", "tokens"
-]
-GROUP_COUNTS: tuple[GroupCount, ...] = get_args(GroupCount)
-"""What a part counts; `groups` are all, the dropped ones among them; `tokens` are those that are learnt from."""
+
+class GroupCounts(TypedDict):
+    """What a part counts; `groups` are all, the dropped ones among them; `tokens` are those that are learnt from."""
+
+    groups: int
+    dropped_groups: int
+    samples: int
+    failed_samples: int
+    samples_without_reward: int
+    rows: int
+    tokens: int
+    reward_sum: float
+
+
+GROUP_COUNTS = tuple(GroupCounts.__annotations__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +80,7 @@ class GroupMaker:
         self._agent, self._rollouts = agent, rollouts
         self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
         self._reward = Rewarder(rollouts, extraction=agent.extraction)
-        self.counts: dict[str, float] = {**dict.fromkeys(GROUP_COUNTS, 0), "reward_sum": 0.0}
+        self.counts: dict[str, float] = dict.fromkeys(GROUP_COUNTS, 0)
 
     def close(self) -> None:
         """Ends what runs beside."""
@@ -79,7 +90,7 @@ class GroupMaker:
         """The group's rows, a table of `ROLLOUTS`; None where it teaches nothing and is left out."""
         settings = self._rollouts
         rewarded_G = [self._rewarded(sample, asked) for sample in samples]
-        rewards_G = [rewarded.reward for rewarded in rewarded_G]
+        rewards_G = [rewarded.get("reward") for rewarded in rewarded_G]
         advantages_G = group_advantages(rewards_G, kind=settings.advantage)
         dropped = settings.drop_equal and rewards_are_equal(rewards_G)
         self._count(samples, rewards_G, dropped=dropped)
@@ -94,23 +105,23 @@ class GroupMaker:
             "document_hash": asked.document_hash or None,
         }
         rows = [
-            {**shared, "reward": rewarded.reward, "reward_error": rewarded.error, "advantage": advantage, **row}
-            for sample, rewarded, advantage in zip(samples, rewarded_G, advantages_G, strict=True)
+            {**shared, "reward": reward, "reward_error": rewarded.get("error"), "advantage": advantage, **row}
+            for sample, rewarded, reward, advantage in zip(samples, rewarded_G, rewards_G, advantages_G, strict=True)
             for row in self._rows(sample, learnt=advantage is not None)
         ]
         self.counts["rows"] += len(rows)
         self.counts["tokens"] += sum(sum(row["response_mask"]) for row in rows)
         return pa.Table.from_pylist(rows, schema=ROLLOUTS)
 
-    def _rewarded(self, sample: GroupSample, asked: GroupQuestion) -> Rewarded:
+    def _rewarded(self, sample: GroupSample, asked: GroupQuestion) -> Reply:
         if sample.response is None:
-            return Rewarded()
+            return Reply()
         overlong = self._rollouts.overlong
         if sample.is_cut and overlong is Overlong.MASK:
-            return Rewarded(error="a turn was cut at its budget")
+            return Reply(error="a turn was cut at its budget")
         rewarded = self._reward(sample.response, asked.references)
-        if sample.is_cut and overlong is Overlong.ZERO and rewarded.reward is not None:
-            return replace(rewarded, reward=0.0)
+        if sample.is_cut and overlong is Overlong.ZERO and "reward" in rewarded:
+            return Reply(reward=0.0)
         return rewarded
 
     def _rows(self, sample: GroupSample, *, learnt: bool) -> Iterator[Row]:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from memagent_batch.config.job import RolloutConfig
@@ -17,19 +16,11 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.logs import STDERR_NUMBER
 from memagent_batch.plugins import REWARDS
 from memagent_batch.training.rollouts import reward_server
+from memagent_batch.training.rollouts.reward_server import Reply
 from memagent_batch.training.rollouts.rewards import built_in_reward
 
 IMPORT_SECONDS = 120.0
 """Time in which the process of a user's function must have started and imported it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewarded:
-    """What came of rewarding one sample."""
-
-    reward: float | None = None
-    error: str | None = None
-    """Why there is none."""
 
 
 class Rewarder:
@@ -43,16 +34,16 @@ class Rewarder:
         self._process: RewardProcess | None = None
         self._was_imported = False
 
-    def __call__(self, response: str, references: Sequence[str] | None) -> Rewarded:
+    def __call__(self, response: str, references: Sequence[str] | None) -> Reply:
         """The reward of a response. What concerns one sample alone is never raised.
 
         Raises:
             SettingsError: the user's function can't be imported here.
         """
         if references is None:
-            return Rewarded(error="the question has no references")
+            return Reply(error="the question has no references")
         if self._built_in is not None:
-            return Rewarded(reward=self._built_in(response, references))
+            return Reply(reward=self._built_in(response, references))
         return self._foreign(response, list(references))
 
     def close(self) -> None:
@@ -61,7 +52,7 @@ class Rewarder:
             self._process.close()
             self._process = None
 
-    def _foreign(self, response: str, references: list[str]) -> Rewarded:
+    def _foreign(self, response: str, references: list[str]) -> Reply:
         """Asks the user's function in its process; after a failure of the process, the next sample gets a new one."""
         try:
             if self._process is None or self._process.has_ended():
@@ -71,11 +62,11 @@ class Rewarder:
             return self._process.ask(response, references, seconds=self._settings.reward_timeout_seconds)
         except _ProcessFailedError as error:
             self.close()
-            return Rewarded(error=str(error))
+            return Reply(error=str(error))
         except SettingsError as error:
             if not self._was_imported:
                 raise
-            return Rewarded(error=str(error))
+            return Reply(error=str(error))
 
 
 class RewardProcess:
@@ -116,13 +107,13 @@ class RewardProcess:
                 "its folder on PYTHONPATH, on every node"
             )
 
-    def ask(self, response: str, references: list[str], *, seconds: float) -> Rewarded:
+    def ask(self, response: str, references: list[str], *, seconds: float) -> Reply:
         """What the function makes of a response.
 
         Raises:
             _ProcessFailedError: the process died, or the function took longer; this process is of no further use.
         """
-        return Rewarded(**self._exchange({"response": response, "references": references}, seconds=seconds))
+        return self._exchange({"response": response, "references": references}, seconds=seconds)
 
     def has_ended(self) -> bool:
         """Whether the process is known to have ended."""
@@ -135,12 +126,12 @@ class RewardProcess:
         self._process.wait()
         self._connection.close()
 
-    def _exchange(self, message: Mapping[str, object], *, seconds: float) -> reward_server.Reply:
+    def _exchange(self, message: Mapping[str, object], *, seconds: float) -> Reply:
         try:
             self._connection.send_bytes(json.dumps(message).encode())
             if not self._connection.poll(seconds):
                 raise _ProcessFailedError(f"took longer than {seconds:g} s")
-            reply: reward_server.Reply = json.loads(self._connection.recv_bytes())
+            reply: Reply = json.loads(self._connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
             raise _ProcessFailedError("its process died") from error
         return reply

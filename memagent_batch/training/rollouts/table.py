@@ -115,22 +115,17 @@ def rollouts_record(
 ) -> RolloutsRecord:
     """What `rollouts.json` says, without which the table is not whole."""
     shown_counts = {name: count for name, count in counts.items() if name != "reward_sum"}
+    num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
     return RolloutsRecord(
         format=ROLLOUTS_FORMAT,
         run_id=run_id,
         counts=shown_counts,
-        mean_reward=mean_reward(counts),
+        mean_reward=counts["reward_sum"] / num_rewarded if num_rewarded else None,
         rollouts=rollouts.model_dump(mode="json"),
         sampling=sampling.model_dump(mode="json"),
         files=list(files),
         finished_at=datetime.now(UTC).isoformat(),
     )
-
-
-def mean_reward(counts: Mapping[str, Any]) -> float | None:
-    """Mean reward of the samples that have one; None where none has."""
-    num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
-    return counts["reward_sum"] / num_rewarded if num_rewarded else None
 
 
 def _rows_of_a_file(group: pa.Table) -> int:

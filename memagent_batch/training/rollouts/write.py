@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,25 +25,17 @@ from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, read_outcomes, reading_key
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
 from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
+from memagent_batch.training.rollouts.groups import GroupCounts, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
 
 
-class RolloutsReport(TypedDict):
+class RolloutsReport(GroupCounts):
     """What a written part reports."""
 
     files: list[str]
     missing: list[str]
     """Samples that ended and could not be replayed."""
-    reward_sum: float
-    groups: int
-    dropped_groups: int
-    samples: int
-    failed_samples: int
-    samples_without_reward: int
-    rows: int
-    tokens: int
 
 
 ROLLOUTS_REPORT = arrow_schema(RolloutsReport)

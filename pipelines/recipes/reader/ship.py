@@ -3,16 +3,17 @@
 import argparse
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
-from memagent_batch.evaluation.record import open_evaluation, read_scores
-from memagent_batch.evaluation.scoring import CellSummary, summarise
+from memagent_batch.evaluation.measures import summarise
+from memagent_batch.evaluation.record import read_evaluation, read_scores
 from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge_adapter
 from memagent_batch.models.packaged import MODEL_HASH, READER
 from memagent_batch.models.weights import model_sha256
@@ -45,7 +46,9 @@ def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
     tokens = sum(after - before if after > before else after for before, after in pairwise([0, *at]))
     rank = json.loads((adapter / ADAPTER_CONFIG).read_text())["r"]
     measured = Location(uri=str(evaluation))
-    table = "\n".join(card_lines(read_scores(measured, open_evaluation(measured))))
+    if (record := read_evaluation(measured)) is None:
+        raise SystemExit(f"{evaluation} is not the output of `memagent evaluate run`")
+    table = "\n".join(card_lines(read_scores(measured, record)))
     (to / "README.md").write_text(CARD.format(rank=rank, tokens=tokens, table=table))
     (to / MODEL_HASH).write_text(model_sha256(str(run / "model")) + "\n")
 
@@ -55,20 +58,20 @@ def card_lines(scores: pa.Table) -> Iterator[str]:
     is_absent, is_fact = pc.equal(scores["task"], ABSENT), pc.is_in(scores["task"], value_set=pa.array(FORMS))
     parts = {"facts": is_fact, "real files": pc.invert(pc.or_(is_fact, is_absent)), NOT_STATED_ENTRY: is_absent}
     cells = [
-        (f"{cell.variant}, {name}", cell)
+        (f"{cell['variant']}, {name}", cell)
         for name, members in parts.items()
         for cell in summarise(scores.filter(members), by=("length_tokens",))
     ]
-    lengths = sorted({cell.length_tokens or 0 for _, cell in cells})
+    lengths = sorted({cell["length_tokens"] or 0 for _, cell in cells})
     yield f"| policy | {' | '.join(f'{length // CHUNK_TOKENS} chunks' for length in lengths)} |"
     yield f"|---|{'---|' * len(lengths)}"
     for name in dict.fromkeys(name for name, _ in cells):
-        of_length = {cell.length_tokens: cell for each, cell in cells if each == name}
+        of_length = {cell["length_tokens"]: cell for each, cell in cells if each == name}
         yield f"| {name} | {' | '.join(_share(of_length.get(length)) for length in lengths)} |"
 
 
-def _share(cell: CellSummary | None) -> str:
-    return "" if cell is None else f"{cell.score:.2f} ({cell.low:.2f}–{cell.high:.2f}) n={cell.n}"
+def _share(cell: Mapping[str, Any] | None) -> str:
+    return "" if cell is None else "{score:.2f} ({low:.2f}–{high:.2f}) n={n}".format(**cell)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -29,11 +28,7 @@ def _write_arrow(table: pa.Table, path: Path) -> None:
         writer.write_table(table, max_chunksize=2)
 
 
-def _write_feather(table: pa.Table, path: Path) -> None:
-    feather.write_feather(table, str(path), chunksize=2, compression="zstd")
-
-
-WRITERS = pytest.mark.parametrize("write", [_write_parquet, _write_arrow, _write_feather])
+WRITERS = pytest.mark.parametrize("write", [_write_parquet, _write_arrow])
 Write = Callable[[pa.Table, Path], None]
 
 

@@ -13,7 +13,7 @@ from memagent_batch.documents.document_index import index_schema
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.lake.tables import documents_place, texts_place
 from memagent_batch.documents.rows import group_rows
-from memagent_batch.documents.shards import FoundShards, find_shards
+from memagent_batch.documents.shards import FoundShards, Shard, cut_shards, find_shards
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.store.location import Location
 
@@ -114,6 +114,12 @@ FORMS: Mapping[str, Writer] = {
     "hive": write_hive,
 }
 SETTINGS = {"pages": InputConfig(order_columns=("page",), locator="page {page}")}
+
+
+def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
+    """The shards of documents, large files cut."""
+    shards = find_shards(*documents, settings=settings).shards
+    return cut_shards(shards, settings=settings, storage_options=documents[0].storage_options)
 
 
 def indexed(place: Location, *, settings: InputConfig, found: FoundShards | None = None) -> pa.Table:

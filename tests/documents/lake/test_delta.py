@@ -121,11 +121,6 @@ def test_read_table_at_a_version_or_a_time_is_as_it_was_then(tmp_path: Path) -> 
         read(f"{uri}@9")
 
 
-def test_read_folder_with_a_log_is_the_table(tmp_path: Path) -> None:
-    folder = write_delta(tmp_path).removeprefix("delta://")
-    assert read(folder) == TEXTS
-
-
 def test_read_partition_keys_are_columns_that_can_be_carried_and_filtered(tmp_path: Path) -> None:
     uri = write_delta(tmp_path)
     settings = InputConfig(carry_columns=("day",), where="day in ('2026-01-02', 'x/y=z %41')")

@@ -5,8 +5,8 @@ import pytest
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.lake.table import LakeKind, TableName, table_name
 from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError
+from tests.documents.lake.forms import list_shards
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -38,19 +38,6 @@ Row = tuple[str, str | None]
 def as_table(rows: Mapping[str, Row]) -> pa.Table:
     values = [{"document_id": name, "text": text, "note": note} for name, (text, note) in rows.items()]
     return pa.Table.from_pylist(values, schema=SCHEMA)
-
-
-class Lake(Protocol):
-    """A table that is written to."""
-
-    uri: str
-
-    def append(self, rows: Mapping[str, Row]) -> None: ...
-    def replace(self, rows: Mapping[str, Row]) -> None: ...
-    def delete(self, names: list[str]) -> None: ...
-    def compact(self) -> None: ...
-    def change_schema(self, rows: Mapping[str, Row]) -> dict[str, Row]: ...
-    def version(self) -> str: ...
 
 
 class DeltaLake:
@@ -133,7 +120,7 @@ class IcebergLake:
 class TableNights(RuleBasedStateMachine):
     """What happens to a table between nights; each night is compared with a model of what should have been found."""
 
-    lake: Lake
+    lake: DeltaLake | IcebergLake
     kind: type[DeltaLake] | type[IcebergLake]
 
     def __init__(self) -> None:

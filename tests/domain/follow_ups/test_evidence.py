@@ -43,15 +43,13 @@ def trace_of(*memories: str | None, first: str = "Nothing noted yet.") -> Memory
     return trace
 
 
-def candidate(number: int, *, num_tokens: int = 4) -> Candidate:
+def candidate(number: int) -> Candidate:
     start = 10 * number
-    return Candidate(
-        char_start=start, char_end=start + 9, token_start=start, token_end=start + num_tokens, chunk_index=None
-    )
+    return Candidate(char_start=start, char_end=start + 9, token_start=start, token_end=start + 4, chunk_index=None)
 
 
-def chunks_of(trace: MemoryTrace, *, question: str = "code of amber?", answer: str = "17") -> list[int | None]:
-    return [source.chunk_index for source in trace.sources(question=question, answer=answer)]
+def chunks_of(trace: MemoryTrace) -> list[int | None]:
+    return [source.chunk_index for source in trace.sources(question="code of amber?", answer="17")]
 
 
 def test_sources_are_the_chunks_at_which_the_final_words_came_and_stayed() -> None:

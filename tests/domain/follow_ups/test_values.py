@@ -51,11 +51,6 @@ class Party(BaseModel):
     reason: str
 
 
-class Contract(BaseModel):
-    parties: list[Party]
-    kind: Any = None
-
-
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TYPES = [
     ValueType(),

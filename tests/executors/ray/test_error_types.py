@@ -9,7 +9,7 @@ import pytest
 import ray
 from ray.data import ActorPoolStrategy
 
-from memagent_batch.errors import EngineStartError, MemagentError, RunFailedError, SupersededError
+from memagent_batch.errors import MemagentError, RunFailedError, SupersededError
 from memagent_batch.executors.ray.session import ray_session
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -22,11 +22,6 @@ MESSAGE = "run 7 has it;\nlook there"
 def generator(batch: pa.Table) -> Iterator[pa.Table]:
     yield batch
     raise SupersededError(MESSAGE)
-
-
-class AsyncClass:
-    async def __call__(self, batch: pa.Table) -> pa.Table:
-        raise EngineStartError(MESSAGE)
 
 
 class Defect:
@@ -45,12 +40,6 @@ def test_error_of_a_function_keeps_its_type_and_message() -> None:
     with pytest.raises(MemagentError) as raised:
         run(generator)
     assert (raised.type, str(raised.value)) == (SupersededError, MESSAGE)
-
-
-def test_error_of_an_actor_keeps_its_type_and_message() -> None:
-    with pytest.raises(MemagentError) as raised:
-        run(AsyncClass, compute=ActorPoolStrategy(min_size=1, max_size=1))
-    assert (raised.type, str(raised.value)) == (EngineStartError, MESSAGE)
 
 
 def test_error_that_is_none_of_ours_shows_its_place_without_colours() -> None:

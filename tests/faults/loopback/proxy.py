@@ -63,8 +63,6 @@ class FaultProxy:
     faults: tuple[RequestFault, ...] = ()
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""
-    slow_seconds: float = SLOW_SECONDS
-    """Time before a slow answer."""
     port: int = 0
     """Where it listens."""
     struck: Counter[RequestFault] = field(default_factory=Counter)
@@ -141,7 +139,7 @@ class FaultProxy:
             if fault == RequestFault.LOST_ANSWER:
                 _reset(writer)
                 return
-            await asyncio.sleep(self.slow_seconds if fault == RequestFault.SLOW else 0)
+            await asyncio.sleep(SLOW_SECONDS if fault == RequestFault.SLOW else 0)
             writer.write(response)
             await writer.drain()
 

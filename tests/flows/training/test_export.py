@@ -37,7 +37,6 @@ def test_export_of_failed_samples_counts_what_is_left_out(tmp_path: Path, to: st
     }
     rows = pq.read_table(tmp_path / "out.parquet")
     assert rows.num_rows == (5 * NUM_TURNS if to == "trl" else 2)
-    assert rows.schema.names == BRIDGES[to].schema.names
 
 
 def test_export_to_trl_puts_logprobs_and_mask_over_the_response_only(tmp_path: Path) -> None:

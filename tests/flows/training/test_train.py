@@ -31,7 +31,7 @@ GROUPS = RolloutConfig()
 RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
 
-def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> GroupSample:
+def sample_of(number: int, *, response: str | None) -> GroupSample:
     address = ReadingAddress(document_hash="d", question_hash="q", sample=number, fingerprint="r")
     turns = [
         (
@@ -43,7 +43,7 @@ def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Group
                 logprobs=[-5.0, -5.0, -5.0],
             ),
         )
-        for turn in range(num_turns)
+        for turn in range(2)
     ]
     return GroupSample(address=address, turns=turns, response=response)
 

@@ -3,12 +3,12 @@
 import os
 
 from memagent_example.engine import Echo, Shout
-from memagent_example.policy import FirstMatch, SameSeat
-from memagent_example.reread import Reread, RereadUnsaid
+from memagent_example.policy import FirstMatch, SameSeat, Unsaid
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.testing import EngineContract, PolicyContract
 from memagent_batch.tokens.tokenizer import Tokenizer
 
@@ -20,10 +20,9 @@ class TestFirstMatch(PolicyContract):
         return (SameSeat if IS_BROKEN else FirstMatch)(chunk_tokens=chunk_tokens, answer_tokens=6)
 
 
-class TestReread(PolicyContract):
-    def policy(self, chunk_tokens: int) -> Reread:
-        policy = RereadUnsaid if IS_BROKEN else Reread
-        return policy(chunk_tokens=chunk_tokens, question_tokens=3, memory_tokens=4, answer_tokens=6)
+class TestOverwrite(PolicyContract):
+    def policy(self, chunk_tokens: int) -> OverwritePolicy:
+        return (Unsaid if IS_BROKEN else OverwritePolicy)(chunk_tokens=chunk_tokens, memory_tokens=4, answer_tokens=6)
 
 
 class TestEcho(EngineContract):

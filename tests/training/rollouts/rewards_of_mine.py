@@ -6,8 +6,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-NO_FUNCTION = 7
-
 
 def length(response: str, references: Sequence[str]) -> float:
     return len(response) / len(references[0])

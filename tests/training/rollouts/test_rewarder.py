@@ -10,7 +10,7 @@ import pytest
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import SettingsError
-from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder, require_reward
+from memagent_batch.training.rollouts.rewarder import Rewarder, require_reward
 
 MINE = "tests.training.rollouts.rewards_of_mine"
 
@@ -32,18 +32,15 @@ def rewarder_of(opened: list[Rewarder], name: str, *, seconds: float = 60) -> Re
 
 def test_rewarder_built_in_rewards_the_answer() -> None:
     rewarder = Rewarder(RolloutConfig(), extraction=Extraction.AUTO)
-    assert [rewarder(f"\\boxed{{{text}}}", ["42"]) for text in ("42", "43")] == [
-        Rewarded(reward=1.0),
-        Rewarded(reward=0.0),
-    ]
+    assert [rewarder(f"\\boxed{{{text}}}", ["42"]) for text in ("42", "43")] == [{"reward": 1.0}, {"reward": 0.0}]
 
 
 def test_rewarder_question_without_references_has_no_reward() -> None:
-    assert "no references" in str(Rewarder(RolloutConfig(), extraction=Extraction.AUTO)("\\boxed{42}", None).error)
+    assert "no references" in str(Rewarder(RolloutConfig(), extraction=Extraction.AUTO)("\\boxed{42}", None)["error"])
 
 
 def test_rewarder_function_of_the_user_is_asked(rewarders: list[Rewarder]) -> None:
-    assert rewarder_of(rewarders, "length")("four", ["ab"]) == Rewarded(reward=2.0)
+    assert rewarder_of(rewarders, "length")("four", ["ab"]) == {"reward": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -62,15 +59,15 @@ def test_rewarder_function_that_fails_marks_its_sample_and_goes_on(
 ) -> None:
     rewarder = rewarder_of(rewarders, name, seconds=seconds)
     rewarded = rewarder("text", ["a"])
-    assert rewarded.reward is None
-    assert said in str(rewarded.error)
-    assert rewarder("good", ["a"]) == Rewarded(reward=1.0)
+    assert "reward" not in rewarded
+    assert said in rewarded["error"]
+    assert rewarder("good", ["a"]) == {"reward": 1.0}
 
 
 def test_rewarder_time_to_import_is_not_the_samples(rewarders: list[Rewarder]) -> None:
     settings = RolloutConfig(reward="tests.training.rollouts.slow_rewards:length", reward_timeout_seconds=1)
     rewarders.append(Rewarder(settings, extraction=Extraction.AUTO))
-    assert rewarders[-1]("four", ["a"]) == Rewarded(reward=4.0)
+    assert rewarders[-1]("four", ["a"]) == {"reward": 4.0}
 
 
 def test_rewarder_whose_process_was_killed_between_two_samples_goes_on(rewarders: list[Rewarder]) -> None:
@@ -78,14 +75,12 @@ def test_rewarder_whose_process_was_killed_between_two_samples_goes_on(rewarders
     [process] = reward_processes_after(rewarder)
     process.kill()
     psutil.wait_procs([process], timeout=10)
-    assert rewarder("good", ["a"]) == Rewarded(reward=1.0)
+    assert rewarder("good", ["a"]) == {"reward": 1.0}
 
 
 def test_rewarder_close_ends_what_the_function_started(rewarders: list[Rewarder]) -> None:
     rewarder = rewarder_of(rewarders, "starts_a_program")
-    pid = rewarder("text", ["a"]).reward
-    assert pid is not None
-    program = psutil.Process(int(pid))
+    program = psutil.Process(int(rewarder("text", ["a"])["reward"]))
     rewarder.close()
     assert psutil.wait_procs([program], timeout=30)[1] == []
 
@@ -93,7 +88,7 @@ def test_rewarder_close_ends_what_the_function_started(rewarders: list[Rewarder]
 def test_rewarder_function_that_prints_leaves_stdout_alone(
     rewarders: list[Rewarder], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert rewarder_of(rewarders, "prints")("text", ["a"]) == Rewarded(reward=1.0)
+    assert rewarder_of(rewarders, "prints")("text", ["a"]) == {"reward": 1.0}
     assert capfd.readouterr() == ("", "it says this\n")
 
 
@@ -151,5 +146,5 @@ def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_samp
 def reward_processes_after(rewarder: Rewarder) -> list[psutil.Process]:
     """The process that a first sample started."""
     before = {process.pid for process in psutil.Process(os.getpid()).children()}
-    assert rewarder("good", ["a"]) == Rewarded(reward=1.0)
+    assert rewarder("good", ["a"]) == {"reward": 1.0}
     return [process for process in psutil.Process(os.getpid()).children() if process.pid not in before]

@@ -1,9 +1,4 @@
-import math
-import statistics
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memagent_batch.config.job import Advantage
 from memagent_batch.domain.answers import Extraction
@@ -95,46 +90,24 @@ def test_reward_that_is_not_built_in_is_refused(name: str) -> None:
         built_in_reward(name, extraction=Extraction.AUTO)
 
 
-REWARDS = st.floats(-4, 4).map(lambda reward: round(reward, 6))
-GROUPS = st.lists(st.one_of(st.none(), REWARDS), min_size=1, max_size=16)
-KINDS = pytest.mark.parametrize("kind", list(Advantage))
-
-
-def known(values: list[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
 @pytest.mark.parametrize(
     ("kind", "advantages"),
     [
-        (Advantage.CENTRED, [0.75, -0.25, -0.25, -0.25]),
-        (Advantage.STANDARDISED, [1.5, -0.5, -0.5, -0.5]),
-        (Advantage.LEAVE_ONE_OUT, [1.0, -1 / 3, -1 / 3, -1 / 3]),
+        (Advantage.CENTRED, [0.5, None, 0.0, -0.5]),
+        (Advantage.STANDARDISED, [1.0, None, 0.0, -1.0]),
+        (Advantage.LEAVE_ONE_OUT, [0.75, None, 0.0, -0.75]),
     ],
 )
-def test_advantages_of_one_right_in_four_are_those_by_hand(kind: Advantage, advantages: list[float]) -> None:
-    assert known(group_advantages([1.0, 0.0, 0.0, 0.0], kind=kind)) == pytest.approx(advantages, rel=1e-5)
-    assert not rewards_are_equal([1.0, 0.0, 0.0, 0.0])
-
-
-@KINDS
-@given(rewards_G=GROUPS)
-def test_advantages_of_a_group_sum_to_zero(kind: Advantage, rewards_G: list[float | None]) -> None:
-    advantages_G = group_advantages(rewards_G, kind=kind)
-    assert [advantage is None for advantage in advantages_G] == [reward is None for reward in rewards_G]
-    assert math.fsum(known(advantages_G)) == pytest.approx(0, abs=1e-6)
-
-
-@KINDS
-@given(rewards_G=GROUPS, num_failed=st.integers(0, 3))
-def test_advantages_of_the_others_do_not_depend_on_failed_members(
-    kind: Advantage, rewards_G: list[float | None], num_failed: int
+def test_advantages_of_a_group_with_a_failed_member_are_those_by_hand(
+    kind: Advantage, advantages: list[float | None]
 ) -> None:
-    with_failed = group_advantages([*rewards_G, *[None] * num_failed], kind=kind)
-    assert with_failed[: len(rewards_G)] == group_advantages(rewards_G, kind=kind)
+    rewards_G = [1.0, None, 0.5, 0.0]
+    found = group_advantages(rewards_G, kind=kind)
+    assert [each if each is None else round(each, 5) for each in found] == advantages
+    assert not rewards_are_equal(rewards_G)
 
 
-@KINDS
+@pytest.mark.parametrize("kind", list(Advantage))
 @pytest.mark.parametrize(
     ("rewards_G", "advantages_G"),
     [
@@ -150,24 +123,3 @@ def test_group_without_a_difference_has_advantages_of_exactly_zero(
 ) -> None:
     assert group_advantages(rewards_G, kind=kind) == advantages_G
     assert rewards_are_equal(rewards_G)
-
-
-@KINDS
-@given(rewards_G=st.lists(REWARDS, min_size=2, max_size=16))
-def test_advantages_keep_the_order_of_rewards(kind: Advantage, rewards_G: list[float]) -> None:
-    pairs = sorted(zip(rewards_G, known(group_advantages(rewards_G, kind=kind)), strict=True))
-    assert [advantage for _, advantage in pairs] == sorted(advantage for _, advantage in pairs)
-
-
-@given(rewards_G=st.lists(REWARDS, min_size=3, max_size=16).filter(lambda rewards: statistics.stdev(rewards) > 0.01))
-def test_standardised_advantages_have_a_deviation_of_one(rewards_G: list[float]) -> None:
-    advantages_G = known(group_advantages(rewards_G, kind=Advantage.STANDARDISED))
-    assert statistics.stdev(advantages_G) == pytest.approx(1, rel=1e-3)
-
-
-@given(rewards_G=st.lists(REWARDS, min_size=2, max_size=16))
-def test_leave_one_out_advantage_is_the_reward_minus_the_mean_of_the_others(rewards_G: list[float]) -> None:
-    advantages_G = group_advantages(rewards_G, kind=Advantage.LEAVE_ONE_OUT)
-    for place, (reward, advantage) in enumerate(zip(rewards_G, advantages_G, strict=True)):
-        others = [*rewards_G[:place], *rewards_G[place + 1 :]]
-        assert advantage == pytest.approx(reward - statistics.fmean(others), abs=1e-6)
