@@ -10,6 +10,7 @@ from typing import Any
 MEASUREMENTS = {
     "ceiling": "How much of vLLM's own speed reaches the readings?",
     "peers": "How fast is the job against datatrove, which runs the same loop?",
+    "endpoint": "What does a request to an endpoint cost, with up to 256 in flight?",
     "requests": "What does a night ask of an object store?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
