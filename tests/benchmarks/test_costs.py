@@ -4,7 +4,7 @@ import argparse
 from types import ModuleType
 from typing import Any
 
-from benchmarks import endpoint, scale
+from benchmarks import actor, endpoint, log_scan, scale
 
 
 def figures_of(measurement: ModuleType, *options: str) -> list[dict[str, Any]]:
@@ -28,7 +28,19 @@ def test_endpoint_has_figures_of_each_number_of_requests_in_flight() -> None:
     assert few["cpu_milliseconds_a_request_median"] > 0
 
 
+def test_actor_has_figures_of_all_turns_of_its_readings() -> None:
+    (figures,) = figures_of(actor, "--readings", "2", "--chunks", "3", "--runs", "1")
+    assert figures["turns"] == 2 * (2 * (3 + 1) + 1)  # two rounds of reads and a merge, and the answer
+    assert figures["blocked_milliseconds_median"] > 0
+
+
 def test_plan_over_a_made_log_has_figures_of_a_night_in_which_nothing_is_read() -> None:
     first, unchanged = figures_of(scale, "--plan-only", "--documents", "300", "--unchanged", "1")
     assert {"in_order", "pending", "write_plan"} <= first["phases"].keys()
     assert {"last_run", "pending", "write_plan"} <= unchanged["phases"].keys()
+
+
+def test_log_scan_has_figures_before_and_after_its_merge() -> None:
+    parts = figures_of(log_scan, "--flushes", "70", "--writers", "2", "--request-seconds", "0")
+    assert [part["part"] for part in parts] == ["without_keys", "keys", "merge", "merged"]
+    assert parts[-1]["key_files"] == 2
