@@ -6,7 +6,15 @@ from pathlib import Path
 from infra.docs.settings_page import entry
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import options_of
-from memagent_batch.cli.settings import ALL_SETTINGS, Command, JsonCommand, OutputCommand, Settings, StorageCommand
+from memagent_batch.cli.settings import (
+    ALL_SETTINGS,
+    Command,
+    JsonCommand,
+    OutputCommand,
+    OutputsCommand,
+    Settings,
+    StorageCommand,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 INTRODUCTION = """# Commands
@@ -16,13 +24,15 @@ INTRODUCTION = """# Commands
 `python -m infra.docs.commands_page`.
 
 Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON), better
-given as MEMAGENT_STORAGE_OPTIONS. `OUTPUT` is the output of `memagent answer`: a folder or any fsspec URL. `doctor`,
-`convert`, `plan`, `status`, `verify`, `review estimate` and `review calibrate` print JSON with
-`--json`, and always if their output is not a terminal.
+given as MEMAGENT_STORAGE_OPTIONS. `OUTPUT` is the output of `memagent answer`: a folder or any fsspec URL; `diff`,
+`page`, `verify` and `review` (without `import` and `sign`) take several, as those of slices, as one scan. `doctor`,
+`convert`, `plan`, `status`, `verify`, `review estimate` and `review calibrate` print JSON with `--json`, and always if
+their output is not a terminal.
 """
 SHARED = (
     StorageCommand.model_fields["storage_options"].description,
     OutputCommand.model_fields["output"].description,
+    OutputsCommand.model_fields["output"].description,
     JsonCommand.model_fields["as_json"].description,
 )
 """Descriptions of options that the introduction has."""

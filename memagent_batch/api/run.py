@@ -91,7 +91,7 @@ class Run:
             before: The other run, of this output or of another; by default the finished run before this one.
 
         Raises:
-            OutputError: there is no run before this one, or the log no longer holds what a run read.
+            OutputError: there is no run before this one, or table files of one of them are gone.
         """
         earlier = before._past() if before else open_run(self._place, self._run_before())
         return pa.concat_tables([DIFFERENCES.empty_table(), *compare_runs(earlier, self._past())])

@@ -1,4 +1,4 @@
-"""`memagent diff`: the answers in which two finished runs differ. Reads records and logs."""
+"""`memagent diff`: the answers in which two finished runs differ. Reads records and tables."""
 
 import json
 from collections import Counter, defaultdict

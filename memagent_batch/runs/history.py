@@ -1,4 +1,4 @@
-"""What each finished run leaves for good, in `runs/RUN_ID/`: with the log, its answers can be had again at any time.
+"""What each finished run leaves for good, in `runs/RUN_ID/`.
 
 `plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
 `removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet` and `files.parquet` what it found in
