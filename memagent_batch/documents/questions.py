@@ -196,16 +196,17 @@ def missing_again(document_ids: pa.Array, index: pa.Table) -> list[str]:
     return missing
 
 
-def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
+def missing_documents(questions: pa.Table, index: pa.Table, *, is_slice: bool = False) -> list[str]:
     """The documents that questions are bound to and that are not there, in the order of the list.
 
     Raises:
-        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all.
+        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all. A slice
+            may have one alone.
     """
     bound = questions.filter(pc.is_valid(questions["document_id"]))
     bound_ids = pc.unique(bound["document_id"])
     names = _not_in(index, bound_ids)
-    if names and len(names) == len(bound_ids):
+    if names and len(names) == len(bound_ids) and not is_slice:
         raise InputError(
             f"question {bound['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
             f"the {index.num_rows} documents, and so are all bound questions ({len(names)} such ids in all); correct "
