@@ -24,7 +24,7 @@ from memagent_batch.documents.document_index import (
     reuse_index,
 )
 from memagent_batch.documents.indexing import require_first_records
-from memagent_batch.documents.questions import asked_types, most_questions, questions_of_slice, read_questions
+from memagent_batch.documents.questions import asked_types, most_questions, read_questions, rows_of_slice
 from memagent_batch.documents.shards import FoundShards, cut_shards, find_shards
 from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
@@ -138,7 +138,7 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
     listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
     source_names = (SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW)
     require_carry_columns(sources.input, reserved=(*ANSWERS.names, *source_names))
-    questions = questions_of_slice(read_questions(listed, ask=sources.ask), sources.input)
+    questions = rows_of_slice(read_questions(listed, ask=sources.ask), sources.input)
     found = find_shards(*make_documents(sources), settings=sources.input)
     settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)
     indexed = IndexedFiles.found(found, settings=settings)
