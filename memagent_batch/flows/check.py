@@ -88,10 +88,13 @@ def check(job: JobConfig) -> CheckedJob:
     limit_memory(job.driver.memory_gib)
     if job.record.sign is not None:
         signature(b"", key=job.record.sign)
-    claim_output(make_output(job), job)
+    output = make_output(job)
+    claim_output(output, job)
+    if output.is_local:  # a Ray worker may have another working directory
+        job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
-    inputs = read_inputs(job, kept=read_kept_index(make_output(job)))
+    inputs = read_inputs(job, kept=read_kept_index(output))
     job = job.model_copy(update={"input": inputs.settings})
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
