@@ -375,7 +375,7 @@ def reuse_index(
 ) -> ReusedIndex:
     """The rows of a kept index whose files have not changed, and the shards that are left to index."""
     if (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
-        return ReusedIndex(rows=kept.documents.slice(0, 0), shards=[*shards], is_whole=False)
+        return ReusedIndex(rows=KeptIndex.none(settings).documents, shards=[*shards], is_whole=False)
     known = pc.is_in(_named_versions(indexed.files), value_set=_named_versions(kept.files).combine_chunks())
     is_whole = bool(pc.all(known).as_py()) and len(pc.unique(indexed.files["path"])) == kept.files.num_rows
     paths = indexed.files["path"].filter(known).combine_chunks()

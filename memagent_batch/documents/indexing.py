@@ -17,6 +17,7 @@ from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.converted import part_text
 from memagent_batch.documents.document_index import BAD_FILE, IndexRow, index_schema, index_tables, row_schema
+from memagent_batch.documents.formats.byte_lines import is_compressed
 from memagent_batch.documents.formats.columnar import (
     GroupedFile,
     group_records,
@@ -25,19 +26,22 @@ from memagent_batch.documents.formats.columnar import (
 )
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
+    BOM,
     ColumnKind,
     Columns,
     InputColumn,
+    Place,
     Presence,
     Record,
     Unreadable,
     Value,
     column_value,
+    too_long,
 )
 from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.rows import row_text, template_columns
-from memagent_batch.documents.shards import Shard
+from memagent_batch.documents.shards import SHARD_BYTES, Shard
 from memagent_batch.documents.where import Condition, key_columns, matching_rows
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError, InputUnreachableError
@@ -194,7 +198,7 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
     if shard.format is Format.UNKNOWN:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
     if shard.format is Format.TEXT:
-        yield from _text_records(location, columns=columns, name=name)
+        yield from _text_records(location, columns=columns, name=name, shard=shard)
     elif shard.format not in GROUPED:
         yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
     else:
@@ -216,7 +220,7 @@ def _present(columns: Columns, location: Location, *, shard: Shard) -> list[Inpu
     return stored_columns(columns, table=shard.table_columns, values=keys, where=shard.documents)
 
 
-def _text_records(location: Location, *, columns: Columns, name: str) -> Iterator[Record]:
+def _text_records(location: Location, *, columns: Columns, name: str, shard: Shard) -> Iterator[Record]:
     """The one record of a text file: its name, its text, and the keys of its folders."""
     others = columns[2:]
     lacking = next((column for column in others if column.absent is None), None)
@@ -225,7 +229,12 @@ def _text_records(location: Location, *, columns: Columns, name: str) -> Iterato
             f"{location.uri}: a text file has no column {lacking.name!r}; leave out {lacking.option}, "
             "or write the documents as Parquet, JSONL or CSV"
         )
-    for record in READERS[Format.TEXT].read(location, columns=columns[1:2]):
+    records, bound = READERS[Format.TEXT].read(location, columns=columns[1:2]), columns[1].max_bytes
+    is_alone = shard.size_bytes > SHARD_BYTES and not is_compressed(location.path)
+    if bound is not None and is_alone and shard.size_bytes > bound + len(BOM):  # a store would send all of it
+        values = (Unreadable(reason=too_long(bound)),)
+        records = iter([Record(place=Place(start=0, stop=shard.size_bytes), where=location.uri, values=values)])
+    for record in records:
         document_id = column_value(name, column=columns[0], where=record.where)
         keys: list[Value] = [column_value(column.substitute, column=column, where=record.where) for column in others]
         yield replace(record, values=(document_id, *record.values, *keys))

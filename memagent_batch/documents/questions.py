@@ -173,22 +173,23 @@ def most_questions(questions: pa.Table) -> int:
     return of_every_document + max(counts.values(), default=0)
 
 
-def questions_of_slice(questions: pa.Table, settings: InputConfig) -> pa.Table:
-    """The questions without those that are bound to documents of other slices."""
+def rows_of_slice(rows: pa.Table, settings: InputConfig) -> pa.Table:
+    """The rows without those of documents in other slices; a question of every document has a null for its id."""
     if settings.slice is None:
-        return questions
-    taken = [each is None or settings.takes(each) for each in questions["document_id"].to_pylist()]
-    return questions.filter(pa.array(taken, pa.bool_()))
+        return rows
+    taken = [each is None or settings.takes(each) for each in rows["document_id"].to_pylist()]
+    return rows.filter(pa.array(taken, pa.bool_()))
 
 
-def missing_again(document_ids: pa.Array, index: pa.Table) -> list[str]:
+def missing_again(document_ids: pa.Array, index: pa.Table, *, is_slice: bool) -> list[str]:
     """The documents of a second pass that are not there any more.
 
     Raises:
-        InputError: none of them is there: more likely other documents than a lake that lost them all.
+        InputError: none of them is there: more likely other documents than a lake that lost them all. A slice may have
+            one alone.
     """
     missing = _not_in(index, document_ids)
-    if missing and len(missing) == len(document_ids):
+    if missing and len(missing) == len(document_ids) and not is_slice:
         raise InputError(
             f"again_where: none of the {len(missing):,} documents that it takes, such as {missing[0]!r}, is among the "
             f"{index.num_rows:,} documents; give the documents that again_from was read of"
@@ -196,16 +197,17 @@ def missing_again(document_ids: pa.Array, index: pa.Table) -> list[str]:
     return missing
 
 
-def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
+def missing_documents(questions: pa.Table, index: pa.Table, *, is_slice: bool = False) -> list[str]:
     """The documents that questions are bound to and that are not there, in the order of the list.
 
     Raises:
-        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all.
+        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all. A slice
+            may have one alone.
     """
     bound = questions.filter(pc.is_valid(questions["document_id"]))
     bound_ids = pc.unique(bound["document_id"])
     names = _not_in(index, bound_ids)
-    if names and len(names) == len(bound_ids):
+    if names and len(names) == len(bound_ids) and not is_slice:
         raise InputError(
             f"question {bound['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
             f"the {index.num_rows} documents, and so are all bound questions ({len(names)} such ids in all); correct "

@@ -31,7 +31,7 @@ from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
-_SHARD_BYTES = 128 * 1024 * 1024
+SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
 _SHARD_FILES = 256
 """Most files of a shard: each costs a request to an object store."""
@@ -225,7 +225,7 @@ def _found_files(shards: Iterable[Shard], versions: Mapping[str, str | None]) ->
 
 def _shards_of_files(place: Location, files: Sequence[InputFile], *, format_: Format) -> Iterator[Shard]:
     """Shards of files of one format: large ones alone, small ones together."""
-    packs = into_batches(files, size=attrgetter("size_bytes"), max_size=_SHARD_BYTES, max_items=_SHARD_FILES)
+    packs = into_batches(files, size=attrgetter("size_bytes"), max_size=SHARD_BYTES, max_items=_SHARD_FILES)
     yield from (_pack(place, pack, format_=format_) for pack in packs)
 
 
@@ -277,7 +277,7 @@ def cut_shards(shards: Iterable[Shard], *, settings: InputConfig, storage_option
 
 
 def _is_large(shard: Shard) -> bool:
-    return shard.format in GROUPED and shard.size_bytes > _SHARD_BYTES
+    return shard.format in GROUPED and shard.size_bytes > SHARD_BYTES
 
 
 def _group_bytes(shard: Shard, *, settings: InputConfig, storage_options: Options) -> tuple[int, ...]:
@@ -294,12 +294,12 @@ def _group_bytes(shard: Shard, *, settings: InputConfig, storage_options: Option
 
 
 def _split_file(shard: Shard, *, sizes: Sequence[int]) -> Iterator[Shard]:
-    """Shards of a large file, of as many row groups as come to `_SHARD_BYTES`."""
+    """Shards of a large file, of as many row groups as come to `SHARD_BYTES`."""
     start = 0
     num_bytes = 0
     for group, size in enumerate(sizes):
         num_bytes += size
-        if num_bytes >= _SHARD_BYTES or group == len(sizes) - 1:
+        if num_bytes >= SHARD_BYTES or group == len(sizes) - 1:
             is_whole = (start, group + 1) == (0, len(sizes))
             yield replace(shard, size_bytes=num_bytes, groups=None if is_whole else (start, group + 1))
             start, num_bytes = group + 1, 0

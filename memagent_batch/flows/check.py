@@ -24,7 +24,7 @@ from memagent_batch.documents.document_index import (
     reuse_index,
 )
 from memagent_batch.documents.indexing import require_first_records
-from memagent_batch.documents.questions import asked_types, most_questions, questions_of_slice, read_questions
+from memagent_batch.documents.questions import asked_types, most_questions, read_questions, rows_of_slice
 from memagent_batch.documents.shards import FoundShards, cut_shards, find_shards
 from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
@@ -88,10 +88,13 @@ def check(job: JobConfig) -> CheckedJob:
     limit_memory(job.driver.memory_gib)
     if job.record.sign is not None:
         signature(b"", key=job.record.sign)
-    claim_output(make_output(job), job)
+    output = make_output(job)
+    claim_output(output, job)
+    if output.is_local:  # a Ray worker may have another working directory
+        job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
-    inputs = read_inputs(job, kept=read_kept_index(make_output(job)))
+    inputs = read_inputs(job, kept=read_kept_index(output))
     job = job.model_copy(update={"input": inputs.settings})
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
@@ -138,7 +141,7 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
     listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
     source_names = (SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW)
     require_carry_columns(sources.input, reserved=(*ANSWERS.names, *source_names))
-    questions = questions_of_slice(read_questions(listed, ask=sources.ask), sources.input)
+    questions = rows_of_slice(read_questions(listed, ask=sources.ask), sources.input)
     found = find_shards(*make_documents(sources), settings=sources.input)
     settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)
     indexed = IndexedFiles.found(found, settings=settings)

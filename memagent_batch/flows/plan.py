@@ -154,12 +154,14 @@ def make_plan(checked: CheckedJob) -> Plan:
     """
     job, inputs, follow_ups = checked.job, checked.inputs, checked.follow_ups
     questions, index = inputs.questions, _checked_index(job, inputs, executor=checked.executor)
-    missing = missing_documents(questions, index)
+    is_slice = job.input.slice is not None
+    missing = missing_documents(questions, index, is_slice=is_slice)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job)
     if again is not None:
         document_ids = pc.unique(again.readings["document_id"])
-        sample, missing = documents_named(index, document_ids), missing_again(document_ids, index)
+        sample = documents_named(index, document_ids)
+        missing = missing_again(document_ids, index, is_slice=is_slice)
     plan = Plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
@@ -170,8 +172,6 @@ def make_plan(checked: CheckedJob) -> Plan:
         places=inputs.found.places,
         again=again,
     )
-    if not plan.asked.table.num_rows:
-        raise InputError("no question is asked: the question list is empty")
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)

@@ -27,9 +27,8 @@ BLOCK_BYTES = 64 * 1024
 """Size of such a block, bytes."""
 
 
-@lru_cache(maxsize=8)
 def model_sha256(model: str) -> str:
-    """Hash of a set of weights, 64 hex digits; computed once in a process.
+    """Hash of a set of weights, 64 hex digits; of a file that has not changed it is computed once in a process.
 
     A folder is hashed by its config files and by name, size and content of every weight file at its top, so a copy has
     the same hash. Of a weight file over 64 MiB the content is sampled: the first and last MiB and 64 blocks between.
@@ -75,12 +74,14 @@ def _folder_sha256(folder: Path) -> str:
 def _files_sha256(paths: list[Path]) -> str:
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(f"{path.name}\0{path.stat().st_size}\0{_content_sha256(path)}\n".encode())
+        status = path.stat()
+        content = _content_sha256(path, size=status.st_size, times=(status.st_mtime_ns, status.st_ctime_ns))
+        digest.update(f"{path.name}\0{status.st_size}\0{content}\n".encode())
     return digest.hexdigest()
 
 
-def _content_sha256(path: Path) -> str:
-    size = path.stat().st_size
+@lru_cache(maxsize=1024)
+def _content_sha256(path: Path, *, size: int, times: tuple[int, int]) -> str:
     with path.open("rb") as stream:
         if size <= WHOLE_FILE_BYTES:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -99,6 +100,7 @@ def _sampled_sha256(stream: BinaryIO, *, size: int) -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=8)
 def _hub_sha256(model: str) -> str:
     from huggingface_hub import snapshot_download
 

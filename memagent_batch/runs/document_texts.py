@@ -92,16 +92,18 @@ def _find(
     versioned = _at_version(uris[0], manifest)
     if versioned is not None:
         with suppress(InputError):  # a vacuum took files of that version: the newest may have the same texts
-            return _find_in([versioned], output, wanted=wanted, settings=settings)
-    return _find_in(uris, output, wanted=wanted, settings=settings)
+            return _find_in([versioned], output, manifest, wanted=wanted, settings=settings)
+    return _find_in(uris, output, manifest, wanted=wanted, settings=settings)
 
 
 def _find_in(
-    uris: Sequence[str], output: Location, *, wanted: pa.Table, settings: InputConfig
+    uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: pa.Table, settings: InputConfig
 ) -> tuple[Location, pa.Table]:
     options = output.storage_options
     found = find_shards(*[documents_place(uri, options) for uri in uris], settings=settings)
-    place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=settings)
+    carried = tuple(manifest["settings"]["input"].get("carry_columns", ()))  # the kept index has them
+    kept_settings = settings.model_copy(update={"carry_columns": carried})
+    place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=kept_settings)
     reused = reuse_index(read_kept_index(output) or KeptIndex.none(settings), indexed, found.shards, settings=settings)
     tables: Iterator[pa.Table] = (
         _of_ids(table, wanted)

@@ -171,6 +171,8 @@ def json_cell(value: Any, kind: pa.DataType) -> Any:
         return {field.name: json_cell(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
         return [json_cell(each, kind.value_type) for each in _sequence(value)]
+    if pa.types.is_floating(kind):
+        return float(value)  # Arrow refuses whole numbers that a double rounds
     if pa.types.is_string(kind) and not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return value

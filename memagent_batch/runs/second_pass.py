@@ -8,6 +8,7 @@ import pyarrow.dataset as ds
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.storage import Options
+from memagent_batch.documents.questions import rows_of_slice
 from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import mask_url
@@ -71,7 +72,7 @@ def select_again(job: JobConfig) -> Again | None:
         answers = read_table_columns(source / name, {"document_id", "question_id", *condition.words()})
         rows = matching_rows(answers, condition, there=ANSWERS.names)
         found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
-    readings = pa.concat_tables(found).group_by(AGAIN.names).aggregate([])
+    readings = rows_of_slice(pa.concat_tables(found).group_by(AGAIN.names).aggregate([]), job.input)
     record: AgainRecord = {
         "output": mask_url(job.again_from),
         "run_id": manifest["run_id"],

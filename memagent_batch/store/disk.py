@@ -126,8 +126,12 @@ def _raise_unless_gone(error: OSError) -> None:
         raise error
 
 
-def without_parents(path: str) -> str:
-    """The same place without `..`: links on the way to the last one are resolved, as the disk itself does."""
+def normal_path(path: str) -> str:
+    """The same place as listings write it: without `//`, `/./` and `..`.
+
+    Links on the way to the last `..` are resolved, as the disk itself does.
+    """
+    path = str(Path(path))
     above, mark, below = f"{path}/".rpartition("/../")
     if not mark:
         return path

@@ -23,10 +23,10 @@ from memagent_batch.store.disk import (
     files_below,
     link,
     locked,
+    normal_path,
     rename,
     synced_copy,
     synced_temporary,
-    without_parents,
 )
 from memagent_batch.store.errors import storage_errors
 
@@ -102,7 +102,7 @@ class Location:
         if self.listed_path is not None:
             return fs, self.listed_path
         path = path.rstrip("/") or path
-        return fs, without_parents(path) if isinstance(fs, LocalFileSystem) else path
+        return fs, normal_path(path) if isinstance(fs, LocalFileSystem) else path
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:

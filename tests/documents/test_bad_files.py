@@ -90,7 +90,7 @@ def test_rows_around_a_bad_line_are_read(tmp_path: Path) -> None:
 
 
 def test_large_damaged_file_is_recorded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "_SHARD_BYTES", 10)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 10)
     (tmp_path / "good.jsonl").write_bytes(GOOD)
     (tmp_path / "bad.parquet").write_bytes(PARQUET[:-9])
     with pytest.raises(InputError, match=r"bad\.parquet"):

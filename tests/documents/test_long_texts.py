@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.documents import indexing, shards
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import indexed
@@ -46,6 +47,27 @@ def test_index_text_of_a_column_that_is_too_long_fails_alone(tmp_path: Path) -> 
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "f.parquet")
     errors = _errors(tmp_path, BOUNDED)
     assert [name for name, error in errors.items() if error] == ["b"]
+
+
+def test_index_text_file_of_a_store_that_is_too_long_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SHARD_BYTES", 2 * BOUND)
+    monkeypatch.setattr(indexing, "SHARD_BYTES", 2 * BOUND)
+    monkeypatch.setattr(Location, "read_bytes", _read_small)
+    folder = Location(uri="memory://long_texts")
+    for name, size in (("a", 10), ("b", 3 * BOUND), ("c", BOUND)):
+        (folder / f"{name}.txt").write_bytes(b"x" * size)
+    table = indexed(folder, settings=BOUNDED)
+    assert dict(zip(table["document_id"].to_pylist(), table["num_bytes"].to_pylist(), strict=True)) == {
+        "a.txt": 10,
+        "b.txt": 0,
+        "c.txt": BOUND,
+    }
+    assert "it has more than 1,000 bytes, the bound of input.max_document_bytes" in table["error"][1].as_py()
+
+
+def _read_small(place: Location) -> bytes:
+    assert place.fs.size(place.path) <= BOUND
+    return bytes(place.fs.cat_file(place.path))
 
 
 def test_index_line_that_is_too_long_is_a_bad_record_and_those_behind_it_are_read(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_list_shards_many_small_files_share_shards(tmp_path: Path) -> None:
 
 
 def test_list_shards_files_together_stay_under_the_aim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "_SHARD_BYTES", 10)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 10)
     _touch(tmp_path, "a.txt", "b.txt", "c.txt", size_bytes=4)
     _touch(tmp_path, "d.txt", size_bytes=50)
     assert [len(shard.paths) for shard in _list(tmp_path)] == [2, 1, 1]
@@ -184,7 +184,7 @@ def test_list_shards_files_together_stay_under_the_aim(tmp_path: Path, monkeypat
 def test_list_shards_large_file_is_cut_between_row_groups(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "_SHARD_BYTES", 2500)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 2500)
     table = pa.table({"text": [f"{index:04}" * 250 for index in range(10)]})
     if ending == "parquet":
         pq.write_table(table, tmp_path / "a.parquet", row_group_size=1, compression="none")

@@ -118,6 +118,12 @@ def prompt_set_of(
     return checked.reader.parts["prompt_set"], checked.job
 
 
+@pytest.mark.usefixtures("inputs")
+def test_output_has_its_whole_path_since_workers_may_run_in_another_folder(text_model: str) -> None:
+    job = job_of(documents="texts", ask=("Who?",), output="run", engine="simulated", model=text_model)
+    assert check(job).job.output == str(Path.cwd() / "run")
+
+
 ONE, OTHER = {"question_id": "one", "question": "Who?"}, {"question_id": "other", "question": "Where?"}
 OF_A, OF_B = OTHER | {"document_id": "a.txt"}, OTHER | {"question_id": "of-b", "document_id": "b.txt"}
 

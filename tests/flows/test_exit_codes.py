@@ -62,6 +62,16 @@ def test_job_superseded_while_it_writes_its_tables_ends_with_3_and_leaves_none(
     assert json.loads((output / "run.json").read_text())["run_id"] == WINNER
 
 
+def test_job_whose_output_has_doubled_slashes_finds_its_own_log_and_tables(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    for _ in range(2):
+        assert main(["answer", *arguments, "--output", f"{tmp_path}//./run"]) == 0
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert (manifest["counts"]["ok"], manifest["changes"]["readings"]["read"]) == (3, 0)
+    assert pq.read_table(tmp_path / "run/answers").num_rows == 3
+
+
 def test_job_whose_endpoint_is_not_there_ends_with_2_and_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

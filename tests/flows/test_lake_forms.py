@@ -64,6 +64,21 @@ def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_ke
     assert len([*(tmp_path / "out/runs").glob("*/index.parquet")]) == 2
 
 
+def test_answer_other_columns_are_carried_the_next_night(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    (tmp_path / "in.jsonl").write_text(json.dumps({"document_id": "a", "text": "a ran.", "source": "s", "day": "d"}))
+    for carried in (("source",), ("source", "day"), ()):
+        settings = {"input": {"carry_columns": carried}}
+        manifest = answer(_job(str(tmp_path / "in.jsonl"), tmp_path / "out", text_model, **settings))
+        (row,) = pq.read_table(table_files(str(tmp_path / "out"), "answers")).to_pylist()
+        assert {name: row.get(name) for name in ("source", "day")} == {
+            name: name[0] if name in carried else None for name in ("source", "day")
+        }
+    assert manifest["changes"]["readings"] == {"read": 0, "kept": 1, "unreadable": 0, "not_read": 0}
+
+
 def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spelled(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +93,18 @@ def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spel
     texts = DocumentTexts(output, require_manifest(output), wanted=wanted, without="--without-text")
     assert [each.text for each in texts.fetch(["b.txt"])] == ["b ran."]
     assert set(opened) == {"b.txt"}
+
+
+def test_fetched_text_of_a_run_that_carried_columns_opens_no_other_file(tmp_path: Path, text_model: str) -> None:
+    uri, output = write_delta(tmp_path), tmp_path / "out"
+    manifest = answer(_job(uri, output, text_model, input={"carry_columns": "day"}))
+    rows = pq.read_table(table_files(str(output), "answers")).to_pylist()
+    wanted = {row["document_id"]: row["document_hash"] for row in rows if row["document_id"] == "a"}
+    _, *days = sorted((tmp_path / "in").glob("day=*"))
+    for file in (file for day in days for file in day.glob("*.parquet")):
+        file.write_bytes(b"damaged")
+    texts = DocumentTexts(Location(uri=str(output)), manifest, wanted=wanted, without="--without-text")
+    assert [text_hash(each.text) for each in texts.fetch(["a"])] == [*wanted.values()]
 
 
 def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -97,6 +97,15 @@ def test_second_pass_fails_readings_of_documents_that_are_gone(passes: Passes) -
         passes.second("document_id = 'a'")
 
 
+def test_second_pass_in_slices_reads_each_reading_in_one_of_them(passes: Passes) -> None:
+    passes.first()
+    outputs = [str(passes.folder / f"slice-{number}") for number in (1, 2)]
+    for number, output in enumerate(outputs, start=1):
+        passes.second("question_id = 'q'", input={"slice": f"{number}/2"}, output=output)
+    rows = [row for path in table_files(outputs, "answers") for row in pq.read_table(path).to_pylist()]
+    assert sorted((row["document_id"], row["status"]) for row in rows) == [("a", "ok"), ("b", "ok"), ("c", "ok")]
+
+
 def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(OutputError, match=r"no run has finished at .*first"):
         passes.second()

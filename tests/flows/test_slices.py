@@ -101,6 +101,22 @@ def test_another_slice_and_a_slice_without_a_document_are_refused(job: JobConfig
         answer(in_slice(job, "1/1000", str(tmp_path / "other")))
 
 
+def test_slice_that_no_question_is_bound_to_asks_nothing_and_one_whose_document_is_gone_says_so(
+    job: JobConfig, tmp_path: Path
+) -> None:
+    bound = [{"question": "When?", "document_id": name} for name in ("d0", "gone")]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, bound)))
+    outputs = [str(tmp_path / f"slice-{number}") for number in range(1, NUM_SLICES + 1)]
+    asked = [
+        answer(in_slice(job, f"{number}/{NUM_SLICES}", output))["counts"]["asked"]
+        for number, output in enumerate(outputs, start=1)
+    ]
+    assert sorted(asked) == [0, 1, 1]
+    rows = [row for file in table_files(outputs, "answers") for row in pq.read_table(file).to_pylist()]
+    assert sorted((row["document_id"], row["status"]) for row in rows) == [("d0", "ok"), ("gone", "failed")]
+    assert main(["page", *outputs, "--to", str(tmp_path / "site")]) == 0
+
+
 def test_text_files_of_other_slices_are_not_opened(tmp_path: Path) -> None:
     names = [f"{number}.txt" for number in range(NUM_DOCUMENTS)]
     for name in names:

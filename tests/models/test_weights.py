@@ -1,3 +1,4 @@
+import os
 import shutil
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty hub cache, without network."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    model_sha256.cache_clear()
+    weights._hub_sha256.cache_clear()
     return tmp_path / "cache"
 
 
@@ -59,6 +60,13 @@ def test_model_sha256_of_a_copy_is_the_same(tmp_path: Path) -> None:
 )
 def test_model_sha256_of_other_weights_or_config_differs(tmp_path: Path, files: dict[str, bytes]) -> None:
     assert model_sha256(save_model(tmp_path / "b", **files)) != model_sha256(save_model(tmp_path / "a"))
+
+
+def test_model_sha256_sees_that_weights_were_written_again_in_the_same_process(tmp_path: Path) -> None:
+    first = model_sha256(save_model(tmp_path))
+    os.utime(tmp_path / "model.safetensors", (1, 1))
+    assert model_sha256(str(tmp_path)) == first
+    assert model_sha256(save_model(tmp_path, model_safetensors=b"trained")) != first
 
 
 def test_model_sha256_of_a_renamed_weight_file_differs(tmp_path: Path) -> None:
@@ -103,10 +111,10 @@ def test_model_sha256_of_one_weight_file_is_that_of_its_content(tmp_path: Path) 
 def test_model_sha256_of_a_hub_name_follows_the_commit(cache: Path) -> None:
     save_in_cache(cache, COMMIT)
     first = model_sha256("org/name")
-    model_sha256.cache_clear()
+    weights._hub_sha256.cache_clear()
     assert model_sha256("org/name") == first
     save_in_cache(cache, OTHER_COMMIT)
-    model_sha256.cache_clear()
+    weights._hub_sha256.cache_clear()
     assert model_sha256("org/name") != first
 
 

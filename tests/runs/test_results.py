@@ -101,6 +101,16 @@ def test_results_of_json_are_structs_whose_parts_may_be_null() -> None:
     assert table["q"].to_pylist() == [{"name": "Ann", "age": None}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "written", "cell"), [("number", "10000000000000001", 1e16), ("number", "5", 5.0), ("integer", "5.0", 5)]
+)
+def test_results_of_json_hold_numbers_however_they_are_written(kind: str, written: str, cell: float) -> None:
+    asked = type_fields(Json({"type": kind, "maximum": 10**18}))
+    questions = result_questions(read_questions(None, ask=[{"question_id": "q", "question": "?", **asked}]))
+    table = results_table(["d"], [sample(0, written)], questions=questions)
+    assert table["q"].to_pylist() == [cell]
+
+
 def test_result_questions_of_one_id_have_one_type() -> None:
     rows = [
         {"question_id": "q", "question": "?", "document_id": name, **type_fields(value_type)}

@@ -102,9 +102,10 @@ class TextReader:
         max_bytes = text_bound(columns)
         with input_errors(location.uri):
             data = _read_file(location, max_bytes=max_bytes)
-        text: str | Unreadable = decode(data.removeprefix(BOM))
         if max_bytes is not None and len(data) > max_bytes + len(BOM):
-            text = Unreadable(reason=too_long(max_bytes))
+            text: str | Unreadable = Unreadable(reason=too_long(max_bytes))
+        else:
+            text = decode(data.removeprefix(BOM))
         values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 

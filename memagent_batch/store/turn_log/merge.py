@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -90,23 +91,19 @@ def merge_log(
 
 
 def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) -> Iterator[list[str]]:
-    """Names of flushes, by number, that may be merged with one another: of one writer, and nothing else between.
+    """Names of flushes, by number, that may be merged with one another: of one writer, and none left out between.
 
-    A flush has its keys, or its writer has not ended it.
+    A flush has its keys, or its writer has not ended it, or someone has removed them.
     """
     stay = {name.rpartition("/")[2] for name in recorded()}
     of_line: dict[str, list[str]] = defaultdict(list)
     for name in sorted(flushes, key=lambda each: LogName.of(each).first):
         of_line[LogName.of(name).line].append(name)
     for names in of_line.values():
-        joined: list[str] = []
-        for name in names:
-            if name in stay or LogName.of(name).is_merged:
-                yield from [joined] if len(joined) > 1 else []
-                joined = []
-            else:
-                joined.append(name)
-        yield from [joined] if len(joined) > 1 else []
+        small = [name for name in names if name not in stay and not LogName.of(name).is_merged]
+        for _, following in groupby(enumerate(small), key=lambda each: LogName.of(each[1]).first - each[0]):
+            joined = [name for _, name in following]
+            yield from [joined] if len(joined) > 1 else []
 
 
 def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:

@@ -116,6 +116,14 @@ def test_file_that_a_record_names_stays_and_divides_the_merged_ones(tmp_path: Pa
     assert held(output) == before
 
 
+def test_flush_whose_keys_were_removed_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
+    output = written(tmp_path, writers="a")
+    before = held(output)
+    Path((output / KEYS_FOLDER).files()[1]).unlink()
+    assert [name.rpartition("-")[2] for name in merged(output)] == ["000003to000004.parquet"]
+    assert held(output) == before
+
+
 def test_flush_that_its_writer_has_not_ended_stays(tmp_path: Path) -> None:
     output = written(tmp_path, writers="a")
     before = held(output)
