@@ -81,7 +81,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         output = Location(uri="slow://out", storage_options={"path": folder, "fs": disk})
         SlowFileSystem.request_seconds = 0.0
         for number in range(arguments.flushes):
-            _write_flush(output, number, writer=number % arguments.writers)
+            flush, writer = divmod(number, arguments.writers)
+            _write_flush(output, number, name=f"{RUN_ID}-w{writer}-{flush:06d}.parquet")
         SlowFileSystem.request_seconds = arguments.request_seconds
         keys, hidden = Path(folder) / "out" / KEYS_FOLDER, Path(folder) / "keys"
         keys.rename(hidden)
@@ -105,7 +106,7 @@ def _timed(part: str, arguments: argparse.Namespace, action: Callable[[], Any]) 
     }
 
 
-def _write_flush(output: Location, number: int, *, writer: int) -> None:
+def _write_flush(output: Location, number: int, *, name: str) -> None:
     """Turns and outcome of one reading."""
     fields = [field for field in [*TURN_LOG, *OUTCOME_LOG] if not field.nullable]
     row: dict[str, Any] = {field.name: "" if pa.types.is_string(field.type) else 0 for field in fields}
@@ -116,4 +117,4 @@ def _write_flush(output: Location, number: int, *, writer: int) -> None:
         TURNS_FOLDER: pa.Table.from_pylist(turns, schema=TURN_LOG),
         OUTCOMES_FOLDER: pa.Table.from_pylist([row], schema=OUTCOME_LOG),
     }
-    write_log_files(output, tables, name=f"{RUN_ID}-w{writer}-{number:06d}.parquet")
+    write_log_files(output, tables, name=name)
