@@ -90,7 +90,7 @@ def check(job: JobConfig) -> CheckedJob:
         signature(b"", key=job.record.sign)
     output = make_output(job)
     claim_output(output, job)
-    if output.is_local:  # a Ray worker may have another working directory
+    if output.is_local and "://" not in job.output:  # a Ray worker may have another working directory
         job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
