@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ COMPUTED = torch.float32 if torch.backends.cpu.get_cpu_capability() == "AVX2" el
 
 QUERIES = 128
 """Tokens of a tree whose attention is computed at once."""
+FILLED = 64
+"""On a GPU, trees are filled up to a multiple of so many tokens."""
 
 Block = tuple[slice, torch.Tensor, torch.Tensor]
 """A run of tokens; what at least one of them sees, [num_seen]; what is added to scores, [num_tokens, num_seen]."""
@@ -84,28 +86,62 @@ class LoraLinear(nn.Module):  # type: ignore[misc]  # mypy does not read torch
 
 
 class Reader(nn.Module):  # type: ignore[misc]
-    """The model in training."""
+    """The model in training.
 
-    def __init__(self, folder: str | Path) -> None:
+    Args:
+        folder: of the base model.
+        device: `cpu`, which skips the pairs of tokens that don't see each other; or `cuda`, which takes trees together.
+    """
+
+    def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
         super().__init__()
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=COMPUTED, attn_implementation="tree")
+        self.device = torch.device(device)
+        on_cpu = self.device.type == "cpu"
+        self._computed = COMPUTED if on_cpu else torch.bfloat16
+        self.model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=self._computed, attn_implementation="tree" if on_cpu else "sdpa"
+        )
         self.model.requires_grad_(False)
         for name, layer in list(self.model.named_modules()):
             if name.endswith(TARGETS):
                 parent, _, own = name.rpartition(".")
                 setattr(self.model.get_submodule(parent), own, LoraLinear(layer))
+        self.to(self.device)
 
-    def loss(self, tree: Tree) -> torch.Tensor:
+    def loss(self, trees: Sequence[Tree]) -> torch.Tensor:
         """The sum of the losses of all targets; were long completions to count less, a reader would keep silent."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=COMPUTED is torch.bfloat16):
-            states = self.model.model(
-                input_ids=torch.from_numpy(tree.token_ids)[None],
-                position_ids=torch.from_numpy(tree.positions)[None],
-                use_cache=False,
-                blocks=blocks(tree),
-            ).last_hidden_state[0]
-            logits = self.model.lm_head(states[torch.from_numpy(tree.sources)])
-        return functional.cross_entropy(logits.float(), torch.from_numpy(tree.targets), reduction="sum")
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._computed is torch.bfloat16):
+            states = torch.cat([*map(self._states, trees)] if self.device.type == "cpu" else [self._together(trees)])
+            logits = self.model.lm_head(states)
+        targets = torch.from_numpy(np.concatenate([tree.targets for tree in trees])).to(self.device)
+        return functional.cross_entropy(logits.float(), targets, reduction="sum")
+
+    def _states(self, tree: Tree) -> torch.Tensor:
+        """What predicts the targets of a tree; shape [num_targets, hidden_size]."""
+        states = self.model.model(
+            input_ids=torch.from_numpy(tree.token_ids)[None],
+            position_ids=torch.from_numpy(tree.positions)[None],
+            use_cache=False,
+            blocks=blocks(tree),
+        ).last_hidden_state[0]
+        return states[torch.from_numpy(tree.sources)]
+
+    def _together(self, trees: Sequence[Tree]) -> torch.Tensor:
+        """The same of several trees, filled up to one length; shape [num_targets, hidden_size]."""
+        length = -(-max(len(tree.token_ids) for tree in trees) // FILLED) * FILLED
+        filled = torch.zeros(3, len(trees), length, dtype=torch.long)
+        filled[2] = torch.arange(1, length + 1)
+        for number, tree in enumerate(trees):
+            rows = (tree.token_ids, tree.positions, tree.ends)
+            filled[:, number, : len(tree.token_ids)] = torch.from_numpy(np.stack(rows))
+        token_ids, positions, ends = filled.to(self.device)
+        places = torch.arange(length, device=self.device)
+        sees = (places <= places[:, None]) & (places[:, None] < ends[:, None, None])
+        states = self.model.model(
+            input_ids=token_ids, position_ids=positions, attention_mask=sees, use_cache=False
+        ).last_hidden_state.flatten(0, 1)
+        sources = np.concatenate([number * length + tree.sources for number, tree in enumerate(trees)])
+        return states[torch.from_numpy(sources).to(self.device)]
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The adapter's weights, by the names that peft gives them."""
@@ -118,7 +154,7 @@ class Reader(nn.Module):  # type: ignore[misc]
 def save_adapter(reader: Reader, folder: Path) -> None:
     """The adapter as peft writes it, in bfloat16: weights and configuration."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: parameter.detach().to(torch.bfloat16).contiguous() for name, parameter in reader.trained()}
+    weights = {name: parameter.detach().to("cpu", torch.bfloat16).contiguous() for name, parameter in reader.trained()}
     save_file(weights, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     config: dict[str, Any] = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": ALPHA}
     config |= {"lora_dropout": 0.0, "bias": "none", "target_modules": list(TARGETS), "inference_mode": True}

@@ -1,46 +1,92 @@
-"""Trains the adapter on files of samples, with one thread; goes on where it was stopped. See README.md."""
+"""Trains the adapter on files of samples, on CPU or a GPU; goes on where it was stopped. See README.md."""
 
 import argparse
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
-RATE, WARM_UP_STEPS, LAST_RATE = 4e-4, 20, 0.05
-"""Highest learning rate; the steps until it is reached; the share of it at the end."""
-STEP_TOKENS, TREE_TOKENS = 2700, 1600
-"""Tokens of a step and, at most, of one tree: 1,600 hold some 3 GiB."""
+WARM_UP_STEPS, LAST_RATE = 20, 0.05
+"""Steps until the highest learning rate is reached; the share of it at the end."""
 SAVE_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """The size of a step, for a device."""
+
+    rate: float
+    """The highest learning rate."""
+    tokens: int
+    tree_tokens: int
+    """Tokens of one tree, at most: 1,600 hold some 3 GiB."""
+    groups: int
+    """Groups of samples whose trees are packed together."""
+    workers: int
+    """Processes that make trees; 0: the one that trains."""
+
+
+STEPS = {
+    "cpu": Steps(rate=4e-4, tokens=2700, tree_tokens=1600, groups=1, workers=0),
+    "cuda": Steps(rate=8e-4, tokens=12_000, tree_tokens=2048, groups=10, workers=12),
+}
+
+
+class Groups(Dataset[list[tuple[Tree, int]]]):  # type: ignore[misc]
+    """Runs of groups as trees, each with the number of its samples; after the last the first again.
+
+    Args:
+        lines: groups as JSON.
+    """
+
+    def __init__(self, lines: Sequence[str], steps: Steps) -> None:
+        self._lines, self._steps = lines, steps
+
+    def __getitem__(self, number: int) -> list[tuple[Tree, int]]:
+        """The trees of a run."""
+        first = number * self._steps.groups
+        turns = [
+            turn
+            for at in range(first, first + self._steps.groups)
+            for turn in json.loads(self._lines[at % len(self._lines)])["turns"]
+        ]
+        samples = [Sample(prompt=turn["prompt"], completion=turn["completion"]) for turn in turns]
+        return [(tree_of(pack), len(pack)) for pack in packed(samples, max_tokens=self._steps.tree_tokens)]
 
 
 class Trainer:
     """One run: its folder holds `data/*.jsonl`, and gets `state.pt`, `log.jsonl`, `adapter/`."""
 
-    def __init__(self, folder: Path, model: str, *, all_tokens: int) -> None:
+    def __init__(self, folder: Path, model: str, *, all_tokens: int, device: str = "cpu") -> None:
         """Takes up the run where it was saved last."""
-        self._folder, self._all_tokens = folder, all_tokens
+        self._folder, self._all_tokens, self._steps = folder, all_tokens, STEPS[device]
         torch.manual_seed(0)
-        self._reader = Reader(model)
-        self._optimizer = torch.optim.AdamW([each for _, each in self._reader.trained()], lr=RATE, weight_decay=0.0)
+        self._reader = Reader(model, device=device)
+        self._optimizer = torch.optim.AdamW([each for _, each in self._reader.trained()], weight_decay=0.0)
         self._at = {"step": 0, "tokens": 0, "group": 0}
-        self._lines = [line for file in sorted((folder / "data").glob("*.jsonl")) for line in file.open()]
-        if not self._lines:
+        lines = [line for file in sorted((folder / "data").glob("*.jsonl")) for line in file.open()]
+        if not lines:
             raise SystemExit(f"there are no samples in {folder / 'data'}; make some with samples.py")
         self._stops = False
         if (folder / "state.pt").exists():
-            state = torch.load(folder / "state.pt", weights_only=True)
+            state = torch.load(folder / "state.pt", weights_only=True, map_location=device)
             for name, parameter in self._reader.trained():
                 parameter.data.copy_(state["adapter"][name])
             self._optimizer.load_state_dict(state["optimizer"])
             self._at = state["at"]
+        runs = range(self._at["group"] // self._steps.groups, 1 << 40)
+        groups = Groups(lines, self._steps)
+        self._runs = iter(DataLoader(groups, sampler=runs, batch_size=None, num_workers=self._steps.workers))
 
     def run(self) -> None:
         """Trains until all tokens are used, or a signal asks to stop; saves."""
@@ -61,12 +107,17 @@ class Trainer:
         began, rate = time.monotonic(), self._rate()
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        num_tokens, num_samples, num_targets, loss = 0, 0, 0, 0.0
-        for tree, in_tree in self._trees():
-            part = self._reader.loss(tree)
-            part.backward()
-            loss, num_targets = loss + part.item(), num_targets + len(tree.targets)
-            num_tokens, num_samples = num_tokens + len(tree.token_ids), num_samples + in_tree
+        num_tokens, num_samples, num_targets, losses = 0, 0, 0, []
+        while num_tokens < self._steps.tokens:
+            trees, in_trees = zip(*next(self._runs), strict=True)
+            self._at["group"] += self._steps.groups
+            for part in [trees] if self._steps.workers else [[tree] for tree in trees]:
+                loss = self._reader.loss(part)
+                loss.backward()
+                losses.append(loss.detach())
+            num_tokens += sum(len(tree.token_ids) for tree in trees)
+            num_targets += sum(len(tree.targets) for tree in trees)
+            num_samples += sum(in_trees)
         parameters = [each for _, each in self._reader.trained()]
         for parameter in parameters:
             if parameter.grad is not None:
@@ -79,7 +130,7 @@ class Trainer:
         seconds = time.monotonic() - began
         return {
             **self._at,
-            "loss": round(loss / num_targets, 4),
+            "loss": round(sum(map(float, losses)) / num_targets, 4),
             "norm": round(norm, 3),
             "rate": rate,
             "samples": num_samples,
@@ -87,25 +138,10 @@ class Trainer:
             "tokens_per_second": round(num_tokens / seconds),
         }
 
-    def _trees(self) -> Iterator[tuple[Tree, int]]:
-        """The trees of one step, each with the number of its samples."""
-        room = STEP_TOKENS
-        while room > 0:
-            for pack in packed(self._next_group(), max_tokens=TREE_TOKENS):
-                tree = tree_of(pack)
-                yield tree, len(pack)
-                room -= len(tree.token_ids)
-
-    def _next_group(self) -> list[Sample]:
-        """The next group, in the order of the files; after the last, the first again."""
-        turns = json.loads(self._lines[self._at["group"] % len(self._lines)])["turns"]
-        self._at["group"] += 1
-        return [Sample(prompt=turn["prompt"], completion=turn["completion"]) for turn in turns]
-
     def _rate(self) -> float:
         warm = min(1.0, (self._at["step"] + 1) / WARM_UP_STEPS)
         left = max(0.0, 1 - self._at["tokens"] / self._all_tokens)
-        return RATE * warm * (LAST_RATE + (1 - LAST_RATE) * left)
+        return self._steps.rate * warm * (LAST_RATE + (1 - LAST_RATE) * left)
 
     def _log(self, line: dict[str, Any]) -> None:
         with (self._folder / "log.jsonl").open("a") as file:
@@ -126,10 +162,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder of the run, with samples in data/*.jsonl")
     parser.add_argument("--model", required=True, help="folder of the base model")
     parser.add_argument("--tokens", type=int, default=2_500_000, help="tokens to train, over all starts")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=list(STEPS), default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help="of the CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    Trainer(arguments.folder, arguments.model, all_tokens=arguments.tokens).run()
+    Trainer(arguments.folder, arguments.model, all_tokens=arguments.tokens, device=arguments.device).run()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Samples whose prompts begin alike, as one tree: the start that they share is computed once.
 
-A token sees the tokens on its own way to the root alone, so the loss is that of the samples one by one.
+A token sees the tokens on its own way to the root alone, so the loss is that of the samples one by one. The tokens
+stand in depth-first order, so all that are below a token follow it at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,42 +27,44 @@ class Tree:
     """Shape [num_tokens]."""
     positions: npt.NDArray[np.int64]
     """Place of each token in its sample; shape [num_tokens]."""
-    sees: npt.NDArray[np.bool_]
-    """Whether the token of a row sees that of a column; shape [num_tokens, num_tokens]."""
+    ends: npt.NDArray[np.int64]
+    """The place after the last token below each: only the tokens before that place see it; shape [num_tokens]."""
     sources: npt.NDArray[np.int64]
     """The token from which each target is predicted; shape [num_targets]."""
     targets: npt.NDArray[np.int64]
     """Shape [num_targets]."""
 
+    @property
+    def sees(self) -> npt.NDArray[np.bool_]:
+        """Whether the token of a row sees that of a column; shape [num_tokens, num_tokens]."""
+        places = np.arange(len(self.ends))
+        return (places <= places[:, None]) & (places[:, None] < self.ends)
+
 
 def tree_of(samples: Sequence[Sample]) -> Tree:
     """The samples in one tree."""
-    samples = sorted(samples, key=lambda sample: [*sample.prompt, *sample.completion])
     token_ids: list[int] = []
     positions: list[int] = []
-    paths: list[list[int]] = []
+    ends: dict[int, int] = {}
     last: tuple[list[int], list[int]] = ([], [])
     """Tokens of the sample before, and their places in the sequence."""
     sources, targets = [], []
-    for sample in samples:
+    for sample in sorted(samples, key=lambda sample: [*sample.prompt, *sample.completion]):
         tokens = [*sample.prompt, *sample.completion]
-        shared = _num_shared(last[0], tokens)
-        places = [*last[1][:shared], *range(len(token_ids), len(token_ids) + len(tokens) - shared)]
-        for at in range(shared, len(tokens)):
-            token_ids.append(tokens[at])
-            positions.append(at)
-        paths.append(places)
+        shared, start = _num_shared(last[0], tokens), len(token_ids)
+        ends |= dict.fromkeys(last[1][shared:], start)
+        places = [*last[1][:shared], *range(start, start + len(tokens) - shared)]
+        token_ids += tokens[shared:]
+        positions += range(shared, len(tokens))
         for at in range(len(sample.prompt), len(tokens)):
             sources.append(places[at - 1])
             targets.append(tokens[at])
         last = tokens, places
-    sees = np.zeros((len(token_ids), len(token_ids)), bool)
-    for places in paths:
-        sees[np.ix_(places, places)] |= np.tril(np.ones((len(places), len(places)), bool))
+    ends |= dict.fromkeys(last[1], len(token_ids))
     return Tree(
         token_ids=np.array(token_ids),
         positions=np.array(positions),
-        sees=sees,
+        ends=np.array([ends[place] for place in range(len(token_ids))]),
         sources=np.array(sources),
         targets=np.array(targets),
     )

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,13 @@ def test_tree_has_the_loss_of_its_samples_one_by_one(base: Path, monkeypatch: py
     _random_adapter(reader)
     samples = _samples(6, seed=1)
     with torch.no_grad():
-        together = reader.loss(tree_of(samples))
-        single = [reader.loss(tree_of([sample])) for sample in samples]
+        together = reader.loss([tree_of(samples)])
+        single = [reader.loss([tree_of([sample])]) for sample in samples]
+        states = torch.cat([reader._states(tree_of(part)) for part in (samples[:2], samples[2:])])
+        reader.model.set_attn_implementation("sdpa")
+        filled = reader._together([tree_of(samples[:2]), tree_of(samples[2:])])
     assert float(together) == pytest.approx(sum(map(float, single)), rel=2e-2)
+    assert torch.allclose(filled, states, atol=1e-4)
     assert len(tree_of(samples).token_ids) < sum(len(each.prompt) + len(each.completion) for each in samples) / 2
 
 
@@ -93,7 +98,7 @@ def _run_folder(folder: Path) -> Path:
 
 
 def test_stopped_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "STEP_TOKENS", 150)
+    monkeypatch.setitem(train.STEPS, "cpu", replace(train.STEPS["cpu"], tokens=150))
     monkeypatch.setattr(train, "WARM_UP_STEPS", 1)
     whole = Trainer(_run_folder(tmp_path / "whole"), str(base), all_tokens=1500)
     whole.run()
@@ -135,7 +140,7 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(train, "STEP_TOKENS", 150)
+    monkeypatch.setitem(train.STEPS, "cpu", replace(train.STEPS["cpu"], tokens=150))
     base = packaged.models_folder() / "small"
     base.mkdir(parents=True)
     convert_gguf(write_gguf(tmp_path / "m.gguf"), base)
