@@ -35,7 +35,7 @@ POLICIES = {
 """How often documents are read by each policy and prompt set."""
 TASK_SHARE, TASKS = 0.4, {"changelog": 1, "copyright": 1, "licence": 4}
 """Share of documents that are real files with a truth of their own, and their sorts; facts are put into the others."""
-CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (160, 256, 384, 512), (96, 128, 192)
+CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (256, 384, 512, 512), (96, 128, 192)
 """Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""
 CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
@@ -119,7 +119,7 @@ def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
     maker, rng = tasks.maker, tasks.maker.rng
     while True:
         chunk_tokens = rng.choice(FIRST_CHUNK_TOKENS if first else CHUNK_TOKENS)
-        num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4]))
+        num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4, 6]))
         if not first and tasks.names and rng.random() < TASK_SHARE:
             task = rng.choices(tasks.names, [TASKS[name] for name in tasks.names])[0]
             yield tasks.story(task, num_chars=num_chars), chunk_tokens

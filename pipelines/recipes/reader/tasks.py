@@ -44,11 +44,11 @@ FIELD = re.compile(
 )
 LINE_CHARS = 200
 """A longer line is not noted whole."""
-NUM_LABELS = (3, 12)
+NUM_LABELS = (3, 16)
 NUM_LICENCES = (0.15, 0.6, 0.15, 0.1)
 """Shares of documents with no licence, one, two and three."""
-MAX_LICENCE_CHARS = 6000
-"""What is used of a licence, of some longer ones a part."""
+MIN_LICENCE_CHARS, MAX_LICENCE_CHARS = 400, 6000
+"""What is used of a licence at least, where little room is left, and at most."""
 WITH_NOTICE = 0.8
 """Share of licences below a line that says who holds the copyright, and since when."""
 UNNAMED, UNNAMED_CHARS = 0.5, 300
@@ -151,7 +151,8 @@ class Tasks:
         told: list[list[Mention]] = []
         for left in range(num_licences, 0, -1):
             text += "\n\n"
-            part, mentions = self._drawn_licence((num_chars - len(text)) // left, start=len(text))
+            room = max(MIN_LICENCE_CHARS, (num_chars - len(text)) // left)
+            part, mentions = self._drawn_licence(room, start=len(text))
             text += part
             told.append(mentions)
         text = f"{text}\n\n{rest}"

@@ -32,18 +32,20 @@ class Steps:
     """Tokens of one tree, at most: 1,600 hold some 3 GiB."""
     groups: int
     """Groups of samples whose trees are packed together."""
+    trees: int
+    """Trees that are computed together."""
     workers: int
     """Processes that make trees; 0: the one that trains."""
 
 
 STEPS = {
-    "cpu": Steps(rate=4e-4, tokens=2700, tree_tokens=1600, groups=1, workers=0),
-    "cuda": Steps(rate=8e-4, tokens=12_000, tree_tokens=2048, groups=10, workers=12),
+    "cpu": Steps(rate=4e-4, tokens=2700, tree_tokens=1600, groups=1, trees=1, workers=0),
+    "cuda": Steps(rate=1e-3, tokens=20_000, tree_tokens=1600, groups=18, trees=20, workers=12),
 }
 
 
-class Groups(Dataset[list[tuple[Tree, int]]]):  # type: ignore[misc]
-    """Runs of groups as trees, each with the number of its samples; after the last the first again.
+class Groups(Dataset[list[Tree]]):  # type: ignore[misc]
+    """Runs of groups as trees; after the last the first again.
 
     Args:
         lines: groups as JSON.
@@ -52,7 +54,7 @@ class Groups(Dataset[list[tuple[Tree, int]]]):  # type: ignore[misc]
     def __init__(self, lines: Sequence[str], steps: Steps) -> None:
         self._lines, self._steps = lines, steps
 
-    def __getitem__(self, number: int) -> list[tuple[Tree, int]]:
+    def __getitem__(self, number: int) -> list[Tree]:
         """The trees of a run."""
         first = number * self._steps.groups
         turns = [
@@ -61,7 +63,7 @@ class Groups(Dataset[list[tuple[Tree, int]]]):  # type: ignore[misc]
             for turn in json.loads(self._lines[at % len(self._lines)])["turns"]
         ]
         samples = [Sample(prompt=turn["prompt"], completion=turn["completion"]) for turn in turns]
-        return [(tree_of(pack), len(pack)) for pack in packed(samples, max_tokens=self._steps.tree_tokens)]
+        return [tree_of(pack) for pack in packed(samples, max_tokens=self._steps.tree_tokens)]
 
 
 class Trainer:
@@ -107,22 +109,16 @@ class Trainer:
         began, rate = time.monotonic(), self._rate()
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        num_tokens, num_samples, num_targets, losses = 0, 0, 0, []
-        while num_tokens < self._steps.tokens:
-            trees, in_trees = zip(*next(self._runs), strict=True)
+        trees: list[Tree] = []
+        while (num_tokens := sum(len(tree.token_ids) for tree in trees)) < self._steps.tokens:
+            trees += next(self._runs)
             self._at["group"] += self._steps.groups
-            for part in [trees] if self._steps.workers else [[tree] for tree in trees]:
-                loss = self._reader.loss(part)
-                loss.backward()
-                losses.append(loss.detach())
-            num_tokens += sum(len(tree.token_ids) for tree in trees)
-            num_targets += sum(len(tree.targets) for tree in trees)
-            num_samples += sum(in_trees)
-        parameters = [each for _, each in self._reader.trained()]
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad /= num_targets
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, 1.0))
+        num_targets, losses = sum(len(tree.targets) for tree in trees), []
+        for first in range(0, len(trees), self._steps.trees):
+            loss = self._reader.loss(trees[first : first + self._steps.trees]) / num_targets
+            loss.backward()
+            losses.append(loss.detach())
+        norm = torch.nn.utils.clip_grad_norm_([each for _, each in self._reader.trained()], 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()
         self._at["step"] += 1
@@ -130,10 +126,10 @@ class Trainer:
         seconds = time.monotonic() - began
         return {
             **self._at,
-            "loss": round(sum(map(float, losses)) / num_targets, 4),
-            "norm": round(norm, 3),
+            "loss": round(sum(map(float, losses)), 4),
+            "norm": round(float(norm), 3),
             "rate": rate,
-            "samples": num_samples,
+            "samples": sum(tree.num_samples for tree in trees),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(num_tokens / seconds),
         }

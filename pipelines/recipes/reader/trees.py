@@ -33,6 +33,7 @@ class Tree:
     """The token from which each target is predicted; shape [num_targets]."""
     targets: npt.NDArray[np.int64]
     """Shape [num_targets]."""
+    num_samples: int
 
     @property
     def sees(self) -> npt.NDArray[np.bool_]:
@@ -67,6 +68,7 @@ def tree_of(samples: Sequence[Sample]) -> Tree:
         ends=np.array([ends[place] for place in range(len(token_ids))]),
         sources=np.array(sources),
         targets=np.array(targets),
+        num_samples=len(samples),
     )
 
 
