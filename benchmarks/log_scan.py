@@ -23,13 +23,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.keys import (
-    KEYS_FOLDER,
-    OUTCOMES_FOLDER,
-    TURNS_FOLDER,
-    list_folder,
-    write_log_files,
-)
+from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER, list_folder, write_log_files
 from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.store.turn_log.rows import OUTCOME_LOG, TURN_LOG
 

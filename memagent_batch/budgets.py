@@ -8,10 +8,7 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import MAX_EVIDENCE_TOKENS, FollowUpConfig
 from memagent_batch.domain.follow_ups.answer_types import ValueType
-from memagent_batch.domain.follow_ups.prompts import (
-    COMPLETION_TOKENS,
-    VALUE,
-)
+from memagent_batch.domain.follow_ups.prompts import COMPLETION_TOKENS, VALUE
 from memagent_batch.domain.follow_ups.values import completion_budget
 from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import SettingsError

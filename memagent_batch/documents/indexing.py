@@ -18,12 +18,7 @@ from memagent_batch.config.storage import Options
 from memagent_batch.documents.converted import part_text
 from memagent_batch.documents.document_index import BAD_FILE, IndexRow, index_schema, index_tables, row_schema
 from memagent_batch.documents.formats.byte_lines import is_compressed
-from memagent_batch.documents.formats.columnar import (
-    GroupedFile,
-    group_records,
-    open_grouped,
-    present_columns,
-)
+from memagent_batch.documents.formats.columnar import GroupedFile, group_records, open_grouped, present_columns
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
     BOM,

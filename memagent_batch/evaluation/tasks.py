@@ -26,14 +26,7 @@ from memagent_batch.evaluation.haystacks import (
     lines,
     noise,
 )
-from memagent_batch.evaluation.needles import (
-    ADJECTIVES,
-    MAGIC_ASKED,
-    MAGIC_STATED,
-    MAGIC_STATED_ONCE,
-    NOUNS,
-    make_word,
-)
+from memagent_batch.evaluation.needles import ADJECTIVES, MAGIC_ASKED, MAGIC_STATED, MAGIC_STATED_ONCE, NOUNS, make_word
 
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
 MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"

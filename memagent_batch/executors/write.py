@@ -12,14 +12,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.manifest import (
-    PART_REPORT,
-    FileHash,
-    PartReport,
-    ReasonRow,
-    reason_rows,
-    rows_of_files,
-)
+from memagent_batch.runs.manifest import PART_REPORT, FileHash, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.parts import PART_COLUMN, detach_not_read, part_key
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.tables import (

@@ -10,24 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.config.convert import (
-    MEMORY_MIB,
-    OCR_MEMORY_MIB,
-    OCR_SECONDS,
-    SECONDS,
-    ConvertConfig,
-    ConvertJob,
-)
+from memagent_batch.config.convert import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, ConvertConfig, ConvertJob
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import SourceConfig, Trust
-from memagent_batch.convert.batches import (
-    Batch,
-    ConvertTask,
-    convert_batch,
-    plan_batches,
-    read_held,
-    require_distinct,
-)
+from memagent_batch.convert.batches import Batch, ConvertTask, convert_batch, plan_batches, read_held, require_distinct
 from memagent_batch.convert.converter import PartStatus, make_converter
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits

@@ -23,23 +23,8 @@ from memagent_batch.documents.listing import into_batches
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.pages.document_page import (
-    Passages,
-    ReadingView,
-    Sheet,
-    template_values,
-    view_reading,
-    windows,
-)
-from memagent_batch.pages.readings import (
-    NEEDS,
-    OUTCOMES,
-    RunChanges,
-    changes_of,
-    run_time,
-    stream_readings,
-    table_rows,
-)
+from memagent_batch.pages.document_page import Passages, ReadingView, Sheet, template_values, view_reading, windows
+from memagent_batch.pages.readings import NEEDS, OUTCOMES, RunChanges, changes_of, run_time, stream_readings, table_rows
 from memagent_batch.pages.summary import Summary
 from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.sign_offs import current_sign_offs
@@ -50,14 +35,7 @@ from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, repl
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
-from memagent_batch.templates.pages import (
-    brief,
-    frame_page,
-    inert_json,
-    page_bytes,
-    page_environment,
-    page_style,
-)
+from memagent_batch.templates.pages import brief, frame_page, inert_json, page_bytes, page_environment, page_style
 from memagent_batch.templates.visible import visible
 
 LARGE_ANSWERS = 100_000

@@ -8,12 +8,7 @@ import pytest
 
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.measures import ALL_TASKS, measure, summarise
-from memagent_batch.evaluation.scoring import (
-    EvidenceSpans,
-    evidence_spans,
-    read_answers,
-    score_answers,
-)
+from memagent_batch.evaluation.scoring import EvidenceSpans, evidence_spans, read_answers, score_answers
 from memagent_batch.evaluation.statistics import mean_interval, wilson
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
 from memagent_batch.runs.manifest import FORMAT

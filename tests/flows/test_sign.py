@@ -11,13 +11,7 @@ import pytest
 from memagent_batch.cli.main import EXIT_USAGE, main
 from memagent_batch.errors import OutputError
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
-from memagent_batch.review.sign_offs import (
-    SIGNED_FOLDER,
-    current_sign_offs,
-    read_sign_offs,
-    reading_hash,
-    signed_words,
-)
+from memagent_batch.review.sign_offs import SIGNED_FOLDER, current_sign_offs, read_sign_offs, reading_hash, signed_words
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 

@@ -8,11 +8,7 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.errors import OutputError, SettingsError
-from memagent_batch.pages.spreadsheets import (
-    MAX_XLSX_CHARACTERS,
-    WIDTHS,
-    write_spreadsheet,
-)
+from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_spreadsheet
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 

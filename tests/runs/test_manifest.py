@@ -9,13 +9,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, UnreadSourcesError
 from memagent_batch.runs.claim import asked_documents, asked_questions, claim_output, require_disjoint
-from memagent_batch.runs.manifest import (
-    RUN_FILE,
-    RunRecord,
-    public_settings,
-    require_sources_read,
-    require_success,
-)
+from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, require_sources_read, require_success
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.location import Location

@@ -28,12 +28,7 @@ from memagent_batch.engines.openai.protocol import (
     Response,
     holds_choices,
 )
-from memagent_batch.errors import (
-    EngineRefusedError,
-    EngineRequestError,
-    EngineStartError,
-    EngineUnavailableError,
-)
+from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
 
