@@ -74,10 +74,6 @@ class PartReport(AnswerSums, UnreadCounts):
     num_results: int
     failed_reasons: list[ReasonRow]
     not_read_reasons: list[ReasonRow]
-    num_markers: int | None
-    """Markers of chat templates that were made harmless; None where none were counted, as of the next one."""
-    num_marked_documents: int | None
-    """Documents that have readings with such markers."""
     missing: NotRequired[list[str]]
     """Readings that the log has no outcome of; a manifest keeps none."""
     hashes: NotRequired[list[FileHash]]
@@ -135,14 +131,6 @@ class AgainRecord(TypedDict):
     """Documents with questions that fulfil it."""
 
 
-class MarkerCounts(TypedDict):
-    """Markers of chat templates that were made harmless in what a chat API was sent."""
-
-    num_markers: int
-    """All of them, in the prompts of all turns: one that every prompt shows counts every time."""
-    num_documents: int
-
-
 class ReplacedFiles(TypedDict):
     """The table files of a run that the next one replaced."""
 
@@ -182,8 +170,6 @@ class Manifest(TypedDict):
     the log."""
     sample: Sample | None
     again: AgainRecord | None
-    markers: MarkerCounts | None
-    """None unless a chat API was sent what stands in documents, questions and memories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
@@ -43,7 +42,6 @@ from memagent_batch.runs.manifest import (
     FORMAT,
     RUN_FILE,
     Manifest,
-    MarkerCounts,
     PartReport,
     ReasonRow,
     ReplacedFiles,
@@ -247,7 +245,6 @@ def _manifest(
         "spent": spent,
         "sample": run.record.sample,
         "again": run.record.again,
-        "markers": _sum_markers(reports),
     }
 
 
@@ -269,15 +266,6 @@ def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) 
     return [last, *earlier][:nights]
 
 
-def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
-    """Markers that were made harmless; None where none were counted, as where an engine is sent token ids."""
-    num_markers = sum_counted(report["num_markers"] for report in reports)
-    if num_markers is None:
-        return None
-    num_documents = sum(report["num_marked_documents"] or 0 for report in reports)
-    return {"num_markers": num_markers, "num_documents": num_documents}
-
-
 def _follow_up_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
     """Files of the tables that only runs with follow-up questions have."""
     files = {
@@ -295,8 +283,8 @@ def _run_reasons(
 
 
 def _log_closed(manifest: Manifest) -> None:
-    """Logs the counts, behind them why readings have no answer, and the markers that were made harmless."""
-    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest["markers"]
+    """Logs the counts, and behind them why readings have no answer."""
+    run_id, counts = manifest["run_id"], manifest["counts"]
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (
         (Status.FAILED, "failed", counts["failed"]),
@@ -308,11 +296,6 @@ def _log_closed(manifest: Manifest) -> None:
     line = f"run {run_id} closed: {', '.join(parts)}"
     if unread := unread_line(manifest["unread"]):
         line += f"; {unread}"
-    if markers is not None and markers["num_markers"]:
-        line += (
-            f"; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
-            "documents were made harmless (column num_markers of answers)"
-        )
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 

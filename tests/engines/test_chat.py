@@ -355,7 +355,7 @@ def test_reader_through_a_chat_api_is_another_one_and_says_so() -> None:
 
 
 def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_records_api_and_markers(
-    tmp_path: Path, text_model: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, text_model: str
 ) -> None:
     faults = {
         "filtered": chat_reply("Half", finish_reason="content_filter"),
@@ -376,7 +376,6 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
         usage = {"prompt_tokens": 50, "completion_tokens": 900}
         return fault or chat_reply("\\boxed{fine}", message={"reasoning": "Let me see."}, usage=usage)
 
-    caplog.set_level("INFO")
     with scripted_server(chat_reply()) as script:
         script.answer = reply
         answer(
@@ -410,8 +409,6 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert manifest["reader"]["engine"]["api"] == "chat"
     assert (rows["fine"]["num_markers"], rows["marked"]["num_markers"]) == (0, 1)
-    assert manifest["markers"] == {"num_markers": 1, "num_documents": 1}
-    assert "1 markers of chat templates in the prompts of 1 documents were made harmless" in caplog.text
     logged = pq.read_table(tmp_path / "run/log/turns").to_pylist()
     assert all(turn["text"].startswith("<think>Let me see.</think>") for turn in logged)
     spent = manifest["spent"]
