@@ -55,7 +55,7 @@ def fit_budgets_to_window(agent: AgentConfig) -> AgentConfig:
     if "chunk_tokens" in given:
         return agent
     shorter = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _excess(agent))
-    chunk_tokens = max(shorter, _least_chunk(agent.policy))
+    chunk_tokens = max(shorter, MIN_CHUNK_TOKENS, agent.policy.overlap_tokens + 1, _least_passage(agent.policy))
     passage_tokens = min(agent.policy.passage_tokens, chunk_tokens)
     agent = _with_policy(agent, {"chunk_tokens": chunk_tokens, "passage_tokens": passage_tokens})
     require_window(agent, prompts=make_prompt_tokens(agent))
@@ -170,10 +170,6 @@ def _excess(agent: AgentConfig) -> int:
     """Tokens by which the largest prompt, with its budget, is above the window; below 0 if there is room."""
     _, parts = largest_turn(agent, prompts=make_prompt_tokens(agent))
     return sum(parts.values()) - agent.window_tokens
-
-
-def _least_chunk(policy: PolicyConfig) -> int:
-    return max(MIN_CHUNK_TOKENS, policy.overlap_tokens + 1, _least_passage(policy))
 
 
 def _least_passage(policy: PolicyConfig) -> int:

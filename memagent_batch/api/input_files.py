@@ -60,7 +60,7 @@ def write_documents(documents: Documents, *, folder: Location, settings: InputCo
         InputError: this is not a table, it has no rows, lacks a column, or holds a block twice.
         StorageError: the folder can't be written.
     """
-    if _is_dataset(documents):
+    if "ray.data" in sys.modules and isinstance(documents, sys.modules["ray.data"].Dataset):
         names = _write_dataset(documents, folder, settings)
     else:
         table = _columns_read(_as_table(documents), settings)
@@ -78,11 +78,6 @@ def write_table(table: pa.Table, *, folder: Location) -> str:
     if not place.exists():
         place.write_bytes(data)
     return place.uri.rsplit("/", 1)[-1]
-
-
-def _is_dataset(documents: Documents) -> bool:
-    """Whether it is a dataset of Ray's; only a program that imported Ray has one."""
-    return "ray.data" in sys.modules and isinstance(documents, sys.modules["ray.data"].Dataset)
 
 
 def _write_dataset(dataset: "Dataset", folder: Location, settings: InputConfig) -> list[str]:

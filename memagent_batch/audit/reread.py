@@ -182,10 +182,7 @@ class Replay:
     async def draw_turns(self, num: int, *, seed: int, not_asked: list[str]) -> list[_LoggedTurn]:
         """So many turns, the same at every draw: one of each reading, further ones only if there are too few readings.
 
-        Args:
-            num: How many.
-            seed: Another seed draws other readings, and other turns of each.
-            not_asked: Gets the readings that can't be replayed.
+        Another seed draws other ones. Readings that can't be replayed are added to `not_asked`.
         """
         by_document: dict[str, list[DrawnReading]] = defaultdict(list)
         drawn = heapq.nsmallest(num, self._readings(), key=lambda each: each.number(seed))

@@ -12,7 +12,7 @@ import os
 import re
 import textwrap
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -146,7 +146,11 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=34),
         add_help=False,
     )
-    options = {option.name: option for option in options_of(kind) if not _is_below(option.name, kind.unused)}
+    options = {
+        option.name: option
+        for option in options_of(kind)
+        if not f"{option.name}.".startswith(tuple(f"{group}." for group in kind.unused))
+    }
     common = [options.pop(name) for name in kind.common] + ([CONFIG] if issubclass(kind, Settings) else [])
     others = sorted(options.values(), key=lambda option: option.name == "storage_options")  # last, since few need it
     for option in common or others:
@@ -289,10 +293,6 @@ def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
         parser.add_argument(*option.flags, action="store_true", help=text)
     else:
         parser.add_argument(*option.flags, metavar=_metavar(option, kind), help=text)
-
-
-def _is_below(name: str, groups: Iterable[str]) -> bool:
-    return any(f"{name}.".startswith(f"{group}.") for group in groups)
 
 
 def _shown_default(option: Option) -> str:

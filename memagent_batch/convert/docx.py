@@ -142,11 +142,7 @@ def related_items(
 ) -> Iterator[Part | Attachment]:
     """What the parts hold that a part of a package relates to: texts beside its own, pictures and files, each once.
 
-    Args:
-        part: The part.
-        place: Its locator, before those of what it relates to.
-        number: Its number, before those of the files that it relates to.
-        seen: Names of parts that were taken already; grows.
+    Place and number stand before those of what is found; names of parts that were taken are added to `seen`.
     """
     seen = set[str]() if seen is None else seen
     for position, relation in enumerate(sorted(part.rels.values(), key=lambda each: str(each.rId)), start=1):

@@ -185,9 +185,9 @@ def shown(reports: Iterable[pa.Table], *, run_id: str, num_files: int) -> Iterat
             last = time.monotonic()
             done = sum(counts[status] for status in PartStatus)
             fields = {"event": EventKind.PROGRESS, "run_id": run_id, "files": done, "asked": num_files}
-            log.info(f"files {done}/{num_files}, {_counts_text(counts)}", extra=fields)
+            log.info(
+                f"files {done}/{num_files}, {counts['reused']} reused, {counts[PartStatus.FAILED]} failed, "
+                f"{counts[PartStatus.NEEDS_OCR]} need OCR",
+                extra=fields,
+            )
         yield report
-
-
-def _counts_text(counts: Counter[str]) -> str:
-    return f"{counts['reused']} reused, {counts[PartStatus.FAILED]} failed, {counts[PartStatus.NEEDS_OCR]} need OCR"

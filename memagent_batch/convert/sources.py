@@ -160,7 +160,8 @@ def _part_row(
     item: Mapping[str, Any], document: _Document, converter: ChosenConverter | None, *, part: int = 1
 ) -> ConvertedRow:
     lines = item.get("lines") or ()
-    text, status = _sound(_with_line_ends(str(item["text"]))), PartStatus(item["status"])
+    text = _sound(str(item["text"]).replace("\r\n", "\n").replace("\r", "\n"))  # mails have other line ends
+    status = PartStatus(item["status"])
     if status is PartStatus.OK and not text.strip():
         status = PartStatus.EMPTY
     return {
@@ -176,12 +177,8 @@ def _part_row(
         "source_hash": document.source_hash,
         "ocr_lowest": min((line["confidence"] for line in lines), default=None),
         "ocr_mean": fmean(line["confidence"] for line in lines) if lines else None,
-        "ocr_lines": [_box(line) for line in lines] or None,
+        "ocr_lines": [cast(LineBox, {name: line[name] for name in LineBox.__annotations__}) for line in lines] or None,
     }
-
-
-def _box(line: Mapping[str, Any]) -> LineBox:
-    return cast(LineBox, {name: line[name] for name in LineBox.__annotations__})
 
 
 def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Document:
@@ -197,11 +194,6 @@ def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Do
         depth=document.depth + 1,
         failure=item["failure"],
     )
-
-
-def _with_line_ends(text: str) -> str:
-    """The text with a line feed at each end of a line, as mails and files of other systems don't have it."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _sound(text: str) -> str:

@@ -74,10 +74,7 @@ def section_parts(
 ) -> Iterator[Part]:
     """The parts of a text with headings: a section each, and one for what stands before the first heading.
 
-    Args:
-        blocks: Title (None where it is not a heading) and text of each block.
-        separator: What stands between blocks.
-        note: What to know of the text.
+    A block is a title (None where it is not a heading) and a text.
     """
     title, texts, number = None, list[str](), 0
     for heading, text in blocks:

@@ -130,7 +130,10 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
         document_hash=row_hash or (text_hash(text) if isinstance(text, str) else None),
         num_bytes=len(text.encode()) if isinstance(text, str) else 0,
         error=None if isinstance(text, str) else mask_urls(f"{record.where}: {why_unreadable(text)}"),
-        carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
+        carried={
+            name: value if isinstance(value, str) else None
+            for name, value in zip(settings.carry_columns, others, strict=True)
+        },
         order=tuple(map(str, order)),
     )
 
@@ -138,10 +141,6 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
 def why_unreadable(text: Value) -> str:
     """Why a value that is not text is none."""
     return text.reason if isinstance(text, Unreadable) else "the text is null"
-
-
-def _text_or_null(value: Value) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def index_columns(settings: InputConfig) -> list[InputColumn]:
@@ -238,15 +237,7 @@ def _text_records(location: Location, *, columns: Columns, name: str, shard: Sha
 def _grouped_records(
     location: Location, *, columns: Columns, shard: Shard, where: Condition | None, keep_bad: bool
 ) -> Iterator[Record]:
-    """Streams the records that count of a Parquet or Arrow file. Of other rows only the filter's columns are read.
-
-    Args:
-        location: The file.
-        columns: What is read, as the file may have it.
-        shard: The shard that it is of.
-        where: The filter.
-        keep_bad: As in `RecordReader.read`.
-    """
+    """Streams the records that count of a Parquet or Arrow file. Of other rows only the filter's columns are read."""
     described = shard.table_files.get(location.path)
     deleted = described.deleted_rows if described is not None else NOTHING_DELETED
     with open_grouped(location) as file:

@@ -23,14 +23,11 @@ _LISTED_ROWS = 65_536
 
 
 def read_inventory(folder: Location, *, inventory: Location) -> Iterator[tuple[str, int, str | None]]:
-    """Path, size and version of each file below a folder.
+    """Path, size and version of each file below a folder, as an inventory lists them.
 
-    A path is one below the folder, or a whole one; with a column `bucket`, a key in it. The version is made as that of
-    a listing of S3 is, so that a run may take the one or the other.
-
-    Args:
-        folder: The documents.
-        inventory: A Parquet file, a folder or glob of such files, or `manifest.json` of S3 Inventory.
+    The inventory is a Parquet file, a folder or glob of such files, or `manifest.json` of S3 Inventory. A path is one
+    below the folder, or a whole one; with a column `bucket`, a key in it. The version is made as that of a listing of
+    S3 is, so that a run may take the one or the other.
 
     Raises:
         InputError: the inventory can't be read, or lacks a column.

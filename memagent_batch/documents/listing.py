@@ -76,12 +76,9 @@ Inventory = Callable[[Location], Iterable[tuple[str, int, str | None]]]
 def list_files(
     location: Location, *, keep_left_out: bool = False, inventory: Inventory | None = None
 ) -> list[InputFile]:
-    """Files of a file, folder or glob, sorted by path.
+    """Files of a file, folder or glob, sorted by path; an inventory lists a folder in place of its file system.
 
-    Args:
-        location: The file, folder or glob.
-        keep_left_out: Whether hidden files, and files that can't be taken, are listed with the reason.
-        inventory: Lists a folder in place of its file system.
+    `keep_left_out`: hidden files, and files that can't be taken, are listed too, with the reason.
 
     Raises:
         InputError: there is none, one of them is not a plain file or part of a lake's table, or the location can't be

@@ -74,10 +74,8 @@ def read_questions(
 ) -> pa.Table:
     """Reads the question list and adds the questions of the command line, of a job file or of a program.
 
-    Args:
-        location: A Parquet, JSONL, CSV, Arrow or text file (one question a line), or a folder or glob of them.
-        ask: Texts, which are asked of every document, or mappings with the fields of a list's row.
-        place: What an error calls those, before their number.
+    Those are texts, which are asked of every document, or mappings with the fields of a list's row; errors call them by
+    `place` and their number.
 
     Returns:
         A table of `QUESTION_SCHEMA`; without rows where neither was given.

@@ -47,13 +47,7 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
 
     Each row group is read once, and one batch of it is held; of a store, some small text files are read at once. What
     can't be read is an error of its rows only: a DocumentError where the index has it, else a TextUnavailableError,
-    since the text could be read then.
-
-    Args:
-        table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes, error and rows
-            are used.
-        documents: The place of the texts (`texts_place`), as they were indexed: its file system holds the paths.
-        settings: Where the texts stand in the files; as they were for the index.
+    since the text could be read then. Place and settings are those of the index.
     """
     errors = table["error"].to_pylist()
     yield from (
@@ -148,18 +142,14 @@ def _fetch_files(
     files: Sequence[_Wanted], *, sizes: Sequence[int], read: Callable[[_Wanted], Iterator[Record]]
 ) -> Iterator[tuple[_Wanted, Record]]:
     with ThreadPoolExecutor(TEXT_THREADS) as threads:
-        for window in _windows(files, sizes=sizes):
+        windows = into_batches(files, size=partial(_window_bytes, sizes=sizes), max_size=_WINDOW_BYTES)
+        for window in windows:  # one file, or text files of a store that are small together
             if len(window) == 1:
                 yield from ((window[0], record) for record in read(window[0]))
                 continue
             fetched = threads.map(lambda file: list(read(file)), window)
             for file, records in zip(window, fetched, strict=True):
                 yield from ((file, record) for record in records)
-
-
-def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
-    """Files to read at once: one, or text files of a store that are small together."""
-    return into_batches(files, size=partial(_window_bytes, sizes=sizes), max_size=_WINDOW_BYTES)
 
 
 def _window_bytes(file: _Wanted, *, sizes: Sequence[int]) -> int:

@@ -96,12 +96,8 @@ def number_regex(largest: int) -> str:
     if largest < 1:
         raise ValueError(f"there is no number from 1 to {largest}")
     digits = str(largest)
-    shorter = [_any_number(length) for length in range(1, len(digits))]
+    shorter = ["[1-9]" + "[0-9]" * (length - 1) for length in range(1, len(digits))]
     return f"({'|'.join([*shorter, *_up_to(digits)])})"
-
-
-def _any_number(length: int) -> str:
-    return "[1-9]" + "[0-9]" * (length - 1)
 
 
 def _up_to(digits: str) -> list[str]:
@@ -129,10 +125,7 @@ def menu_logprobs(guide: Guide | None, found: Iterable[tuple[str, float]]) -> tu
     """Log-probabilities of the choices over these alone; None where one of them is not a single token.
 
     A choice of several characters may be written as one token or as several: what could come first says too little.
-
-    Args:
-        guide: the guide; only one of choices is a menu.
-        found: texts of tokens that could have come first, with their log-probabilities; some stand for no choice.
+    Some of the texts that were `found`, the tokens that could have come first, stand for no choice.
     """
     shares: dict[str, float] = {}
     for text, logprob in found:

@@ -69,13 +69,10 @@ CLOSED_ANSWERS = ("yes", "no", "noanswer")
 
 
 def score(metric: Metric, answer: str | None, references: Sequence[str]) -> float:
-    """The score of an answer, from 0 to 1.
+    """The score of an answer by one of `TEXT_METRICS`, from 0 to 1.
 
-    Args:
-        metric: How to score; one of `TEXT_METRICS`.
-        answer: The answer; None if there is none, which scores 0 in every metric. An empty text is an answer: it
-            scores 0 in every metric but `memagent_sub_em`, by which what normalises to nothing is right.
-        references: Right answers. A blank one is never contained in an answer; without any the score is 0.
+    No answer, and one without references, scores 0. An empty text is an answer: it scores 0 in every metric but
+    `memagent_sub_em`, by which what normalises to nothing is right. A blank reference is never contained in an answer.
     """
     if answer is None or not references:
         return 0.0
@@ -85,13 +82,7 @@ def score(metric: Metric, answer: str | None, references: Sequence[str]) -> floa
 
 
 def scored_on(metric: Metric, *, response: str | None, answer: str | None) -> ScoredOn:
-    """What a metric scores, as its authors do: the response by RULER's metrics, if there is one; the answer by others.
-
-    Args:
-        metric: How it is scored; one of `TEXT_METRICS`.
-        response: The whole response; None if there is none.
-        answer: The answer that was extracted from it; None if there is none.
-    """
+    """What a metric scores, as its authors do: RULER's the whole response, if there is one; others its answer."""
     return ScoredOn.RESPONSE if metric is Metric.RULER_ALL and (response or not answer) else ScoredOn.ANSWER
 
 

@@ -27,7 +27,7 @@ def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
     Returns:
         The text, without white space around it where a thought was cut off; None where the completion ends inside one.
     """
-    while opens_thought or _begins(text):
+    while opens_thought or text.lstrip().startswith(OPENING):
         _, follow_ups, answer = text.partition(THOUGHT_END)
         if not follow_ups:
             return None
@@ -43,7 +43,3 @@ def ends_in_thought(prompt: str) -> bool:
 def other_thought_tags(template: str) -> list[str]:
     """Tags in the text of a chat template that mark thoughts or channels in another way than `<think>`."""
     return sorted({tag for tag in THOUGHT_TAGS.findall(template) if tag not in (OPENING, THOUGHT_END)})
-
-
-def _begins(text: str) -> bool:
-    return text.lstrip().startswith(OPENING)

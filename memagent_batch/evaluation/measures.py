@@ -71,12 +71,8 @@ def summarise(scores: pa.Table, *, by: Collection[str] = ("task", "length_tokens
     """The cells of a table: variants in their order, tasks by name, lengths from short to long.
 
     A cell has its readings `n`, whatever became of them, their mean `score` with `low` and `high`, how many failed,
-    have nothing to score or no row among the answers (each scores 0), and the means of tokens and of seconds inside
-    the engine, over all turns of a reading.
-
-    Args:
-        scores: What is summarised.
-        by: Columns that make a cell beside the variant: task, length_tokens, both, or none.
+    have nothing to score or no row among the answers (each scores 0), and the means of tokens and of seconds inside the
+    engine, over all turns of a reading. `by`: columns that make a cell beside the variant.
     """
     cells = _query(_CELLS, scores, by_task="task" in by, by_length="length_tokens" in by)
     shares = [{**cell, **_share_of(cell["score"])} for cell in cells]

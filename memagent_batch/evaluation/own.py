@@ -22,12 +22,9 @@ SHORT_CHARACTERS = 4
 
 
 def own_suite(questions: Location, *, documents: Sequence[str], metric: Metric) -> Suite:
-    """The suite of a question list. Rows without a document_id are asked of every document.
+    """The suite of a question list with references. Rows without a document_id are asked of every document.
 
-    Args:
-        questions: The question list; each question has references.
-        documents: What it is asked of, for the name of the suite.
-        metric: Metric of questions without a type; typed ones have `value`.
+    The metric is that of questions without a type; typed ones have `value`. The documents give the suite its name.
 
     Raises:
         InputError: the list can't be read, or a question can't be scored.

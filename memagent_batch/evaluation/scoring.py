@@ -121,13 +121,7 @@ def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
 
 
 def follow_up_scores(question: Row, answer: Row, *, evidence: Sequence[Span]) -> Row:
-    """Scores of what was asked after one answer.
-
-    Args:
-        question: A row of `SUITE_QUESTIONS`.
-        answer: A row of `ANSWER_COLUMNS` of a reading that ended; empty for another one.
-        evidence: Its evidence.
-    """
+    """Scores of what was asked after one answer, a row of `ANSWER_COLUMNS`; empty where the reading did not end."""
     value, references = _value_and_references(question, answer)
     is_right = (
         None if references is None else value is not None and any(values_equal(value, each) for each in references)

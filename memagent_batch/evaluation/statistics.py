@@ -27,9 +27,6 @@ def mean_interval(scores_by_document: Sequence[Sequence[float]]) -> Interval:
     estimate, Cochran 1977), and Wilson's interval is taken for as many independent scores as have this variance, with
     Student's quantile in place of the normal one (Dean and Pagano 2015). Documents with one score of 0 or 1 each have
     Wilson's interval itself; documents that are all alike have the one for as many scores as documents.
-
-    Args:
-        scores_by_document: The scores of each document; at least one each.
     """
     num_documents, num_scores = len(scores_by_document), sum(map(len, scores_by_document))
     sums = [math.fsum(scores) for scores in scores_by_document]

@@ -110,13 +110,6 @@ def read_plan(
 ) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
 
-    Args:
-        plan: The plan.
-        run: The run.
-        executor: What reads.
-        progress: Shows the readings.
-        before: The last finished run.
-
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """

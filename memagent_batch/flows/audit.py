@@ -73,14 +73,10 @@ def verify(
     allowed_signers: Path | None = None,
     drawn: RereadSample | None = None,
 ) -> Verification:
-    """Checks an output.
+    """Checks an output; if nothing is wrong, asks the drawn turns again.
 
-    Args:
-        output: The output.
-        with_text: Whether the documents may be read, for evidence and locators.
-        all_runs: Whether the files of all runs are checked, and not only those of the last one.
-        allowed_signers: Who may have signed the record; None if the signature is not checked.
-        drawn: Which turns are asked again, if nothing is wrong.
+    The files of all runs, or those of the last one. `with_text`: evidence and locators are checked in the documents.
+    The signature is checked if it is said who may have signed.
 
     Raises:
         OutputError: no run has finished here, or the output can't be reached.
@@ -113,13 +109,7 @@ def verify(
 
 
 def bundle(output: Location, target: Location, *, with_tables: bool, with_text: bool) -> Packed:
-    """Verifies the last run and packs its record.
-
-    Args:
-        output: The output.
-        target: The archive.
-        with_tables: Whether `answers` and `evidence` are packed.
-        with_text: Whether the documents may be read to verify evidence and locators.
+    """Verifies the last run and packs its record, with tables also `answers` and `evidence`.
 
     Raises:
         NotVerifiedError: the output does not hold; nothing is packed.

@@ -97,12 +97,6 @@ def write_rollouts_table(
 ) -> RolloutsRecord:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in place of the rollouts before.
 
-    Args:
-        plan: what was collected.
-        manifest: of the run that collected it.
-        job: as the readings had them.
-        executor: what writes.
-
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
         SupersededError: a newer attempt has claimed the output; none of its files was touched.

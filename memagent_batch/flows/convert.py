@@ -53,9 +53,7 @@ log = logging.getLogger(__name__)
 def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertManifest:
     """Converts what is new or changed, and returns the manifest.
 
-    Args:
-        job: All settings.
-        sessions: Keeps the session of the executor for what follows; without it the session ends here.
+    `sessions` keeps the session of the executor for what follows; without it the session ends here.
 
     Raises:
         UsageError: the user's mistake, found before a file is read.

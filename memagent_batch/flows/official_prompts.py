@@ -98,7 +98,7 @@ def import_official(
     _require_texts(texts, published=published, path=path, publications=publications)
     answers = {form: texts[text] for form, text in ANSWER_TEXTS.items() if text in texts}
     if AnswerForm.BOXED in answers:
-        answers[AnswerForm.BOXED_AS_TRAINED] = _as_trained(answers[AnswerForm.BOXED])
+        answers[AnswerForm.BOXED_AS_TRAINED] = answers[AnswerForm.BOXED].replace("{{", "{{{{").replace("}}", "}}}}")
         use = f"The answer form {AnswerForm.BOXED_AS_TRAINED} is the one of {', '.join(published.checkpoints)}."
     else:
         use = "No checkpoint is known that was trained on the answer text, which the official evaluator uses."
@@ -144,8 +144,3 @@ def _require_texts(
 def _own_slots(text: str) -> str:
     """A published text with the slot names of this project."""
     return text.replace("{prompt}", "{question}").replace("{memories}", "{notes}")
-
-
-def _as_trained(boxed: str) -> str:
-    """The boxed answer as the official trainer shows it: its doubled braces stay doubled in the prompt."""
-    return boxed.replace("{{", "{{{{").replace("}}", "}}}}")

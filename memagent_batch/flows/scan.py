@@ -33,9 +33,7 @@ class Scan(TypedDict):
 def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
     """Converts what is new, answers, and writes the pages with their summary. One Ray serves both, if one is needed.
 
-    Args:
-        job: What is asked of what `conversion` writes; `pages/` goes beside its `output`.
-        conversion: How files are converted.
+    The job's documents are what the conversion writes; `pages/` goes beside its `output`.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.

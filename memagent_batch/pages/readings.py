@@ -242,13 +242,7 @@ def outcome_of(row: Row) -> str:
 
 
 def need_of(row: Row, *, is_changed: bool, is_accepted: bool) -> int:
-    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it.
-
-    Args:
-        row: Its row of `answers`.
-        is_changed: Whether it has another answer than in the run before.
-        is_accepted: Whether the run accepts that its source was not read to the end.
-    """
+    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
     outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
     is_unread = row["value_status"] == ValueStatus.NOT_READ
     asked = (

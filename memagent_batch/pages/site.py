@@ -206,13 +206,10 @@ class _ShownRun:
 def write_site(
     outputs: Sequence[Location], target: Location, *, context_chars: int | None, is_large_allowed: bool
 ) -> WrittenSite:
-    """Writes the site of the last finished run of an output, whole or not at all.
+    """Writes the site of the last finished run of one or several outputs, such as slices, whole or not at all.
 
-    Args:
-        outputs: The run's location; several, such as those of slices, are shown as one run.
-        target: The folder of the site.
-        context_chars: Characters of the document on either side of evidence; None for no text.
-        is_large_allowed: Whether it may show more than `LARGE_ANSWERS`.
+    `context_chars` of the document stand on either side of evidence; None for no text. It shows more than
+    `LARGE_ANSWERS` only if that is allowed.
 
     Raises:
         OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.

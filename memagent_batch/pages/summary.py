@@ -65,13 +65,7 @@ class Summary:
             self._items[need].append(_summary_item(view, why=NEEDS[need], href=href))
 
     def values(self, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]) -> dict[str, Any]:
-        """What the summary says of a finished run, as JSON.
-
-        Args:
-            manifest: The run's.
-            changes: What differs from the run before.
-            removed: Documents that are gone since then, the first of them.
-        """
+        """What the summary says of a finished run, as JSON; `removed` are the first of the documents that are gone."""
         items = [item for place in range(len(NEEDS)) for item in self._items[place]]
         return {
             "format": "memagent-summary/1",

@@ -91,12 +91,7 @@ class Trace:
 
 
 def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:
-    """The trace of a reading.
-
-    Args:
-        turns: Its rows of `memories`, in order.
-        answers: Texts for which it says when they come into the memory and when they are lost.
-    """
+    """The trace of a reading, which says when answers come into the memory and when they are lost."""
     texts = _texts_of(turns, answers)
     return Trace(
         steps=tuple(_make_steps(texts, shown=_shown_turns(texts))),

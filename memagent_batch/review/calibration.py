@@ -43,27 +43,20 @@ class Target:
 
 
 def is_covered(confidence: float | None, *, up_to: float) -> bool:
-    """Whether a reading is flagged, or read again.
-
-    Args:
-        confidence: How sure the scan is of its "no"; None where it flags the reading or has no value for it.
-        up_to: The threshold.
-    """
+    """Whether a reading is flagged (None), or read again: the scan is no surer of its "no" than `up_to`."""
     return confidence is None or confidence <= up_to
 
 
 def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
     """The lowest threshold that the labels allow; `ALL_AGAIN` if they are too few, or much was missed with confidence.
 
-    Thresholds are tested from the highest down, each against "at most `recall` of all are found", until the first that
-    is not refuted. Lower thresholds find less, so the first one that misses the target is tested before all others
-    that do: one test at `delta` decides whether any of them is taken. That holds for all values of confidence that
-    the scan has; those between two labelled positives have the same sample and so the same test as the lower of them.
+    `positives` are how sure the scan is of its "no", of each reading that people say is what is looked for, in the
+    order of the draw; None where it flags the reading or has no value for it.
 
-    Args:
-        positives: Of each reading that people say is what is looked for, in the order of the draw: how sure the scan
-            is of its "no", or None where it flags the reading or has no value for it.
-        target: What the threshold must do.
+    Thresholds are tested from the highest down, each against "at most `recall` of all are found", until the first that
+    is not refuted. Lower thresholds find less, so the first one that misses the target is tested before all others that
+    do: one test at `delta` decides whether any of them is taken. That holds for all values of confidence that the scan
+    has; those between two labelled positives have the same sample and so the same test as the lower of them.
     """
     up_to = ALL_AGAIN
     for level in (*sorted({each for each in positives if each is not None}, reverse=True), NONE_AGAIN):
@@ -74,14 +67,11 @@ def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
 
 
 def capital(found: Iterable[bool], *, share: float) -> float:
-    """The highest capital of who bets against "at most `share` of all are found"; begins with 1.
+    """The highest capital of who bets against "at most `share` of all are found", draw for draw; begins with 1.
 
     Bets only while the draws so far have at least `share` found. What is left of a population that has at most `share`
-    in all then has at most `share` too, so that draws without replacement need no correction, and no size of it.
-
-    Args:
-        found: The draws in their order, which must not follow from what was found.
-        share: What is claimed at most, above 0 and below 1.
+    in all then has at most `share` too, so that draws without replacement need no correction, and no size of it. The
+    order of the draws must not follow from what was found.
     """
     weight = 1 / min(share, 1 - share)  # draws that the first belief weighs: in as many, one is found or missed
     believed = weight * share + PRIOR

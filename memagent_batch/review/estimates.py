@@ -87,14 +87,7 @@ class CountedLabels:
 def count_labels(
     sample: Sequence[SampleRow], labels: Iterable[LabelRow], *, purpose: Purpose, decision: str
 ) -> CountedLabels:
-    """The labels of each reading of a sample, whatever review they were made in.
-
-    Args:
-        sample: The sample.
-        labels: All labels of the output.
-        purpose: What the labels must have been made for.
-        decision: What they must have decided.
-    """
+    """The labels of each reading of a sample, whatever review they were made in, for this purpose and decision."""
     of_key: dict[LabelKey, list[LabelRow]] = defaultdict(list)
     for label in labels:
         of_key[label_key(label)].append(label)
@@ -124,12 +117,9 @@ class ReviewEstimate:
 
 
 def estimate_review(counted: CountedLabels, sizes: Mapping[str, int], *, num_unreadable: int) -> ReviewEstimate:
-    """All measures of a review.
+    """All measures of a review; `sizes` are the readings of each stratum.
 
-    Args:
-        counted: The labels that count.
-        sizes: Readings of each stratum.
-        num_unreadable: Further readings, of documents whose text nobody can read: none of them has an answer.
+    Nobody can read the text of further `num_unreadable` readings: none of them has an answer.
     """
     strata, right = counts_of(counted.units, sizes), right_counts(counted.units, sizes)
     num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)

@@ -95,24 +95,16 @@ class MeasureEstimate:
 
 
 def estimate_measures(strata: Sequence[StratumCounts], draws: Totals) -> dict[Measure, MeasureEstimate]:
-    """All measures but the error rate.
-
-    Args:
-        strata: The population.
-        draws: Positives of each, as `draw_totals` gives them.
-    """
+    """All measures but the error rate; `draws` are the positives of each stratum."""
     totals = np.array([[stratum.total] for stratum in strata], float)
     points, of_draws = (_measures_of_totals(strata, each) for each in (totals, draws.astype(float)))
     return {name: _estimate_of_draws(points[name], of_draws[name]) for name in points}
 
 
 def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> MeasureEstimate:
-    """Share of wrong or missing answers.
+    """Share of wrong or missing answers: readings without one count as wrong.
 
-    Args:
-        strata: Strata with an answer; positive is a label that the answer agrees with.
-        draws: Right answers of each, as `draw_totals` gives them.
-        num_unanswered: Readings without an answer; all count as wrong.
+    A stratum's positives are the labels that its answers agree with, and `draws` the right answers of each.
     """
     size = sum(stratum.num_readings for stratum in strata) + num_unanswered
     points = np.array([[stratum.total] for stratum in strata], float).reshape(len(strata), 1)

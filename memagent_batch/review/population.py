@@ -75,15 +75,10 @@ def seed_text(seed: int, purpose: Purpose) -> str:
 
 
 def draw(readings: pa.Table, sizes: Mapping[str, int], *, seed: str, second_share: float) -> pa.Table:
-    """The sample as `REVIEW_SAMPLE`: of each stratum the readings with the smallest numbers.
+    """The sample as `REVIEW_SAMPLE`: of each stratum the readings with the smallest numbers, which the seed makes.
 
-    People read it in an order that is as random as the draw, and blind to strata.
-
-    Args:
-        readings: The population, as `Population` has it.
-        sizes: Readings to draw of each stratum.
-        seed: As `seed_text` writes it.
-        second_share: Share of each stratum's sample that a second person reads, 0 to 1.
+    People read it in an order that is as random as the draw, and blind to strata; a second person reads a share of each
+    stratum's sample.
     """
     wanted = pa.table({"stratum": pa.array(sizes.keys(), pa.string()), "size": pa.array(sizes.values(), pa.int64())})
     drawn = run_query(_DRAW, {"readings": readings, "sizes": wanted}, seed=seed, second_share=second_share)

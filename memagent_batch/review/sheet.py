@@ -50,11 +50,7 @@ def sheet_bytes(units: Sequence[SampleRow], *, review: Review) -> bytes:
 def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], reviewer: str | None) -> list[LabelRow]:
     """The labels of a sheet, as rows of `LABELS` without `imported_at`; rows without a label are left out.
 
-    Args:
-        data: The file.
-        name: Its name, for messages.
-        reviews: The reviews of the output, by id.
-        reviewer: Who labelled, where a row does not say.
+    `reviewer` labelled where a row does not say who did.
 
     Raises:
         InputError: a row can't be taken; names the line and what to do. None is taken then.
@@ -69,7 +65,11 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
         if values["label"]:
             review = _review(values, where=where, reviews=reviews)
             _require_drawn(values, where=where, units=units)
-            row = _label_row({"reviewer": reviewer or "", **_without_blanks(values)}, where=where, review=review)
+            row = _label_row(
+                {"reviewer": reviewer or "", **{name: value for name, value in values.items() if value}},
+                where=where,
+                review=review,
+            )
             rows.append({**row, "document_id": units[_sheet_key(values)]})
     return rows
 
@@ -145,10 +145,6 @@ def unquoted(text: str) -> str:
 
 def _sheet_key(values: Mapping[str, str]) -> tuple[str, str, str]:
     return values["review_id"], values["document_hash"], values["question_hash"]
-
-
-def _without_blanks(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value}
 
 
 def _review(values: Mapping[str, str], *, where: str, reviews: Mapping[str, Review]) -> Review:

@@ -31,12 +31,7 @@ UNANSWERED = frozenset({Stratum.NO_VALUE.value, Stratum.FAILED.value})
 
 
 def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """How many readings of each stratum are drawn, where `num_labels` are wanted in all; never more than it has.
-
-    Args:
-        num_labels: Labels wanted.
-        sizes: Readings of each stratum that can be labelled.
-    """
+    """How many readings of each stratum are drawn, where `num_labels` are wanted in all; never more than it has."""
     drawn = {name: min(size, FEWEST) for name, size in sizes.items()}
     wanted = {Stratum.FLAGGED.value: num_labels // FLAGGED_PARTS}
     unanswered = sum(sizes.get(name, 0) for name in UNANSWERED)
@@ -64,10 +59,6 @@ def _with_rest(drawn: dict[str, int], sizes: Mapping[str, int], *, rest: list[st
 
 def parse_labels(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """The labels of each stratum: `750`, or `flagged=150,not_flagged=600`.
-
-    Args:
-        text: As the user wrote it.
-        sizes: Readings of each stratum that can be labelled.
 
     Raises:
         SettingsError: it is neither, or names a stratum that is not there.

@@ -45,11 +45,7 @@ class DocumentTexts:
     def __init__(self, output: Location, manifest: Manifest, *, wanted: Mapping[str, str], without: str) -> None:
         """Finds the wanted documents among what the run read: a table of a lake in the run's version while it has it.
 
-        Args:
-            output: The run's location, whose storage options open the documents too.
-            manifest: The run.
-            wanted: Hash of the text by document_id.
-            without: Option of the command that does without texts, for messages.
+        They are wanted by id and hash. `without` is the option of the command that does without texts, for messages.
 
         Raises:
             InputError: the documents can't be reached or read.

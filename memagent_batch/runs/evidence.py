@@ -213,10 +213,7 @@ def answer_strings(answer: str) -> list[str]:
 def align(strings: Sequence[str], text: str, *, near: Sequence[tuple[int, int]] = ()) -> list[Aligned]:
     """The place of each string in the text; one that has none is there too.
 
-    Args:
-        strings: what the model wrote.
-        text: the document, or a part of it.
-        near: spans in which a string that stands in several places is taken first.
+    A string that stands in several places is taken in the spans `near` first.
     """
     folded: _Folded | None = None
     aligned = []

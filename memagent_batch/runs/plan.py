@@ -238,16 +238,9 @@ class Plan:
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
-        Args:
-            documents: The index.
-            questions: The list.
-            samples: Readings of each document and question.
-            follow_ups: What is asked after each answer; None for nothing, whatever types the questions have.
-            indexed: The files that the documents are of; None if they are of none.
-            outside: The index of documents that are there and are not read, by a limit or in a second pass; None if all
-                are read.
-            places: URIs of the documents at the versions that were indexed.
-            again: What alone is read, of a second pass.
+        Documents `outside` are there and are not read, by a limit or in a second pass, which reads what `again` says
+        alone. `places` are URIs of the documents at the versions that were indexed. Without `follow_ups` nothing is
+        asked after an answer, whatever types the questions have.
         """
         self.documents = documents
         self.samples = samples

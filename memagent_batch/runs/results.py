@@ -170,13 +170,9 @@ def json_cell(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: json_cell(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
-        return [json_cell(each, kind.value_type) for each in _sequence(value)]
+        return [json_cell(each, kind.value_type) for each in (value if isinstance(value, list) else [value])]
     if pa.types.is_floating(kind):
         return float(value)  # Arrow refuses whole numbers that a double rounds
     if pa.types.is_string(kind) and not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return value
-
-
-def _sequence(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else [value]

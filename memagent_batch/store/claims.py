@@ -23,12 +23,7 @@ def read_owner_record(
 ) -> dict[str, Any] | None:
     """The record of a folder that may be written; None where it is empty, or not there.
 
-    Args:
-        output: The folder.
-        name: File of the record.
-        layout: What the record's `format` must be.
-        remedy: What to do where the folder holds other files.
-        beside: Folders in it that may be there before the record is.
+    Folders `beside` may be there before the record is. The remedy says what to do where it holds other files.
 
     Raises:
         OutputError: it holds other files, or the record of another layout, or can't be reached.
@@ -90,15 +85,9 @@ def replace_shown(place: Location, data: bytes, *, require: Callable[[], None] =
 def require_complete(
     folder: Location, name: str, *, layout: str, missing: str, remedy: str, whole: str = "it"
 ) -> dict[str, Any]:
-    """The record of a folder that is read as an input.
+    """The record, written last, of a folder that is read as an input; `whole` is what is not whole without it.
 
-    Args:
-        folder: The folder.
-        name: File of the record, which was written last.
-        layout: What its `format` must be.
-        missing: What to do if there is none.
-        remedy: What to do where it is of another layout.
-        whole: What is not whole without the record.
+    `missing` says what to do if there is none, the remedy where it is of another layout.
 
     Raises:
         InputError: the folder is not whole, or of another layout, or can't be read.

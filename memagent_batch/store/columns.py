@@ -21,11 +21,10 @@ class Column:
 
 
 def arrow_schema(row: type) -> pa.Schema:
-    """The schema of a table, with its columns in the order of the fields.
+    """The schema of a table, with its columns in the order of the fields of a TypedDict.
 
-    Args:
-        row: A TypedDict. A field may be `Annotated` with a `Column`, and with an Arrow type if that does not follow
-            from the Python type. A column may be null if None is one of its values.
+    A field may be `Annotated` with a `Column`, and with an Arrow type if that does not follow from the Python type. A
+    column may be null if None is one of its values.
     """
     return pa.schema(_fields(row))
 

@@ -109,11 +109,6 @@ def table_errors(
         raise kind(f"{path} can't be read: {_one_line(error)}; {remedy}") from error
 
 
-def public_cause(error: Exception, *, uri: str) -> Exception | None:
-    """What a message about `uri` is raised `from`: nothing if a traceback of `error` could show a secret of the URI."""
-    return error if mask_url(uri) == uri else None
-
-
 def is_foreign(error: Exception) -> bool:
     """Whether an error comes from a file, a file format or a file system's client, and not from this project's code."""
     if isinstance(error, (*FILE_ERRORS, UnicodeDecodeError, ImportError, csv.Error)):
@@ -139,7 +134,7 @@ def _translated(uri: str, translate: Callable[[Exception], MemagentError | None]
         own = translate(error)
         if own is None:
             raise
-        raise own from public_cause(error, uri=uri)
+        raise own from error if mask_url(uri) == uri else None  # else a traceback could show a secret of the URI
 
 
 def _input_error(error: Exception, *, path: str) -> InputError:

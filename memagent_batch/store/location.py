@@ -182,9 +182,8 @@ class Location:
     def files(self, *, begins: str = "", temporary: bool = False) -> list[str]:
         """Paths of all files below this folder, sorted; none if there is no folder.
 
-        Args:
-            begins: how the names of wanted files begin; an object store then lists those alone, others list all.
-            temporary: whether half-written files are among them, which a disk has.
+        An object store lists those alone whose names begin so; others list all. A disk may have half-written files,
+        which are left out unless they are wanted.
         """
         paths: list[str] = []
         with storage_errors(self.uri):
@@ -202,11 +201,8 @@ class Location:
     def keys_below(self, *, begins: str = "", delimiter: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Path of each key of a bucket below this place, and what S3 says of it: a request for each 1,000.
 
-        s3fs would first ask for a folder, which S3 does not have, and hold a kilobyte of each key.
-
-        Args:
-            begins: how the names of wanted keys begin.
-            delimiter: `/` for those directly below alone.
+        s3fs would first ask for a folder, which S3 does not have, and hold a kilobyte of each key. With the delimiter
+        `/` only those directly below are listed.
         """
         bucket, folder, _ = self.fs.split_path(self.path)
         asked = {"Bucket": bucket, "Prefix": f"{folder}/{begins}" if folder else begins, "Delimiter": delimiter}

@@ -41,7 +41,7 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
         "inert_json": inert_json,
         "cut": lambda text: shorten(text, characters=MAX_TEXT_CHARACTERS),
         "number": lambda number: f"{number:,}",
-        "span": _span_text,
+        "span": lambda start, end: "–" if start is None or end is None else f"{start:,} – {end:,}",
     }
     return environment
 
@@ -75,12 +75,7 @@ def page_bytes(
 ) -> bytes:
     """A page that runs and loads nothing but one style and one script, UTF-8.
 
-    Args:
-        template: It shows `policy`, `style` and `script`.
-        values: What else it takes.
-        style: Its style; None where it has none.
-        script: Its script; None where it has none.
-        frames: Whether it may show other pages of the same place in frames.
+    The template shows `policy`, `style` and `script`. `frames`: it may show other pages of the same place in frames.
     """
     policy = content_policy(style=style, script=script, frames=frames)
     text = template.render(**values, style=Markup(style or ""), script=Markup(script or ""), policy=policy)
@@ -118,7 +113,3 @@ def brief(text: str) -> str:
 def _visible_value(value: object) -> object:
     """Each value on its way into the page, before it is escaped."""
     return visible(value) if type(value) is str else value
-
-
-def _span_text(start: int | None, end: int | None) -> str:
-    return "–" if start is None or end is None else f"{start:,} – {end:,}"

@@ -17,11 +17,7 @@ def visible(text: str) -> str:
 
     A line end of Windows (CR, LF) becomes a line break.
     """
-    return UNSEEN.sub(_sign, text.replace("\r\n", "\n"))
-
-
-def _sign(found: re.Match[str]) -> str:
-    return f"⟦U+{ord(found.group()):04X}⟧"
+    return UNSEEN.sub(lambda found: f"⟦U+{ord(found.group()):04X}⟧", text.replace("\r\n", "\n"))
 
 
 def shorten(text: str, *, characters: int) -> str:

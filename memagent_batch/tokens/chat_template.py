@@ -89,12 +89,9 @@ class ChatTemplate:
     def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
         """What goes behind the prompt of a guided turn, which has no room for a thought; empty if nothing is needed.
 
-        It ends the thought that the template opens, or stands for one that the model would begin itself. vLLM's server
-        with a `--reasoning-parser` applies no guide before the thought ends.
-
-        Args:
-            values: what the template is given.
-            has_tags: whether the tokeniser has a token for each tag of a thought, so that the model may begin one.
+        It ends the thought that the template opens, or stands for one that the model would begin itself, if the
+        tokeniser has a token for each tag. vLLM's server with a `--reasoning-parser` applies no guide before the
+        thought ends.
         """
         tail = self._tail(values)
         if ends_in_thought(tail):

@@ -56,11 +56,7 @@ def load_pretrained(model: str) -> Any:
 
 
 def model_window(model: str) -> int | None:
-    """The longest window of a model, tokens; None where its config.json names none, or stretches it by a factor.
-
-    Args:
-        model: a folder, or a hub name; only its config file is fetched.
-    """
+    """The longest window of a model, tokens; None where its config.json names none, or stretches it by a factor."""
     path = _config_file(model)
     try:
         config = json.loads(path.read_bytes()) if path else None

@@ -91,13 +91,9 @@ class ConverterServer:
     def convert(
         self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
     ) -> Converted:
-        """Converts a file in its own process, by the converter of its kind.
+        """Converts a file in a process of its own, by the converter (an import path) of its kind or ending.
 
-        Args:
-            file: The file; the ending of its name counts.
-            converters: Import paths by kind or ending.
-            limits: What it may cost.
-            output_bytes: What may still come out of it; by default what `limits` allow.
+        No more than `output_bytes` may come out of it; by default what `limits` allow.
 
         Raises:
             RunFailedError: no converter can run here.

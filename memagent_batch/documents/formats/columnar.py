@@ -194,7 +194,8 @@ def group_records(
 ) -> Iterator[Record]:
     """Streams the records of one row group, or those at `rows`, which are sorted; `columns` of `present_columns`."""
     first_row = 0
-    for batch in file.batches(group, names=_stored_names(columns)) if rows is None or rows else ():
+    names = tuple(dict.fromkeys(column.stored_as for column in columns if column.stored_as is not None))
+    for batch in file.batches(group, names=names) if rows is None or rows else ():
         next_row = first_row + batch.num_rows
         wanted: Sequence[int] = range(first_row, next_row)
         if rows is not None:
@@ -262,11 +263,6 @@ def _mapped_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
     return names[0] if names else ""
 
 
-def _stored_names(columns: Columns) -> tuple[str, ...]:
-    """Names to read, each once."""
-    return tuple(dict.fromkeys(column.stored_as for column in columns if column.stored_as is not None))
-
-
 def _is_allowed(type_: pa.DataType, *, kind: ColumnKind) -> bool:
     type_ = _plain_type(type_)
     if kind in (ColumnKind.CARRIED, ColumnKind.ORDER) or types.is_null(type_) or _is_text(type_):
@@ -306,7 +302,9 @@ def _records(
     keep_bad: bool,
 ) -> Iterator[Record]:
     """The records at `places` of a batch that begins with row `first_row` of its group."""
-    arrays = _arrays(batch, columns)
+    arrays = [
+        _column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns
+    ]
     for place in places:
         where = f"{prefix}, row {place.stop + 1}"
         values = partial(_values, arrays, place.stop - first_row, columns=columns, where=where)
@@ -318,11 +316,6 @@ def _values(arrays: Sequence[pa.Array | None], index: int, *, columns: Columns, 
         column_value(_item(array, index, column=column), column=column, where=where)
         for array, column in zip(arrays, columns, strict=True)
     )
-
-
-def _arrays(batch: pa.RecordBatch, columns: Columns) -> list[pa.Array | None]:
-    """The values of the columns in a batch; None of a column that the file lacks."""
-    return [_column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns]
 
 
 def _column_array(array: pa.Array, *, kind: ColumnKind) -> pa.Array:

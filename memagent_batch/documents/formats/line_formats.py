@@ -97,11 +97,10 @@ def _json_values(line: str | InputError, *, columns: Columns, where: str, there:
 
 
 def _item_values(item: Mapping[str, JsonValue], *, columns: Columns, where: str) -> tuple[Value, ...]:
-    return tuple(column_value(_item_value(item, column), column=column, where=where) for column in columns)
-
-
-def _item_value(item: Mapping[str, JsonValue], column: InputColumn) -> JsonValue:
-    return column.substitute if column.is_partition else item.get(column.name, column.substitute)
+    found = (
+        column.substitute if column.is_partition else item.get(column.name, column.substitute) for column in columns
+    )
+    return tuple(column_value(value, column=column, where=where) for value, column in zip(found, columns, strict=True))
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:

@@ -166,12 +166,7 @@ def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where:
 
 
 def column_value(value: object, *, column: InputColumn, where: str) -> Value:
-    """A value as the column's kind wants it.
-
-    Args:
-        value: What the format's reader found: str, Unreadable, None, or any other Python value.
-        column: The column.
-        where: File and row, for messages.
+    """A value that a format's reader found (str, Unreadable, None or another object), as the column's kind wants it.
 
     Raises:
         InputError: the value is null or blank where it must not be, of a wrong type, or no valid Unicode.

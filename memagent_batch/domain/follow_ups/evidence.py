@@ -54,11 +54,9 @@ class MemoryTrace:
     """What the last turn showed that showed several parts."""
 
     def take(self, prompt: Prompt, *, written: str | None) -> None:
-        """Adds a turn; the trace of turns that run side by side does not depend on which of them ends first.
+        """Adds a turn, with the memory or note that it wrote: None where it wrote none, or left the memory as it was.
 
-        Args:
-            prompt: the turn's prompt.
-            written: the memory or note that the turn wrote; None where it wrote none, or left the memory as it was.
+        The trace of turns that run side by side does not depend on which of them ends first.
         """
         parts = tuple(ShownRange(token_start=start, token_end=end) for start, end in prompt.shown)
         sources = parts

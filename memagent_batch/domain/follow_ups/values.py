@@ -189,10 +189,8 @@ def answered_value(answer: str | None, value_type: ValueType) -> TypedValue | No
 def written_value(text: str, value_type: ValueType) -> TypedValue:
     """A reference, or an answer without a value turn, as a value.
 
-    Args:
-        text: `yes` or `no`, a label, labels as a JSON list or with `|` between them, a number, a date as YYYY-MM-DD,
-            JSON, or `not stated`.
-        value_type: The type that the question asks for.
+    It is `yes` or `no`, a label, labels as a JSON list or with `|` between them, a number, a date as YYYY-MM-DD, JSON,
+    or `not stated`.
     """
     written = text.strip()
     if value_type.not_stated and says_not_stated(text):

@@ -95,11 +95,7 @@ class OpenAIClient:
     ) -> Response | Failure:
         """One try: a whole response, or a failure that may pass.
 
-        Args:
-            method: HTTP method.
-            path: below the base URL, without a slash before it; a query of the base URL is kept.
-            body: sent as JSON.
-            longest_seconds: bounds the whole try, from its connection to its last byte; `timeout_seconds` by default.
+        The path is one below the base URL, whose query is kept. `timeout_seconds` bound all of it by default.
         """
         if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")

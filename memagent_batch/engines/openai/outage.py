@@ -77,12 +77,8 @@ class CircuitBreaker:
     ) -> None:
         """The endpoint counts as there.
 
-        Args:
-            probe: asks the endpoint for next to nothing; None where it answers, even with a refusal.
-            max_retries: further tries of a request while the endpoint answers probes.
-            longest_seconds: how long an outage may last.
-            clock: seconds that only grow.
-            sleep: waits for so many seconds.
+        The probe asks it for next to nothing: None where it answers, even with a refusal. A request is tried so many
+        more times while it does.
         """
         self._probe = probe
         self._max_retries = max_retries

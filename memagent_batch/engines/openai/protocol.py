@@ -181,13 +181,7 @@ class Api(ABC):
 
     @abstractmethod
     def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
-        """The response as a completion of the prompt, whose guide was sent in this form.
-
-        Args:
-            response: of status 200.
-            prompt: what was asked.
-            turn: the turn and the endpoint, for messages.
-            form: how the guide was sent; None if there was none.
+        """A response of status 200 as a completion of the prompt; `form` is how its guide was sent.
 
         Raises:
             EngineRequestError: there is no completion, or none that can be right.

@@ -65,16 +65,11 @@ class Starts:
             self._changed.notify_all()
 
     async def end(self, replica: str, *, num_replicas: int, is_new: bool, has_failed: bool) -> NextStep:
-        """A start ended; returns when it is clear what follows.
+        """A start of a replica ended, its first or another; returns when it is clear what follows.
 
         Ready replicas wait for one another: the first one would take all the longest documents. One that Ray has
-        started again has its documents, and waits for nobody: a board that was started again knows of no other.
-
-        Args:
-            replica: its id, the same after Ray has started it again.
-            num_replicas: replicas that the run begins with.
-            is_new: whether it is its first start.
-            has_failed: whether its engine can't start.
+        started again has its documents, and waits for nobody: a board that was started again knows of no other. Its id
+        is the same then.
         """
         async with self._changed:
             if is_new:

@@ -77,10 +77,7 @@ def ray_session() -> Iterator[bool]:
 
 
 def require_cluster(address: str) -> None:
-    """Waits for somebody to listen at the address of a cluster; Ray itself would try for minutes, and then crash.
-
-    Args:
-        address: as in RAY_ADDRESS: `host:port` or `ray://host:port`; `auto` is left to Ray.
+    """Waits for somebody to listen at `host:port` or `ray://host:port`; Ray itself would try for minutes, then crash.
 
     Raises:
         SettingsError: it is an address for `ray job submit`.
@@ -157,10 +154,6 @@ def _without_advice(message: str) -> str:
     return message.split(RAY_NOTE, 1)[0]
 
 
-def _without_notice(line: bytes) -> bytes:
-    return b"" if NOTICE in line else line
-
-
 def _connect() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
@@ -174,7 +167,7 @@ def _connect() -> None:
     else:
         require_cluster(os.environ["RAY_ADDRESS"])
     try:
-        with rewritten_stderr(_without_notice) if is_silenced else nullcontext():
+        with rewritten_stderr(lambda line: b"" if NOTICE in line else line) if is_silenced else nullcontext():
             ray.init(
                 log_to_driver=False,
                 logging_level=logging.ERROR,

@@ -80,12 +80,7 @@ def document_part(text: str | None) -> bytes:
 
 
 def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, Any]]) -> bytes:
-    """An answer's file.
-
-    Args:
-        row: Its row of `answers`; None where the run has none any more.
-        evidence: Its chosen rows of `evidence`.
-    """
+    """An answer's file, of its row of `answers`, if the run still has it, and its chosen rows of `evidence`."""
     sentences = [visible(each["text"] or "") for each in evidence]
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
     values = {"value": visible(value), "answer": visible(answer), "evidence": sentences}

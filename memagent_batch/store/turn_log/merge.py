@@ -49,11 +49,7 @@ def merge_log(
 ) -> list[str]:
     """Merges the flushes of each writer, if there are many; returns the names of the merged files.
 
-    Args:
-        output: Where the log is.
-        recorded: Gives the files of the log, below the output, that the record of a finished run names: they stay.
-        require_claim: Raises a SupersededError if a newer attempt owns the output.
-        mapped: Runs a task for each writer; see `Executor.map`.
+    The files that the record of a finished run names, which `recorded` gives, stay.
 
     Raises:
         SupersededError: a newer attempt owns the output; nothing was removed.

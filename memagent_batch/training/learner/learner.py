@@ -103,13 +103,7 @@ class Learner:
     """Updates the weights of one network."""
 
     def __init__(self, network: Any, *, reference: Any | None, settings: LearnerConfig) -> None:
-        """Takes the network to update, and the frozen one that it must not stray from.
-
-        Args:
-            network: a causal language model of `transformers`, weights in float32 or wider.
-            reference: the same architecture; None where `kl_weight` is 0.
-            settings: the settings.
-        """
+        """Takes the network to update, and the frozen one that it must not stray from."""
         self.network = network
         self.num_steps = 0
         self._reference = reference
@@ -316,11 +310,7 @@ def response_logprobs(network: Any, batch: ConversationBatch) -> Tensor:
 def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, Any]) -> str:
     """Writes a whole model folder: weights in the number format of `like`, and its tokeniser and all else.
 
-    Args:
-        network: the model.
-        folder: where; what is there must be part of the same model.
-        like: the folder that it was loaded from.
-        record: where the weights come from; goes into `training.json` with their version.
+    What is in the folder must be part of the same model. The record says where the weights come from: `training.json`.
 
     Returns:
         The weights version, by which the tables of the next collection call them.

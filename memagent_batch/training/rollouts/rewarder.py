@@ -73,11 +73,7 @@ class RewardProcess:
     """The process in which a user's function runs, and the only one that imports it."""
 
     def __init__(self, path: str, *, import_seconds: float = IMPORT_SECONDS) -> None:
-        """Starts it and waits until the function is imported.
-
-        Args:
-            path: `package.module:function`.
-            import_seconds: time for that.
+        """Starts it and waits until the function, at `package.module:function`, is imported.
 
         Raises:
             SettingsError: the function can't be imported, whatever its module does instead; says what.

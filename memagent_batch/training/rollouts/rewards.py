@@ -89,10 +89,6 @@ def group_advantages(rewards_G: Sequence[float | None], *, kind: Advantage) -> l
     A member without a reward (its reading failed, or its reward did) has no advantage, and the others are compared
     among themselves. If all rewards are equal, or there is only one, all advantages are exactly zero. (The official
     code gives the only member its reward: an update without a baseline.)
-
-    Args:
-        rewards_G: Rewards of the samples of one question, None if there is none; shape [G].
-        kind: How.
     """
     known = [reward for reward in rewards_G if reward is not None]
     if len(set(known)) <= 1:

@@ -101,7 +101,8 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
     number = 0
     name = f"part-{part:05d}-{run_id}"
     for group in groups:
-        for rows in group.to_batches(max_chunksize=_rows_of_a_file(group)):
+        rows_of_a_file = max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
+        for rows in group.to_batches(max_chunksize=rows_of_a_file):
             held.append(pa.Table.from_batches([rows]))
             if sum(table.nbytes for table in held) >= ROLLOUT_FILE_BYTES:
                 yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
@@ -126,10 +127,6 @@ def rollouts_record(
         files=list(files),
         finished_at=datetime.now(UTC).isoformat(),
     )
-
-
-def _rows_of_a_file(group: pa.Table) -> int:
-    return max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
 
 
 def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
