@@ -292,11 +292,7 @@ def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
 
 
 def _valid(table: pa.Table, *, columns: Collection[str]) -> pa.Table:
-    """The table, which has these columns, and no value outside its buffers.
-
-    Raises:
-        OutputError: it lacks one, or is damaged.
-    """
+    """The table, if it has these columns, and no value outside its buffers."""
     if missing := sorted(set(columns) - set(table.schema.names)):
         raise OutputError(f"it is another table: it has no column {missing[0]!r}")
     try:

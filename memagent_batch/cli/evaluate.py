@@ -151,12 +151,7 @@ class RunSuite(ReaderSettings, Command):
         require_variants(variants, output=output)
 
     def _suite(self, options: Options) -> "Suite":
-        """The suite, or the questions as one.
-
-        Raises:
-            SettingsError: both are named, or none is.
-            InputError: it can't be read, or a question can't be scored.
-        """
+        """The suite, or the questions as one; one of them is named."""
         from memagent_batch.evaluation.own import own_suite
         from memagent_batch.evaluation.suite import open_suite
         from memagent_batch.store.location import Location

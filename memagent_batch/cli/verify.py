@@ -84,12 +84,7 @@ def _file_of_signers(path: str | None) -> Path | None:
 
 
 def _tell(results: Mapping[str, "Verification"], *, as_json: bool) -> None:
-    """Prints what was found in each output.
-
-    Raises:
-        NotVerifiedError: something is wrong.
-        MemagentError: nothing is wrong, and the engine could not be asked again.
-    """
+    """Prints what was found in each output, and raises if something is wrong."""
     findings = [finding for result in results.values() for finding in result.findings]
     if as_json:
         shown = [asdict(replace(result, failure=None)) for result in results.values()]

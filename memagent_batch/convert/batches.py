@@ -114,9 +114,6 @@ def read_held(
 
     Returns:
         The sources of each file; files of the finished run come first.
-
-    Raises:
-        StorageError: a file can't be read.
     """
     folder = output / CONVERTED_FOLDER
     listed = [f"{CONVERTED_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]

@@ -25,11 +25,7 @@ class SheetsConverter(BuiltIn):
     package, own, modules = "openpyxl", 2, ("openpyxl", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each sheet, and for each text beside it.
-
-        Raises:
-            ConversionError: the package is damaged, unpacks to too much, or declares entities.
-        """
+        """A part for each sheet, and for each text beside it."""
         import openpyxl
 
         main = main_part(file, kind="an XLSX")

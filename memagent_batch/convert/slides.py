@@ -15,11 +15,7 @@ class SlidesConverter(BuiltIn):
     package, own, modules = "python-docx", 2, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each slide, and for each text beside it.
-
-        Raises:
-            ConversionError: the package is damaged, unpacks to too much, or declares entities.
-        """
+        """A part for each slide, and for each text beside it."""
         show = main_part(file, kind="a PPTX")
         seen = set[str]()
         for number, entry in enumerate(root_of(show).iter("{*}sldId"), start=1):

@@ -91,11 +91,7 @@ def read_questions(
 
 
 def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> ValueType | None:
-    """The type that a row of a question list asks for; None where for none, or the list is older than types.
-
-    Raises:
-        ValueTypeError: it can't be asked for.
-    """
+    """The type that a row of a question list asks for; None where for none, or the list is older than types."""
     return parse_value_type(
         row.get("answer_type"),
         labels=row.get("labels"),

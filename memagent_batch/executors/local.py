@@ -98,11 +98,7 @@ class Readings:
         return self
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Rows of `ENDED`, as readings end.
-
-        Raises:
-            MemagentError: what a reader or a tokenising task raised.
-        """
+        """Rows of `ENDED`, as readings end."""
         while (ended := self._ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended

@@ -240,11 +240,7 @@ def document_lengths(
 
 
 def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.Table:
-    """The index of the documents, a table of `index_schema`; files that have not changed are not read again.
-
-    Raises:
-        InputError: a file, column or row can't be used, there is no document, or two have one id; names it.
-    """
+    """The index of the documents, a table of `index_schema`; files that have not changed are not read again."""
     shards, schema = inputs.reused.shards, index_schema(job.input)
     index = inputs.reused.rows.cast(schema)
     num_files = len({path for shard in shards for path in shard.paths})

@@ -58,11 +58,7 @@ class ReviewRequest:
 
     @property
     def condition(self) -> Condition:
-        """What is flagged.
-
-        Raises:
-            InputError: it can't be parsed.
-        """
+        """What is flagged."""
         return parse_where(self.flagged.strip(), option="--flagged")
 
 
@@ -261,11 +257,7 @@ def condition_of(question_id: str, *, up_to: float) -> str:
 
 
 def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
-    """Refuses labels that are not to be estimated from.
-
-    Raises:
-        OutputError: says what to do instead.
-    """
+    """Refuses labels that are not to be estimated from."""
     if review.purpose is Purpose.DEVELOP:
         raise OutputError(
             f"review {review.record['review_id']} was made to develop by: what was tuned on its labels looks better "
@@ -309,11 +301,7 @@ def _only_review_of(output: Location, scan: ReviewedScan, *, question_id: str) -
 
 
 def _require_learnable(review: Review, scan: ReviewedScan, *, question_id: str) -> None:
-    """Refuses reviews that a threshold can't be learnt from.
-
-    Raises:
-        OutputError: says what to make instead.
-    """
+    """Refuses reviews that a threshold can't be learnt from."""
     record = review.record
     if record["question_id"] != question_id:
         raise OutputError(f"review {record['review_id']} is of question {record['question_id']!r}; name one of its own")

@@ -84,11 +84,7 @@ class RetrievePolicy(DirectPolicy):
     passage_tokens: int
 
     def __post_init__(self) -> None:
-        """Checks the length of a passage.
-
-        Raises:
-            ValueError: it has no room for the overlap, or a chunk has no room for it.
-        """
+        """Checks the length of a passage."""
         if not self.overlap_tokens < self.passage_tokens <= self.chunk_tokens:
             raise ValueError("policy.passage_tokens must be above policy.overlap_tokens, and not above chunk_tokens")
 

@@ -29,11 +29,7 @@ class HeadsPolicy(OverwritePolicy):
     heads: int = 4
 
     def __post_init__(self) -> None:
-        """Checks the number of heads.
-
-        Raises:
-            ValueError: there is none, or the memory has no token for each.
-        """
+        """Checks the number of heads."""
         if not 1 <= self.heads <= self.memory_tokens:
             raise ValueError("policy.heads must be 1 or more, and at most policy.memory_tokens")
 

@@ -55,11 +55,7 @@ class ParallelPolicy(OverwritePolicy):
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        """Checks the rounds.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Checks the rounds."""
         if self.rounds < 1:
             raise ValueError("policy.rounds must be 1 or more")
 

@@ -133,11 +133,7 @@ def checked_follow_ups(
 
 
 def _require_votes(agent: AgentConfig, *, types: Collection[ValueType]) -> None:
-    """Several samples of a greedy agent are the same one: their votes would say nothing.
-
-    Raises:
-        SettingsError: this is so, and a question asks for a type.
-    """
+    """Refuses votes of a greedy agent: its samples are all the same one, and say nothing."""
     sampling = agent.sampling
     if types and sampling.samples > 1 and sampling.temperature == 0:
         raise SettingsError(
@@ -343,11 +339,7 @@ async def _ask_support(row: ClosedRow, reading: _Answered, chosen: Sequence[Cand
 
 
 async def _ask_of_sentences(kind: str, reading: _Answered, shown: Sequence[Candidate], *, guide: Guide) -> Completion:
-    """The completion of a turn that shows sentences.
-
-    Raises:
-        FollowUpError: it was cut.
-    """
+    """The whole completion of a turn that shows sentences."""
     slots = {Slot.SENTENCES: _numbered(shown, reading.document, reading.follow_ups.tokens)}
     budget = COMPLETION_TOKENS[kind]
     prompt = _prompt(kind, reading.brief, reading, slots=slots, max_tokens=budget, guide=guide)

@@ -128,11 +128,7 @@ class ReviewedScan:
         return ", ".join(sorted(manifest["run_id"] for _, manifest in self.runs))
 
     def rows_of_question(self, table: str, *, question_id: str, columns: Collection[str]) -> Iterator[pa.Table]:
-        """The rows of a table for a question, sample 0, file by file; files without any are left out.
-
-        Raises:
-            OutputError: a file is gone or can't be read.
-        """
+        """The rows of a table for a question, sample 0, file by file; files without any are left out."""
         for output, manifest in self.runs:
             for name in manifest["files"].get(table, []):
                 rows = read_table_columns(output / name, {"question_id", "sample", *columns})

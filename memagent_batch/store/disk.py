@@ -24,9 +24,6 @@ def files_below(path: Path) -> list[str]:
     """Paths of all files below a folder; the path itself where it is a file.
 
     fsspec's own walk passes over folders that can't be read, or from which a file vanishes meanwhile.
-
-    Raises:
-        OSError: a folder can't be listed.
     """
     if path.is_file():
         return [str(path)]

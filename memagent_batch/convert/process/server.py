@@ -113,11 +113,7 @@ def _failure(code: int, request: Request, *, limits: Limits, timed_out: bool) ->
 
 @cache
 def _load(path: str) -> Any:
-    """A converter's class; what it imports is there before the first fork.
-
-    Raises:
-        ConverterLoadError: it can't be imported on this node.
-    """
+    """A converter's class; what it imports is there before the first fork."""
     module, _, name = path.partition(":")
     try:
         make = getattr(importlib.import_module(module), name)

@@ -32,11 +32,7 @@ _FIXED_VERSION = re.compile(r"[0-9.]+")
 
 
 def documents_place(uri: str, options: Options) -> Location:
-    """The place of documents, be they files or a table of a lake.
-
-    Raises:
-        InputError: a table can't be opened.
-    """
+    """The place of documents, be they files or a table of a lake."""
     name = table_name(uri)
     if name is None:
         return Location(uri=uri, storage_options=options)
@@ -46,11 +42,7 @@ def documents_place(uri: str, options: Options) -> Location:
 
 
 def texts_place(uris: Sequence[str], options: Options) -> Location:
-    """Where texts are fetched from: a table, or the folder that holds all places.
-
-    Raises:
-        InputError: a table can't be opened.
-    """
+    """Where texts are fetched from: a table, or the folder that holds all places."""
     return common_folder([documents_place(uri, options) for uri in uris])
 
 

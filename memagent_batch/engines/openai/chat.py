@@ -282,11 +282,7 @@ class ChatResponse(BaseModel):
 
 
 def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
-    """Why a completion ended.
-
-    Raises:
-        EngineRequestError: it is not one, since the model or the provider refused.
-    """
+    """Why a completion ended."""
     if choice.message.refusal:
         raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
     if choice.finish_reason == FILTERED:

@@ -68,11 +68,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _is_checked: bool = PrivateAttr(False)
 
     def open(self, context: EngineContext) -> Self:
-        """Takes what it reads with; `start` looks whether the endpoint serves the model.
-
-        Raises:
-            EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
-        """
+        """Takes what it reads with; `start` looks whether the endpoint serves the model."""
         from memagent_batch.engines.openai.client import OpenAIClient  # aiohttp: runs without an endpoint need none
 
         self._context, self._tokenizer = context, context.load_tokenizer()
@@ -119,11 +115,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._is_checked = True
 
     async def rejoin(self) -> None:
-        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token.
-
-        Raises:
-            EngineStartError: the address, the key or a header can't work.
-        """
+        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token."""
         self._client.open()
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
@@ -223,11 +215,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         return result if isinstance(result, Failure) else None
 
     async def _require_served(self) -> None:
-        """Returns after a refusal that concerns one request; raises for one that concerns all, as with an expired key.
-
-        Raises:
-            EngineRefusedError: a probe is refused too.
-        """
+        """Returns after a refusal that concerns one request; raises for one that concerns all, as with an old key."""
         body = self._body(self._probe_prompt(), seed=0)
         response = await self._outage.answer(lambda: self._ask(body))
         if response.status_code != 200:
@@ -239,12 +227,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
 
     async def _check_once(self) -> None:
-        """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage.
-
-        Raises:
-            EngineUnavailableError: the endpoint is away for longer than `openai.outage_seconds`.
-            EngineRefusedError: it completes no prompts of token ids.
-        """
+        """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage."""
         if self._is_checked:
             return
         async with self._checking:
@@ -302,11 +285,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
             raise EngineStartError(f"{error}; no reading could be trusted") from error
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
-        """The field by which the endpoint obeys guides of this kind, found by a probe the first time.
-
-        Raises:
-            EngineRefusedError: it obeys none.
-        """
+        """The field by which the endpoint obeys guides of this kind, found by a probe the first time; there is one."""
         async with self._checking:
             if kind in self._guide_forms:
                 return self._guide_forms[kind]

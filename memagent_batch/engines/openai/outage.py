@@ -126,11 +126,7 @@ class CircuitBreaker:
             await self._sleep(pause_seconds(tries - 1, retry_after_seconds=result.retry_after_seconds))
 
     async def _until_back(self, failure: Failure | None) -> bool:
-        """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer.
-
-        Raises:
-            EngineUnavailableError: the outage lasts too long.
-        """
+        """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer."""
         if self._watch is None and self._has_given_up() and self._clock() - self._asked_at < MAX_BACKOFF_SECONDS:
             raise self._unavailable()
         if self._watch is None:

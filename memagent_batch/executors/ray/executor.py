@@ -116,11 +116,7 @@ def _each(
 
 
 def _blocks(data: Dataset) -> Iterator[pa.Table]:
-    """The blocks of a dataset, as they are made.
-
-    Raises:
-        MemagentError: what a task raised, with its type.
-    """
+    """The blocks of a dataset, as they are made."""
     try:
         yield from data.iter_batches(batch_size=None, batch_format="pyarrow")
     except ray.exceptions.RayError as error:

@@ -136,11 +136,7 @@ def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
 
 
 def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
-    """What `rollouts.json` says of the table in the output `rollouts`.
-
-    Raises:
-        InputError: there is none, or it is of another version.
-    """
+    """What `rollouts.json` says of the table in the output `rollouts`."""
     record = require_complete(
         rollouts,
         ROLLOUTS_FILE,
