@@ -72,7 +72,6 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _call(agent: AgentConfig, *, num_chunks: int, num_questions: int) -> pa.Table:
-    """The tokenised document with its readings."""
     tokens = len(make_tokenizer(agent).encode(SENTENCE * 100)) / 100
     text = SENTENCE * int((num_chunks - 0.5) * CHUNK_TOKENS / tokens)
     rows = pa.table({"document_id": ["d"], "text": [text]})

@@ -35,8 +35,7 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm import orphan_guard
-from memagent_batch.evaluation.haystacks import TokenMeter
-from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.flows.answer import answer
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
@@ -228,7 +227,6 @@ def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
 
 
 async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
-    """Prompts of one reading."""
     prompts: list[Prompt] = []
     address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
     turns = ReadingTurns(

@@ -101,7 +101,6 @@ def _timed(part: str, arguments: argparse.Namespace, action: Callable[[], Any]) 
 
 
 def _write_flush(output: Location, number: int, *, name: str) -> None:
-    """Turns and outcome of one reading."""
     fields = [field for field in [*TURN_LOG, *OUTCOME_LOG] if not field.nullable]
     row: dict[str, Any] = {field.name: "" if pa.types.is_string(field.type) else 0 for field in fields}
     row |= {"document_hash": text_hash(f"{number}"), "question_hash": "q", "fingerprint": "f", "run_id": RUN_ID}

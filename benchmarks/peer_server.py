@@ -88,7 +88,6 @@ def _is_healthy(url: str) -> bool:
 
 
 def _flags(arguments: Mapping[str, Any]) -> list[str]:
-    """Engine arguments as the server's command line takes them."""
     flags: list[str] = []
     for name, value in arguments.items():
         flag = name.replace("_", "-")

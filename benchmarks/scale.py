@@ -144,7 +144,6 @@ def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _pool(replicas: int | None) -> dict[str, Any]:
-    """The settings of what reads."""
     if replicas is None:
         return {"executor": "local"}
     pool = {"replicas": replicas, "readings_in_flight": READINGS_IN_FLIGHT, "cpus_per_replica": NO_CPUS}
@@ -209,7 +208,6 @@ class _Phases:
 
 
 def _run(job: JobConfig, planned: int | None) -> dict[str, dict[str, float]]:
-    """The phases of a run."""
     phases = _Phases()
     pending = Plan.pending
     Plan.pending = phases.timed(lambda *given, **options: [*pending(*given, **options)], name="pending")  # type: ignore[method-assign]

@@ -38,7 +38,6 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _run(folder: Path) -> dict[str, float]:
-    """Seconds of one run, and of each of its parts."""
     write_tasks(folder, make_tasks([512]))
     command = [
         *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--executor", "ray"),

@@ -32,7 +32,6 @@ def main(words: Sequence[str]) -> int:
 
 
 async def _show_log(client: JobSubmissionClient, job: str) -> None:
-    """Prints the lines of the job until it ends."""
     async for lines in client.tail_job_logs(job):
         print(lines, end="", flush=True)
 

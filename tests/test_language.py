@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 CODE = ("memagent_batch", "pipelines", "jobs", "tools", "benchmarks", "infra")
 DATA = (
     "memagent_batch/prompts/",
-    "memagent_batch/evaluation/needles",
+    "memagent_batch/evaluation/haystacks",
     "memagent_batch/evaluation/tasks",
     "memagent_batch/models/",
 )

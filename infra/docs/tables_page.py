@@ -58,7 +58,6 @@ def _key(field: pa.Field) -> str:
 
 
 def _meaning(field: pa.Field) -> str:
-    """Its type, unit and description."""
     unit, description = (field.metadata[key].decode() for key in (b"unit", b"description"))
     traits = filter(None, [f"{field.type}{'?' if field.nullable else ''}", unit])
     return f"({', '.join(traits)}): {description}"

@@ -13,11 +13,11 @@ from typing import Any, Self, TypeVar
 
 from pydantic import model_validator
 
-from memagent_batch.api.settings import CheckedCall
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config import agent as agent_config
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
+from memagent_batch.config.problems import CheckedCall
 from memagent_batch.documents.indexing import why_unreadable
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
@@ -309,7 +309,6 @@ class AgentReader:
 
 
 def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str) -> Answered:
-    """The reading with what was asked after its answer."""
     sentences = None
     if closed["evidence"] is not None:
         sentences = tuple(

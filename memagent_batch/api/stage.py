@@ -10,11 +10,11 @@ import ray
 from ray.data import Dataset
 
 from memagent_batch.api.question import GivenQuestions, question_table
-from memagent_batch.api.settings import checked_section
 from memagent_batch.budgets import fit_budgets_to_window, require_questions_fit
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.problems import checked_section
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.documents.document_index import CARRY_PREFIX, require_carry_columns

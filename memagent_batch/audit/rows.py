@@ -157,7 +157,6 @@ class RowCheck:
         return isinstance(report, Unchecked) or report.where in self.wrong or not self._is_wrong(part)
 
     def _is_wrong(self, part: PartReport) -> bool:
-        """Whether a file of a part is not as it was recorded."""
         return any(part[name] in self.wrong for name in KEYS)  # type: ignore[literal-required]
 
     def _documents(self, part: PartReport, rows: Mapping[str, int]) -> list[int]:

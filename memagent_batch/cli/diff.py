@@ -66,7 +66,6 @@ class Diff(OutputsCommand):
 
 
 def _counted(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-    """The tables; counts their rows by change."""
     for table in tables:
         counts.update(table["change"].to_pylist())
         yield table
@@ -111,7 +110,6 @@ def _item_lines(row: DifferenceRow, change: AnswerChange) -> list[str]:
 
 
 def _answer_of(status: str | None, answer: str | None, *, error: str | None) -> str:
-    """The answer of one run in a few words."""
     if status is None:
         return "(not asked)"
     if status == "not_read":

@@ -123,7 +123,6 @@ def installed_version(package: str) -> str | None:
 
 
 def _engines(gpus: list[str], project: Distribution) -> Iterator[Asset]:
-    """The built-in engines, and whether each can run here."""
     yield vllm_part(gpus, project)
     has_key = bool(os.environ.get(KEY_VARIABLE))
     address = f"set openai.base_url (jobs/endpoint.yaml, jobs/chat.yaml){'' if has_key else f' and {KEY_VARIABLE}'}"
@@ -146,7 +145,6 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
 
 
 def _models() -> Iterator[Asset]:
-    """The models that have a name here."""
     from memagent_batch.models.packaged import PACKAGED_MODELS, AdaptedModel, models_folder
     from memagent_batch.models.shipped import SHIPPED_MODELS
 
@@ -165,7 +163,6 @@ def _models() -> Iterator[Asset]:
 
 
 def _doctor_lines(machine: Mapping[str, Any], parts: Mapping[str, list[Asset]]) -> Iterator[str]:
-    """What a person reads."""
     gpus = "; ".join(machine["gpus"]) or "no GPU"
     yield f"{PROJECT} {machine['version']}, Python {machine['python']}, {machine['system']}, {gpus}"
     for kind, found in parts.items():

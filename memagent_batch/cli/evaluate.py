@@ -168,7 +168,6 @@ class RunSuite(ReaderSettings, Command):
         return own_suite(questions, documents=self.documents, metric=self.metric)
 
     def _sources(self) -> dict[str, Any]:
-        """The settings of the documents and questions."""
         if self.suite is None:
             return {"documents": self.documents, "questions": self.questions, "input": self.input}
         from memagent_batch.evaluation.suite import DOCUMENTS_FOLDER, QUESTIONS_FILE

@@ -166,7 +166,6 @@ def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int
 
 
 def _run_words(words: list[str]) -> None:
-    """Runs a command, or prints its help."""
     name, rest = split_name(words)
     if "--version" in (*words[:1], *words[-1:]) and not any(word.startswith("-") for word in words[1:-1]):
         print(f"memagent-batch {version('memagent-batch')}")
@@ -179,7 +178,6 @@ def _run_words(words: list[str]) -> None:
 
 
 def _list_commands(group: str, words: Sequence[str]) -> None:
-    """Prints the commands of a group if the words ask for help."""
     below = {name.removeprefix(group).strip(): text for name, (_, text) in COMMANDS.items() if name.startswith(group)}
     place = f"memagent {group}".strip()
     usage = "\n".join([f"usage: {place} NAME [--help] ...", "", *(f"  {name:<17} {below[name]}" for name in below)])
@@ -214,7 +212,6 @@ def _exit_code(command: Callable[[], object]) -> int:
 
 
 def _log_error(error: Exception) -> int:
-    """Logs the error that ends a command; returns its exit code."""
     word, exit_code = next(end for kind, end in ENDING_BY_ERROR.items() if isinstance(error, kind))
     is_known = isinstance(error, MemagentError)
     fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}

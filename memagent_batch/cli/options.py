@@ -199,19 +199,14 @@ def readable(error: ValidationError, *, kind: type[BaseModel]) -> str:
 
 
 def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
-    """The options by each of their names on the command line."""
     options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
     by_flag = {flag: option for option in options for flag in option.flags}
-    return by_flag | {_off_flag(option): option for option in options if option.kind is bool}
+    return by_flag | {f"--no-{option.flag.removeprefix('--')}": option for option in options if option.kind is bool}
 
 
 def _unknown(flag: str, options: Mapping[str, Option], kind: type[Command]) -> str:
     flags = dict.fromkeys(option.flag for option in options.values())
     return f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}"
-
-
-def _off_flag(option: Option) -> str:
-    return f"--no-{option.flag.removeprefix('--')}"
 
 
 def _following(option: Option, rest: deque[str], *, flag: str, kind: type[Command]) -> list[str]:
@@ -281,7 +276,6 @@ def _sources(kind: type[Command]) -> list[str]:
 
 
 def _usage_word(kind: type[Command], name: str) -> str:
-    """A word of the usage."""
     option = next(option for option in options_of(kind) if option.name == name)
     shown = f"{name.upper()}{' ...' if option.is_list else ''}"
     return shown if option.info.is_required() else f"[{shown}]"
@@ -318,14 +312,12 @@ def _metavar(option: Option, kind: type[Command]) -> str:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """The values that can be chosen, if only some can."""
     if get_origin(kind) is Literal:
         return get_args(kind)
     return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
 def _job_file(config: str | None, kind: type[BaseModel]) -> dict[str, Any]:
-    """The settings of the job file."""
     if config is None:
         return {}
     settings = read_yaml(Path(config), option="--config")

@@ -99,7 +99,7 @@ class SignReadings(OutputCommand):
     """The sheets: files or any fsspec URLs."""
 
     def run(self) -> None:
-        from memagent_batch.flows.sign import sign_sheets
+        from memagent_batch.flows.review import sign_sheets
 
         print(json.dumps(sign_sheets(self.location, [self.locate(uri) for uri in self.sheets])))
 

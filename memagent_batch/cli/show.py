@@ -11,6 +11,7 @@ from memagent_batch.cli.screen import evidence_text
 from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
@@ -18,7 +19,6 @@ from memagent_batch.pages.readings import RunReading, document_ids, find_reading
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
-from memagent_batch.templates.visible import visible
 
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
@@ -60,7 +60,6 @@ class Show(OutputCommand):
 
 
 def _reading_lines(reading: RunReading, *, width: int) -> Iterator[str]:
-    """A reading for a screen of so many columns."""
     row = reading.answer
     sample = f", sample {row['sample']}" if row["sample"] else ""
     texts = {

@@ -106,7 +106,6 @@ def _tell(results: Mapping[str, "Verification"], *, as_json: bool) -> None:
 
 
 def _result_lines(result: "Verification") -> Iterator[str]:
-    """What a person reads."""
     for each in result.findings:
         yield f"{each.kind.value.upper()} {each.where}: {each.what}"
     for unchecked in result.unchecked:
@@ -126,7 +125,6 @@ def _result_lines(result: "Verification") -> Iterator[str]:
 
 
 def _lines_of_turns(again: "Reread") -> Iterator[str]:
-    """What the engine says again."""
     asked = f"{again.num_asked:,} of {again.num_drawn:,} turns were asked again"
     yield f"{asked}: {len(again.different):,} have other tokens"
     for turn in again.different[:SHOWN]:

@@ -4,11 +4,12 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from memagent_batch.config.section import fields_of
+from memagent_batch.config.section import ConfigT, fields_of
+from memagent_batch.errors import SettingsError
 
 NAME_LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
@@ -107,7 +108,35 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def _shown_input(value: Any) -> str:
-    """A value that was given, as far as a line has room."""
     if not isinstance(value, str | int | float) or len(str(value)) > VALUE_CHARACTERS:
         return "this"
     return value if isinstance(value, str) and NUMBER.fullmatch(value) else repr(value)
+
+
+class CheckedCall:
+    """Before a configuration among the bases of a class: a mistake in a call of that class is a SettingsError."""
+
+    if not TYPE_CHECKING:  # else a type checker would take any name
+
+        def __init__(self, **settings: Any) -> None:
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise _settings_error(error, kind=type(self)) from None
+
+
+def checked_section(kind: type[ConfigT], **settings: Any) -> ConfigT:
+    """The configuration of these settings.
+
+    Raises:
+        SettingsError: a setting is missing or wrong; names each.
+    """
+    try:
+        return kind(**settings)
+    except ValidationError as error:
+        raise _settings_error(error, kind=kind) from None
+
+
+def _settings_error(error: ValidationError, *, kind: type[BaseModel]) -> SettingsError:
+    see = "docs/reference/settings.md"
+    return SettingsError("; ".join(problem_line(problem, kind=kind, see=see) for problem in error.errors()))

@@ -74,7 +74,6 @@ def _masked_value(value: Any) -> Any:
 
 
 def _without_none(annotation: Any) -> Any:
-    """The type of a value that is there."""
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]

@@ -22,7 +22,6 @@ from memagent_batch.domain.addresses import permanent_number
 
 
 def _question_form(question: Any) -> str:
-    """Which of its two forms a question has."""
     return "row" if isinstance(question, dict) else "text"
 
 
@@ -178,7 +177,6 @@ class SourceConfig(Storage):
 
     @field_serializer("documents")
     def _documents(self, documents: tuple[str, ...]) -> str | list[str]:
-        """One place as itself, several as a list."""
         return documents[0] if len(documents) == 1 else list(documents)
 
     @model_validator(mode="after")

@@ -271,7 +271,6 @@ def _file_outcome(work: Work, task: ConvertTask, server: ConverterServer) -> Hel
 
 
 def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:
-    """The one part of a file that is not opened."""
     if file.left_out is not None:
         return Part(status=PartStatus.SKIPPED, reason=file.left_out)
     if file.size_bytes <= file_bytes:

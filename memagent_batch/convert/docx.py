@@ -87,7 +87,6 @@ class DocxConverter(BuiltIn):
 
 
 def _style_names(document: Any) -> dict[str, str]:
-    """The name of each style, by its id."""
     parts = [each.target_part for each in document.rels.values() if each.reltype.endswith("/styles")]
     styles = [style for part in parts for style in root_of(part).iter(f"{W}style")]
     names = {style.get(f"{W}styleId"): style.find(f"{W}name") for style in styles}

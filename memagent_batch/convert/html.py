@@ -131,7 +131,6 @@ def _pieces(walk: Any, seen: VisibleText) -> Iterator[str]:
 
 
 def _attribute_text(element: Any, seen: VisibleText) -> str:
-    """The text that an element shows from its attributes."""
     if element.tag == "input" and element.get("type", "text").lower() in TYPED:
         return f" {element.get('value', '')} "
     if element.tag in INNER_PAGES and element.get("srcdoc"):

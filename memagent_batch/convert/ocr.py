@@ -154,7 +154,6 @@ def _confidence(lines: Sequence[Line]) -> float:
 
 
 def _is_tall(line: Line, image: Any) -> bool:
-    """Whether a line runs up or down its page."""
     return bool((line.bottom - line.top) * image.height > (line.right - line.left) * image.width)
 
 

@@ -95,7 +95,6 @@ def _row(row: Any) -> str:
 
 
 def _text_line(element: Any) -> str:
-    """The text of a paragraph, with the notes and comments in it."""
     pieces = [element.text or ""]
     for child in element:
         if child.tag in SPACES:

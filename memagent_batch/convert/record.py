@@ -169,7 +169,6 @@ def _require_rows_for_all(found: Sequence[str], asked: Sequence[str]) -> None:
 
 
 def _reasons_text(sources: pa.Table, status: PartStatus) -> str:
-    """The most frequent reasons of files that ended so."""
     own = (row for row in sources.select(["status", "reason"]).to_pylist() if row["status"] == status)
     reasons = (Reason(error_type=status.value, error_message=row["reason"] or status.value) for row in own)
     return sum_up(most_frequent(reasons, limit=LISTED_REASONS))

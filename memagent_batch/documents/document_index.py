@@ -425,7 +425,6 @@ def with_new_rows(reused: ReusedIndex, rows: pa.Table) -> pa.Table:
 
 
 def _named_versions(files: pa.Table) -> pa.ChunkedArray:
-    """Path and version as one text; null without a version."""
     return pc.binary_join_element_wise(files["path"], files["version"], pa.scalar("\0", pa.large_string()))
 
 

@@ -207,7 +207,6 @@ def _keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
 
 
 def _present(columns: Columns, location: Location, *, shard: Shard) -> list[InputColumn]:
-    """The columns as a file may have them."""
     keys = _keys(location, shard=shard)
     if location.path not in shard.table_files:
         return with_partition(columns, keys) if keys else list(columns)
@@ -259,14 +258,12 @@ def _grouped_records(
 
 
 def _filter_columns(file: GroupedFile, where: Condition, *, location: Location, shard: Shard) -> list[InputColumn]:
-    """The columns that a filter asks for, as a file has them."""
     names = where.columns_among(shard.table_columns or [*file.schema.names, *_keys(location, shard=shard)])
     wanted = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
     return present_columns(file.schema, columns=_present(wanted, location, shard=shard), where=location.uri)
 
 
 def _filter_table(file: GroupedFile, group: int, *, columns: Columns, keys: Mapping[str, pa.Scalar]) -> pa.Table:
-    """The columns of a filter in a row group."""
     stored = {column.name: column.stored_as for column in columns if column.stored_as and column.name not in keys}
     table = file.whole(group, names=[*stored.values()]).select([*stored.values()]).rename_columns([*stored])
     others = {each.name: keys.get(each.name, pa.scalar(each.substitute)) for each in columns if each.name not in stored}

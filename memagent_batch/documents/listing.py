@@ -279,7 +279,6 @@ def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> In
 
 
 def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> InputFile:
-    """A file that a listing found."""
     name = str(info["name"])
     if location.is_local:
         return _local_file(name, root=root)
@@ -291,13 +290,11 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
 
 
 def _listed_keys(location: Location) -> Iterator[tuple[str, int, str | None]]:
-    """Path, size and version of each key of a bucket below a place."""
     for path, key in location.keys_below():
         yield path, key["Size"], f"{key['Size']} {key['ETag']}"
 
 
 def _listed_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
-    """A file of an inventory, or a key of a bucket."""
     path, size_bytes, version = entry
     if _VERSION_QUERY in path.lower():
         raise InputError(
@@ -307,7 +304,6 @@ def _listed_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
 
 
 def _local_file(path: str, *, root: str) -> InputFile:
-    """A file that a listing of this machine found."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         target = Path(path).resolve()

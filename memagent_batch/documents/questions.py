@@ -64,11 +64,6 @@ _NUM_PLAIN = 5
 """The columns before those of the type."""
 
 
-def default_question_id(question: str) -> str:
-    """Id of a question that was given without one: the same text has the same id every night."""
-    return f"q-{text_hash(question)[:12]}"
-
-
 def read_questions(
     location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str = "--ask, question"
 ) -> pa.Table:
@@ -130,7 +125,6 @@ def type_fields(value_type: ValueType | None) -> TypeFields:
 
 
 def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
-    """A table of `QUESTION_SCHEMA` of questions with their places."""
     rows: dict[tuple[str, str | None], QuestionRow] = {}
     places: dict[tuple[str, str | None], str] = {}
     for where, row in listed:
@@ -253,7 +247,6 @@ def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
-    """One question a line; blank lines are skipped."""
     column = InputColumn(name="question", kind=ColumnKind.DOCUMENT, presence=Presence.SOME)
     for record in READERS[Format.TEXT].read(location, columns=(column,)):
         text = record.values[0]
@@ -267,12 +260,11 @@ def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
 
 
 def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:
-    """The row of a record with the values of `_COLUMNS`."""
     question_id, other_id, document_id, question, references = values[:_NUM_PLAIN]
     if isinstance(references, str):
         references = [references]
     return {
-        "question_id": str(question_id or other_id or default_question_id(str(question))),
+        "question_id": str(question_id or other_id or f"q-{text_hash(str(question))[:12]}"),
         "document_id": None if document_id is None else str(document_id),
         "question": str(question),
         "references": references if isinstance(references, list) else None,

@@ -158,7 +158,6 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
 
 
 def _find_table(documents: Sequence[Location]) -> Table | None:
-    """The one table that the documents are, if they are one."""
     if len(documents) == 1:
         return find_table(documents[0])
     named = next((place for place in documents if table_name(place.uri)), None)

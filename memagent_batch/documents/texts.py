@@ -184,7 +184,6 @@ def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) 
 
 
 def _why_unread(record: Record) -> str:
-    """Why a record has no text; empty if it has one."""
     if record.error is not None:
         return str(record.error)
     return "" if isinstance(record.values[0], str) else why_unreadable(record.values[0])

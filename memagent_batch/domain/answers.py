@@ -67,7 +67,6 @@ def _boxed(response: str) -> str | None:
 
 
 def _answer_sentence(response: str) -> str | None:
-    """The answer of the last such sentence that has one."""
     end = len(response)
     for found in reversed(list(SENTENCE.finditer(response))):
         line, _, below = response[found.end() : end].partition("\n")

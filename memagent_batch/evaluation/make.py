@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.documents.questions import type_fields
-from memagent_batch.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
-from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter, prose
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
     DOCUMENTS_FOLDER,

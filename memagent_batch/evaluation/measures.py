@@ -121,7 +121,6 @@ def _place(row: Row, scores: pa.Table) -> tuple[int, bool, str]:
 
 
 def _share_of(scored: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The mean of some scores, with its interval."""
     by_document = defaultdict[str, list[float]](list)
     for each in scored:
         by_document[each["document"]].append(each["score"])

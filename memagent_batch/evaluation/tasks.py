@@ -16,6 +16,11 @@ from itertools import islice
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, Number, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.evaluation.haystacks import (
+    ADJECTIVES,
+    MAGIC_ASKED,
+    MAGIC_STATED,
+    MAGIC_STATED_ONCE,
+    NOUNS,
     Facts,
     HaystackUnits,
     Hidden,
@@ -24,9 +29,9 @@ from memagent_batch.evaluation.haystacks import (
     TokenMeter,
     hide,
     lines,
+    make_word,
     noise,
 )
-from memagent_batch.evaluation.needles import ADJECTIVES, MAGIC_ASKED, MAGIC_STATED, MAGIC_STATED_ONCE, NOUNS, make_word
 
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
 MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"

@@ -238,7 +238,6 @@ class _DocumentReadings:
 
     @cached_property
     def _most_turns(self) -> int:
-        """Turns of a reading of it, at most."""
         agent = self._actor.agent
         return cost_of(agent.policy, agent.prompts, self.document.document).num_turns
 

@@ -137,7 +137,6 @@ def tokenise_rows(
 
 
 def _row_text(record: Record) -> FetchedText:
-    """The text of a row that holds it, or why there is none."""
     row, text = record.place.stop, record.values[1]
     if isinstance(text, str):
         return FetchedText(row=row, text=text)

@@ -123,7 +123,6 @@ def _part_reasons(answers: pa.Table, *, status: Status) -> list[ReasonRow]:
 
 
 def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:
-    """Writes the files; returns the hashes of their bytes."""
     output, run_id = projection.output, projection.run_id
     require_claim(output, run_id=run_id)
     hashes: list[FileHash] = []

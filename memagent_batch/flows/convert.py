@@ -128,7 +128,6 @@ def _converter(name: str, *, settings: Mapping[str, Any], allow_code: bool) -> C
 
 
 def _limits(config: ConvertConfig) -> Limits:
-    """What the process of one file may cost."""
     seconds, memory_mib = (OCR_SECONDS, OCR_MEMORY_MIB) if config.ocr else (SECONDS, MEMORY_MIB)
     return Limits(
         seconds=config.seconds or seconds,
@@ -138,7 +137,6 @@ def _limits(config: ConvertConfig) -> Limits:
 
 
 def _choose_executor(kind: ExecutorKind, files: Sequence[InputFile], *, known: Set[str]) -> Executor:
-    """The executor, by what is to convert."""
     new = [file for file in files if file.name not in known]
     num_files = len(new) + (len(files) - len(new)) // HASHES_PER_FILE
     num_bytes = sum(file.size_bytes for file in new)
@@ -148,7 +146,6 @@ def _choose_executor(kind: ExecutorKind, files: Sequence[InputFile], *, known: S
 def _convert_batches(
     batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, executor: Executor, num_files: int
 ) -> pa.Table:
-    """What the table has of each file."""
     with GracefulShutdown(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         reports = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
         return pa.concat_tables(shown(reports, run_id=run.run_id, num_files=num_files))

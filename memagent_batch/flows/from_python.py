@@ -12,7 +12,6 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
-from memagent_batch.api.settings import checked_section
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.convert import ConvertConfig, ConvertJob
@@ -26,6 +25,7 @@ from memagent_batch.config.job import (
     RolloutConfig,
     TableFormat,
 )
+from memagent_batch.config.problems import checked_section
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.convert.record import ConvertManifest

@@ -1,11 +1,13 @@
-"""How good a scan is, by people's labels of a sample: make, import, estimate, calibrate. No Ray."""
+"""How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.calibration import (
     Target,
     answers_to_calibrate,
@@ -19,7 +21,7 @@ from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
 from memagent_batch.review.labelling.page import write_labelling
 from memagent_batch.review.labels import Purpose, append_labels, person, read_label_rows
-from memagent_batch.review.population import ReviewedScan, draw, read_population, seed_text
+from memagent_batch.review.population import ReviewedScan, draw, parse_labels, read_population, seed_text
 from memagent_batch.review.record import (
     ANSWERED_BY_YES,
     REVIEW_FORMAT,
@@ -30,8 +32,10 @@ from memagent_batch.review.record import (
     review_id,
     write_review,
 )
-from memagent_batch.review.sheet import parse_sheet
-from memagent_batch.review.strata import parse_labels
+from memagent_batch.review.sheet import parse_sheet, parse_sign_sheet
+from memagent_batch.review.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
@@ -257,7 +261,6 @@ def condition_of(question_id: str, *, up_to: float) -> str:
 
 
 def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
-    """Refuses labels that are not to be estimated from."""
     if review.purpose is Purpose.DEVELOP:
         raise OutputError(
             f"review {review.record['review_id']} was made to develop by: what was tuned on its labels looks better "
@@ -301,7 +304,6 @@ def _only_review_of(output: Location, scan: ReviewedScan, *, question_id: str) -
 
 
 def _require_learnable(review: Review, scan: ReviewedScan, *, question_id: str) -> None:
-    """Refuses reviews that a threshold can't be learnt from."""
     record = review.record
     if record["question_id"] != question_id:
         raise OutputError(f"review {record['review_id']} is of question {record['question_id']!r}; name one of its own")
@@ -320,3 +322,37 @@ def _require_learnable(review: Review, scan: ReviewedScan, *, question_id: str) 
             f"review {record['review_id']} is of run {record['run_id']}, the last one is {scan.run_id}; run "
             "`memagent review make` again: it asks only for labels that are missing"
         )
+
+
+class Signed(TypedDict):
+    """What `memagent review sign` prints."""
+
+    added: int
+    """Sign-offs that the table did not have."""
+    signed: int
+    """Readings of the last run that are signed off now."""
+    readings: int
+    """Readings of the last run."""
+
+
+def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
+    """Takes the sign-offs of sheets in: all of them or, if one is wrong, none.
+
+    Raises:
+        InputError: a sheet or a row of it can't be taken; names the line.
+        OutputError: no run has finished, or a table can't be read.
+        StorageError: nothing was added.
+    """
+    rows: list[SignOff] = []
+    for sheet in sheets:
+        with input_errors(sheet.uri):
+            data = sheet.read_bytes()
+        rows += parse_sign_sheet(data, name=str(sheet), now=datetime.now(UTC))
+    if not rows:
+        raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
+    with output_errors(output.uri):
+        files = require_manifest(output)["files"][ANSWERS_FOLDER]
+    added = append_sign_offs(output, rows)
+    signed = current_sign_offs(output)
+    hashes = [reading_hash(row) for name in files for batch in table_rows(output / name) for row in batch.to_pylist()]
+    return Signed(added=added, signed=sum(each in signed for each in hashes), readings=len(hashes))

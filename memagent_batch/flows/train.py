@@ -208,7 +208,6 @@ def local_folder(output: str) -> Path:
 
 
 def _weights_record(training: TrainConfig, *, model: Path, collected: RolloutsRecord, num_steps: int) -> dict[str, Any]:
-    """`training.json`, except for the version of the weights."""
     return {
         "format": TRAINING_FORMAT,
         "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},

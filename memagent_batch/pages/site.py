@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from memagent_batch.documents.listing import into_batches
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
 from memagent_batch.pages.document_page import Passages, ReadingView, Sheet, template_values, view_reading, windows
@@ -36,7 +37,6 @@ from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
 from memagent_batch.templates.pages import brief, frame_page, inert_json, page_bytes, page_environment, page_style
-from memagent_batch.templates.visible import visible
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
@@ -154,7 +154,6 @@ class AnswerTable:
         self._rows, self._questions = [], {}
 
     def _row(self, view: ReadingView, *, href: str) -> list[Any]:
-        """A row as `grid.js` takes it."""
         answer = view.answer
         question = (answer["question_id"], brief(answer["question"]))
         change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
@@ -315,7 +314,6 @@ def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:
 
 
 def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, str]:
-    """Hashes of the documents that evidence lies in, by id."""
     found: dict[str, str] = {}
     for part in manifest["parts"]:
         if evidence := part["evidence_file"]:
@@ -326,7 +324,6 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
 
 
 def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:
-    """The passages of each document, by its id."""
     if texts is None:
         return {sheet.document_id: Passages() for sheet in batch}
     wanted = {sheet.document_id: sheet.readings for sheet in batch if any(view.marks for view in sheet.readings)}
@@ -369,7 +366,6 @@ def _signing(run_id: str) -> dict[str, Any]:
 
 
 def _to_sign(view: ReadingView) -> dict[str, Any]:
-    """A reading as `sign.js` takes it."""
     row = view.answer
     return {"doc": row["document_id"], "question": row["question_id"], "sample": row["sample"], "hash": view.hash}
 

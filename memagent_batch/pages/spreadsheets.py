@@ -128,7 +128,6 @@ def _sentence(row: Row) -> str:
 
 
 def _results(output: Location, manifest: Manifest) -> tuple[list[str], Iterator[list[Cell]]]:
-    """Columns and rows of the table `results`."""
     files = [output / name for name in manifest["files"][RESULTS_FOLDER]]
     names = column_names(files[0])
     rows = (row for file in files for batch in table_rows(file) for row in batch.to_pylist())

@@ -8,10 +8,10 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
+from memagent_batch.domain.texts.escapes import shorten
 from memagent_batch.domain.texts.words import texts_in
 from memagent_batch.domain.turns import ANSWER, FinishReason, notes_of
 from memagent_batch.store.turn_log.index import Row
-from memagent_batch.templates.visible import shorten
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""
@@ -205,7 +205,6 @@ def word_differences(before: str, after: str) -> list[Stretch]:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Words that both begin with."""
     for place, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return place

@@ -161,7 +161,6 @@ class ParallelPolicy(OverwritePolicy):
             yield group
 
     def _num_merges(self, num_notes: int) -> int:
-        """Merges of so many notes, at most."""
         in_one = self._notes_tokens // (self.memory_tokens + LABEL_TOKENS)
         merges = 0
         while num_notes:

@@ -91,7 +91,6 @@ def read_prompt_file(path: Path) -> str:
 
 
 def _load_file(path: Path) -> Any:
-    """What the file says: YAML where the name ends so, else JSON."""
     text = read_prompt_file(path)
     if path.suffix == ".py":
         raise PromptSetError(f"{path} is Python code, not a prompt set file; {HOW_TO_IMPORT}")

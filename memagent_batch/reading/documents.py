@@ -117,7 +117,6 @@ def with_breaks(document: Document, text: str, *, agent: AgentConfig, rows: Sequ
 
 
 def _starts(text: str, rows: Sequence[LocatedRow], *, at: BreakAt | None) -> Iterator[int]:
-    """Characters with which rows or lines begin."""
     match at:
         case BreakAt.ROWS:
             yield from (row.char_start for row in rows)

@@ -329,7 +329,6 @@ async def _ask_evidence(row: ClosedRow, reading: _Answered) -> Sequence[Candidat
 
 
 async def _ask_support(row: ClosedRow, reading: _Answered, chosen: Sequence[Candidate]) -> None:
-    """Adds to the row whether the sentences support the answer."""
     shown = sorted(chosen, key=lambda sentence: sentence.char_start)
     completion = await _ask_of_sentences(SUPPORT, reading, shown, guide=SUPPORT_GUIDE)
     if completion.text not in SUPPORT_MENU:
@@ -339,7 +338,6 @@ async def _ask_support(row: ClosedRow, reading: _Answered, chosen: Sequence[Cand
 
 
 async def _ask_of_sentences(kind: str, reading: _Answered, shown: Sequence[Candidate], *, guide: Guide) -> Completion:
-    """The whole completion of a turn that shows sentences."""
     slots = {Slot.SENTENCES: _numbered(shown, reading.document, reading.follow_ups.tokens)}
     budget = COMPLETION_TOKENS[kind]
     prompt = _prompt(kind, reading.brief, reading, slots=slots, max_tokens=budget, guide=guide)

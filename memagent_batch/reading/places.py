@@ -84,7 +84,6 @@ class TurnPlaces:
             raise
 
     def _give(self) -> None:
-        """Passes a place on to the first turn that waits."""
         self._num_free += 1
         self._refuse()
         while self._waiting and not self._closed_because:

@@ -48,7 +48,6 @@ def latest_estimates(output: Location) -> list[ShownEstimate]:
 
 
 def _read_estimate(place: Location) -> ShownEstimate | None:
-    """The estimate in a file; None if it holds something else."""
     try:
         record = read_json(place)
         return None if record is None else _shown_estimate(record)

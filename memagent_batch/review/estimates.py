@@ -25,8 +25,7 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.population import SampleRow
-from memagent_batch.review.strata import UNANSWERED, Stratum
+from memagent_batch.review.population import UNANSWERED, SampleRow, Stratum
 
 MEANINGS = {
     Measure.PRECISION: "of what was found is right",

@@ -145,7 +145,6 @@ def agreement_of(pairs: Sequence[tuple[str, str]]) -> Agreement:
 
 
 def _measures_of_totals(strata: Sequence[StratumCounts], totals: Numbers) -> dict[Measure, Numbers]:
-    """The measures for totals of shape (strata, draws)."""
     sizes = np.array([stratum.num_readings for stratum in strata], float)
     is_found = np.array([stratum.is_found for stratum in strata])
     found, missed = totals[is_found].sum(0), totals[~is_found].sum(0)

@@ -113,7 +113,6 @@ def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOf
 
 
 def _filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a sheet, each with its place for messages."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -125,7 +125,6 @@ def recorded_plan(plan: Plan, index: LogIndex) -> pa.Table:
 
 
 def _planned(documents: pa.Table, rows: Rows, found: Sequence[pa.Table], *, schema: pa.Schema) -> pa.Table:
-    """Rows of `RUN_PLAN`."""
     column = struct_column(found[0], RUN_PLAN.field("readings").type, documents=rows)
     planned = documents.slice(rows[0], len(rows)).add_column(4, "readings", column)
     numbers = pa.array(range(planned.num_rows))

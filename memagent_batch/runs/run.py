@@ -249,7 +249,6 @@ def _manifest(
 
 
 def _sums(reports: Sequence[PartReport], columns: type) -> dict[str, int]:
-    """The columns of all reports, summed up."""
     rows = cast("Sequence[Mapping[str, int]]", reports)
     return {name: sum(report[name] for report in rows) for name in columns.__annotations__}
 
@@ -283,7 +282,6 @@ def _run_reasons(
 
 
 def _log_closed(manifest: Manifest) -> None:
-    """Logs the counts, and behind them why readings have no answer."""
     run_id, counts = manifest["run_id"], manifest["counts"]
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (

@@ -10,9 +10,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from memagent_batch.domain.texts.escapes import escaped
+from memagent_batch.domain.texts.escapes import escaped, shorten, visible
 from memagent_batch.domain.texts.shares import percent, quantity
-from memagent_batch.templates.visible import shorten, visible
 
 MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""

@@ -5,9 +5,8 @@ import pytest
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.haystacks import TOLERANCE, SuiteSample, TokenMeter
+from memagent_batch.evaluation.haystacks import ADJECTIVES, NOUNS, TOLERANCE, SuiteSample, TokenMeter
 from memagent_batch.evaluation.make import SuitePlan, sample_requests
-from memagent_batch.evaluation.needles import ADJECTIVES, NOUNS
 from memagent_batch.evaluation.tasks import FORMS, TASKS
 from memagent_batch.tokens.tokenizer import Tokenizer
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.evaluation.haystacks import TokenMeter
-from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer
 

@@ -16,7 +16,7 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.strata import Stratum, allocate
+from memagent_batch.review.population import Stratum, allocate
 
 PRECISION = 0.8
 SHARE_FAILED = 0.02

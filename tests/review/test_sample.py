@@ -9,8 +9,7 @@ import pytest
 from memagent_batch.documents.where import parse_where
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.review.labels import Purpose
-from memagent_batch.review.population import draw, seed_text, strata_of
-from memagent_batch.review.strata import Stratum, allocate, parse_labels
+from memagent_batch.review.population import Stratum, allocate, draw, parse_labels, seed_text, strata_of
 
 READINGS = pa.table(
     {

@@ -111,7 +111,6 @@ def _logical(column: str, names: Mapping[str, str]) -> str:
 
 
 def _vector_deletes(table: "DeltaTable") -> dict[str, bytes]:
-    """Deleted rows by the path of their file."""
     vectors = pa.table(table.deletion_vectors().read_all())
     found = {}
     for row in range(vectors.num_rows):

@@ -189,7 +189,6 @@ class _Place:
 
 
 def _sent(schema: Any, place: _Place) -> SentSchema:
-    """One part of a schema as it is sent."""
     if not isinstance(schema, Mapping):
         raise place.error("write out what is allowed here; true and false are not taken")
     if next(place.parts) >= MAX_PARTS:

@@ -396,7 +396,6 @@ def _equality_key(value: TypedValue) -> Any:
 
 
 def _normalised(value: Any) -> Any:
-    """A JSON value whose equal parts are written alike."""
     match value:
         case str():
             return " ".join(unicodedata.normalize("NFKC", value).casefold().split())

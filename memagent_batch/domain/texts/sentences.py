@@ -122,7 +122,6 @@ def _sentence_ends(text: str) -> Iterator[int]:
 
 
 def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
-    """Whether a mark with white space behind it ends a sentence."""
     after = _after_space(text, found.end())
     if after < len(text) and text[after].islower():
         return bool(LINE_ENDS.search(text, found.end(), after)) and found[0] != "."

@@ -198,7 +198,6 @@ class ChatApi(Api):
         return {CHAT_TEMPLATE_KWARGS: {**values, THINKING_WORD: False}}
 
     def _message(self, prompt: Prompt) -> Neutralised:
-        """The prompt as the text of a message, without markers."""
         return self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids))
 
     def _passes_over_budget(self, response: Response) -> bool:
@@ -282,7 +281,6 @@ class ChatResponse(BaseModel):
 
 
 def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
-    """Why a completion ended."""
     if choice.message.refusal:
         raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
     if choice.finish_reason == FILTERED:

@@ -147,7 +147,6 @@ def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, m
 
 
 def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
-    """Log-probability of each token."""
     if choice.token_ids is None:
         raise EngineRequestError(
             "the endpoint sent log-probabilities without the tokens that they belong to; use one that returns token "

@@ -148,7 +148,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
         await self._client.close()
 
     def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue]:
-        """The body of a request, with the user's own fields."""
         body = self._api.body(prompt, seed=seed, form=form) | self.extra_body
         return {name: value for name, value in body.items() if value is not None}
 

@@ -116,7 +116,6 @@ def _each(
 
 
 def _blocks(data: Dataset) -> Iterator[pa.Table]:
-    """The blocks of a dataset, as they are made."""
     try:
         yield from data.iter_batches(batch_size=None, batch_format="pyarrow")
     except ray.exceptions.RayError as error:

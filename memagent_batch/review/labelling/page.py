@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 import pyarrow.compute as pc
 
+from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.labels import NO, YES
 from memagent_batch.review.population import ReviewedScan, SampleRow
@@ -26,7 +27,6 @@ from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_style
-from memagent_batch.templates.visible import visible
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 """Folders of the parts, beside the page."""
@@ -145,7 +145,6 @@ def chosen_evidence(scan: ReviewedScan, review: Review) -> dict[str, list[Row]]:
 
 
 def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The value in a few words, and the answer."""
     if row["status"] != "ok":
         return f"nothing: {row['status']}", row.get("error_message") or ""
     answer = row.get("answer") or ""

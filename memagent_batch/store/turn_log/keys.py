@@ -238,7 +238,6 @@ def _base_name(path: str) -> str:
 
 
 def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[str]) -> Iterator[pa.Table]:
-    """Streams the keys in some files, of log files that count."""
     rows, num_rows, wanted = [LOG_KEYS.empty_table()], 0, pa.array(fingerprints, pa.string())
     for keys, of_files in zip(_read_ahead(output, files["path"].to_pylist()), files["files"], strict=True):
         file = pc.binary_join_element_wise(output.path.rstrip("/"), keys["file"], "/")

@@ -53,14 +53,13 @@ class AddressRow(TypedDict):
     fingerprint: Fingerprint
 
 
-class LoggedTurnRow(TypedDict):
+class _RunRow(TypedDict):
+    run_id: RunId
+
+
+class LoggedTurnRow(_RunRow, AddressRow):
     """One row for each finished turn."""
 
-    run_id: RunId
-    document_hash: DocumentHash
-    question_hash: QuestionHash
-    sample: SampleNumber
-    fingerprint: Fingerprint
     path: Annotated[str, Column("address of the turn in its reading, such as update/12")]
     turn: Annotated[
         int | None,
@@ -166,16 +165,11 @@ class ResultRow(ResultColumns, ProvenanceColumns):
     status: EndedStatus
 
 
-class _RunAddress(TypedDict):
-    run_id: RunId
-    document_hash: DocumentHash
-    question_hash: QuestionHash
-    sample: SampleNumber
-    fingerprint: Fingerprint
+class _EndedRow(_RunRow, AddressRow):
     status: EndedStatus
 
 
-class OutcomeRow(_RunAddress, ResultColumns, ProvenanceColumns):
+class OutcomeRow(_EndedRow, ResultColumns, ProvenanceColumns):
     """One row for each reading that ended."""
 
 
@@ -258,10 +252,7 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
     span = prompt.span
     return {
         "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "fingerprint": address.fingerprint,
+        **_address_row(address),
         "path": prompt.path,
         "turn": prompt.number,
         "kind": prompt.kind,

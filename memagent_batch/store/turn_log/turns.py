@@ -153,7 +153,6 @@ def read_turns(
 
 
 def _turns_of(table: pa.Table, *, with_tokens: bool) -> Iterator[tuple[dict[str, Any], LoggedTurn]]:
-    """The turns of a table, each with its `KEY_COLUMNS`."""
     rows: Sequence[TurnRow] = _ArrowRows(table) if with_tokens else _without_tokens(table).to_pylist()
     for number, key in enumerate(table.select(KEY_COLUMNS).to_pylist()):
         yield (

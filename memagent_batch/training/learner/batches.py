@@ -145,6 +145,5 @@ def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
 
 
 def _list_arrays(column: pa.ChunkedArray) -> list[Array]:
-    """The lists of a column; an empty one if there is none."""
     empty: Array = np.empty(0)
     return [cell.values.to_numpy(zero_copy_only=False) if cell.is_valid else empty for cell in column]

@@ -322,7 +322,8 @@ def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, 
     rounded = network if dtype == network.dtype else copy.deepcopy(network).to(dtype)
     rounded.save_pretrained(folder)
     for path in sorted(like.iterdir()):
-        if path.is_file() and not (folder / path.name).exists() and not _is_not_copied(path.name):
+        is_copied = not path.name.endswith((*WEIGHT_ENDINGS, *NOT_COPIED, ".index.json"))
+        if is_copied and path.is_file() and not (folder / path.name).exists():
             shutil.copyfile(path, folder / path.name)
     version = weights_version(model_sha256(str(folder)))
     write_json(Location(uri=str(folder / TRAINING_FILE)), {"weights_version": version, **record})
@@ -339,10 +340,6 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _is_not_copied(name: str) -> bool:
-    return name.endswith((*WEIGHT_ENDINGS, *NOT_COPIED, ".index.json"))
 
 
 def token_sums(
