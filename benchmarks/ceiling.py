@@ -78,7 +78,6 @@ class RecordedTurn:
 
     prompt: Prompt
     row: TurnRow
-    """As the log has it."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

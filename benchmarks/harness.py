@@ -25,9 +25,7 @@ from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
 ROOT = Path(__file__).parents[1]
-"""The checkout."""
 TINY_JOB = ROOT / "jobs" / "tiny.yaml"
-"""Job file of the shipped model."""
 QUESTION = "What colour is the sky?"
 NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
 """Tasks of the suites that documents are made of, in turn."""

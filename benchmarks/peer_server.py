@@ -26,7 +26,6 @@ class VllmServer:
     """A server that runs."""
 
     url: str
-    """Address up to the port."""
     model: str
 
     def forget(self) -> None:

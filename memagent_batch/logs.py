@@ -25,10 +25,8 @@ CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
 
 OWN_LOGGERS = ("memagent_batch",)
-"""Loggers of this project."""
 
 STDERR_NUMBER = 2
-"""File descriptor of stderr."""
 
 PIPE_SECONDS = 1.0
 """Longest wait for the last line of a pipe. A process that inherited the pipe may keep it open for longer."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 MASK = "***"
-"""Stands where a secret was."""
 
 SECRET_NAME = re.compile(r"token(?!i[sz])|key|secret|passw|credential|auth|signature|^sig$", re.IGNORECASE)
 """Names of arguments and query parameters that hold secrets. `tokenizer` is none."""

@@ -36,7 +36,6 @@ CHUNKS = (1, 2, 5, 12)
 ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52))
 """A question of three tokens."""
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
-"""A reading."""
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),

@@ -43,7 +43,6 @@ class Packed(TypedDict):
 
     run_id: str
     files: int
-    """Files in the archive."""
     sha256: str
     """Of the archive, hex: whoever gets it can tell that it is this one."""
 

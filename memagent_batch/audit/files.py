@@ -49,7 +49,6 @@ class FindingKind(StrEnum):
     CHANGED = "changed"
     """A file has other bytes than its run recorded."""
     GONE = "gone"
-    """A file that a run recorded is not there."""
     CHAIN = "chain"
     """Runs do not follow one from the other."""
     SIGNATURE = "signature"
@@ -100,7 +99,6 @@ class CheckedFiles:
     """Gets what is wrong, and what can't be checked."""
     run_id: str
     record_files: Mapping[str, frozenset[str]]
-    """The files in `runs/`, by run."""
     manifest: Manifest | None = None
     """Its manifest; None if neither copy can be read."""
     sha256: str = ""

@@ -39,7 +39,6 @@ class DrawnReading:
 
     document_id: str
     question: int
-    """Row of the question list."""
     address: ReadingAddress
 
     def number(self, seed: int, *, path: str = "") -> str:
@@ -78,7 +77,6 @@ class Reread:
     num_asked: int = 0
     """Turns that the engine was asked again."""
     different: list[DifferentTurn] = field(default_factory=list)
-    """Of these, turns with other tokens."""
     not_asked: list[str] = field(default_factory=list)
     """Why turns could not be asked."""
 

@@ -43,7 +43,6 @@ FEW_SOURCES = 32
 FOOTER_THREADS = 16
 """Footers of table files read at once."""
 COPY_BYTES = 1 << 20
-"""Bytes of a source that are copied at once."""
 CONVERTERS_KEY, VERSIONS_KEY = b"memagent.converters", b"memagent.versions"
 """Entries of a table file's schema, as JSON: the converters of its run, and its sources' versions in the listing."""
 
@@ -76,7 +75,6 @@ class Batch:
     """Files of one task, whose rows become one file of the table."""
 
     number: int
-    """Position among the batches of the run."""
     works: tuple[Work, ...]
     kept: str | None = None
     """The table file that has just these sources; it stays where none of them has changed."""
@@ -91,7 +89,6 @@ class ConvertTask:
     output: Location
     run_id: str
     converters: Mapping[str, ChosenConverter]
-    """The converters by kind or ending."""
     settings: Mapping[str, Any]
     """Settings that converters may be made with."""
     limits: Limits

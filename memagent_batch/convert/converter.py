@@ -30,7 +30,6 @@ class PartStatus(StrEnum):
     EMPTY = "empty"
     """It holds nothing."""
     FAILED = "failed"
-    """It can't be converted; `reason` says why."""
     SKIPPED = "skipped"
     """Nothing converts it: its kind, its size, or how deep it is nested."""
     NOT_READ = "not_read"
@@ -74,7 +73,6 @@ class Attachment:
     number: str
     """Its position in the file, unique there: `1`, or `17-1` for the first one of message 17."""
     name: str
-    """Its name, as the file has it."""
     locator: str
     """Where it stands in the file."""
     data: bytes = b""
@@ -113,7 +111,6 @@ class BuiltIn:
     """Its own number, raised with every change of what it reads."""
     package: ClassVar[str | None] = None
     extra: ClassVar[str] = "convert"
-    """The extra that installs the package."""
     modules: ClassVar[tuple[str, ...]] = ()
 
     def version(self) -> str:

@@ -86,12 +86,10 @@ class VisibleText:
     text: str = ""
     title: str = ""
     pictures: list[bytes] = field(default_factory=list)
-    """Images inside the page itself."""
     inner_pages: bool = False
     """Whether it shows other pages, which are not in it."""
     has_script: bool = False
     failure: str | None = None
-    """Why the page can't be read to its end."""
 
 
 def visible_text(page: str) -> VisibleText:

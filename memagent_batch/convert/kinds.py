@@ -23,19 +23,14 @@ class FileKind(StrEnum):
     PDF = "pdf"
     HTML = "html"
     DOCX = "docx"
-    """A Word document, since 2007."""
     EMAIL = "email"
     """A message, or a mailbox of them."""
     MARKDOWN = "markdown"
     TEXT = "text"
     ZIP = "zip"
-    """Files packed into one."""
     IMAGE = "image"
-    """A picture, such as a scanned page."""
     SLIDES = "slides"
-    """A presentation of PowerPoint, since 2007."""
     SHEETS = "sheets"
-    """A workbook of Excel, since 2007."""
     OPENDOCUMENT = "opendocument"
     """A text, sheet or presentation of LibreOffice."""
     OUTLOOK = "outlook"
@@ -82,7 +77,6 @@ MAIN_PARTS = {
     "ppt/presentation.xml": FileKind.SLIDES,
     "content.xml": FileKind.OPENDOCUMENT,
 }
-"""Kinds by the main file of their packages."""
 PACKAGED = frozenset({FileKind.DOCX, *MAIN_PARTS.values()})
 BINARY_SHEETS = "xl/workbook.bin"
 

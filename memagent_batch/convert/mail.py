@@ -68,7 +68,6 @@ class _Content:
     texts: list[str] = field(default_factory=list)
     files: list[EmailMessage] = field(default_factory=list)
     remarks: dict[str, None] = field(default_factory=dict)
-    """What the text lacks, in words."""
     pictures: list[bytes] = field(default_factory=list)
     """Images inside texts in HTML."""
     failures: list[str] = field(default_factory=list)

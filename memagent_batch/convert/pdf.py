@@ -37,7 +37,6 @@ UNPACKED_AT_ONCE = 64 << 10
 """Bytes of packed content that are unpacked at once."""
 ZLIB_HEADER_BYTES = 2
 DOTS_PER_INCH, JPEG_QUALITY = 200, 95
-"""How pages are drawn for OCR."""
 PAGE_PIXELS = 40_000_000
 """Most pixels of a page that is drawn, ten times those of A4: a larger page is drawn smaller."""
 

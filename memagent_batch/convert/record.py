@@ -25,7 +25,6 @@ from memagent_batch.store.location import Location
 
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(CONVERTED_FOLDER,))
 LISTED_REASONS = 5
-"""Reasons that an error names."""
 COUNTS_SQL = f"""
     select
         count(*) as files,
@@ -51,13 +50,11 @@ class ConvertManifest(TypedDict):
     seconds: float
     documents: list[str]
     converters: Mapping[str, str]
-    """Name and version of the converter of each kind."""
     counts: Mapping[str, int]
     """Files by how they ended and by whether they were converted now, their documents, and rows by status."""
     left_out: list[str]
     """The first hidden files and folders, which have no rows; `counts` has their number."""
     files: Mapping[str, list[str]]
-    """Files of the table, below the output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,7 @@ class ChosenConverter:
     """A converter of this run."""
 
     name: str
-    """Its name, as the user writes it."""
     path: str
-    """Its import path."""
     version: str
 
 
@@ -49,11 +47,9 @@ class _Document:
     """Where it stands in its source, before its own locators."""
     depth: int = 0
     failure: str | None = None
-    """Why its content can't be had."""
     source: str
     """Path of the file below the folder that was asked for."""
     source_hash: str | None
-    """SHA-256 of that file; None if it was not read."""
 
 
 class SourceConverter:

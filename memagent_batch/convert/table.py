@@ -85,7 +85,6 @@ FILE_OUTCOMES = (
 )
 """How a whole file ended: the first of these that one of its rows has."""
 REPORTED = ["document_id", "status", "reason", "converter", "converter_version", "source", "source_hash"]
-"""Columns that `sources_of` takes."""
 SOURCES_SQL = f"""
     with ranked as (
         select *, row_number() over () as number, list_position({[*map(str, FILE_OUTCOMES)]}, status) as rank from rows

@@ -23,7 +23,6 @@ from memagent_batch.store.json_files import read_json
 log = logging.getLogger(__name__)
 
 SHOWN_NAMES = 5
-"""Files that were left out and are named in a line."""
 CONVERTED_MARKER = b"memagent.converted"
 """Entry of the schema metadata that marks the table, whoever copied its files."""
 SOURCE_READ, SOURCE_UNREAD = "source_read", "source_unread"

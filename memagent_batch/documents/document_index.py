@@ -77,7 +77,6 @@ _MISSING_ERROR = (
     "the question off the list"
 )
 _TABLE_ROWS = 1024
-"""Most rows of an index table."""
 _TABLE_CHARS = 4 * 1024 * 1024
 """Most characters of carried values in an index table, about."""
 _RULES = b"memagent.rules"
@@ -100,12 +99,10 @@ _PARTS = f'select row, unnest(coalesce("{ROWS_COLUMN}".paths, [path])) as path f
 _CHANGED = f"select distinct row from ({_PARTS}) anti join known using (path)"
 _FILES = f"select distinct path from ({_PARTS})"
 _SHOWN_NAMES = 5
-"""Files or documents that a line names."""
 _LEFT_OUT = (
     "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
     "glob such as '**/*.txt', or with --input.format text"
 )
-"""Why text files are left out."""
 
 
 class RowPlaces(TypedDict):
@@ -131,7 +128,6 @@ class IndexRow:
     error: str | None = None
     error_type: str | None = None
     rows: RowPlaces | None = None
-    """Its rows, where it has many."""
     order: tuple[str, ...] = ()
     """Values that put a row into the order of its document, before rows are grouped."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
@@ -265,7 +261,6 @@ class SampledDocuments:
     """An index of documents in two: both are tables of `index_schema`, in the order of the whole."""
 
     taken: pa.Table
-    """What is read."""
     outside: pa.Table | None
     """What is left out; None where nothing can be."""
 
@@ -305,7 +300,6 @@ class IndexedFiles:
     versions: Mapping[str, str]
     """Version of a table, or commit of each data set of the hub, by the place as the user names it."""
     files: pa.Table
-    """`FOUND_FILES`."""
     rules: str
     """Hash of what else decides the rows that they give the index."""
     is_kept: bool = False
@@ -360,9 +354,7 @@ class ReusedIndex:
 
     rows: pa.Table
     shards: list[Shard]
-    """What is left to index."""
     is_whole: bool
-    """Whether nothing has changed."""
     read_again: pa.Array = field(default_factory=lambda: pa.array([], _TEXT))
     """Of documents of many rows: files among the shards that have not changed. They are read again for documents that
     also have rows in a file which is gone or has changed."""

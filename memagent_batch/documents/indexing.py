@@ -46,7 +46,6 @@ from memagent_batch.store.location import Location
 _CHECKED_CHARS = 1024 * 1024
 """Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 TEXT_THREADS = 16
-"""Text files of a store that are read at once."""
 NOTHING_DELETED: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 

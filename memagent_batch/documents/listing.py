@@ -210,7 +210,6 @@ def _glob_root(path: str) -> str:
 
 
 _Entry = tuple[str, Callable[[], InputFile]]
-"""The path of a file that was found, and what looks at it."""
 
 
 def _entries(

@@ -39,7 +39,6 @@ from memagent_batch.store.location import Location
 SEPARATOR = "\n\n"
 """Stands between the rows of a document."""
 IndexedRow = Mapping[str, Any]
-"""A row of `row_schema`."""
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _TIME_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")

@@ -36,7 +36,6 @@ SHARD_BYTES = 128 * 1024 * 1024
 _SHARD_FILES = 256
 """Most files of a shard: each costs a request to an object store."""
 _FOOTER_THREADS = 16
-"""Footers of large files that are read at once."""
 _COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.ARROW})
 """Formats of many documents a file; a text file beside such a file is more likely a note than a document."""
 
@@ -53,7 +52,6 @@ class Shard:
     """Paths of the files on their file system; at a million files they are most of what the driver holds."""
     format: Format
     size_bytes: int
-    """Size in the files, bytes; about right for row groups."""
     groups: tuple[int, int] | None = None
     """First row group and the one after the last, of the one file; all by default."""
     table_files: Mapping[str, TableFile] = field(default_factory=dict)
@@ -75,7 +73,6 @@ class FoundShards:
     """What there is to index."""
 
     shards: list[Shard]
-    """The shards, in the order of their paths within each format."""
     left_out: tuple[str, ...] = ()
     """Names of text files that are left out, since they stand beside files with columns."""
     table: Table | None = None

@@ -35,7 +35,6 @@ class FetchedText:
     row: int
     """Row in the table that was given, from 0."""
     text: str | None = None
-    """The text; None on error."""
     rows: tuple[LocatedRow, ...] = ()
     """Where the rows stand in the text of a document of many rows, with their places in the source."""
     error: DocumentError | TextUnavailableError | None = None

@@ -22,7 +22,6 @@ class ChunkSpan:
     """Where a chunk lies in its document; ends are exclusive."""
 
     index: int
-    """Position among the chunks of the document, from 0."""
     token_start: int
     """First token of the document in the chunk."""
     token_end: int

@@ -23,7 +23,6 @@ class GuideKind(StrEnum):
     REGEX = "regex"
     """A text that a regular expression matches as a whole."""
     JSON = "json"
-    """A JSON value that fits a schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

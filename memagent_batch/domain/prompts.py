@@ -21,15 +21,11 @@ class Slot(StrEnum):
     """What a prompt text leaves open."""
 
     QUESTION = "question"
-    """The question."""
     MEMORY = "memory"
-    """The memory as it is."""
     CHUNK = "chunk"
-    """The chunk at hand."""
     NOTES = "notes"
     """Notes of several chunks, in document order, each under the numbers of its sections."""
     ANSWER = "answer"
-    """The answer, in a follow-up question."""
     FORM = "form"
     """How a value is to be written, in a follow-up question."""
     SENTENCES = "sentences"
@@ -80,12 +76,10 @@ CLAUSE_END = re.compile(r"\n|[.,:;!]+(?:[\s\"'`*]|$)|\s[(–—-]|—")
 """Ends what is read of a completion for the keep word: the reason that a model gives stands behind it."""
 
 PromptPiece = str | Slot
-"""A fixed text, or a slot."""
 
 Encode = Callable[[str], Sequence[int]]
 """Token ids of a short text, read as plain text."""
 Decode = Callable[[Sequence[int]], str]
-"""Text of token ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 COMPARED_CHARS = 500
-"""Characters of a message that are compared."""
 
 SHOWN_CHARS = 300
-"""Longest message in a line that sums up."""
 
 VARIABLE = re.compile(r"(?<!\w)'[^']*'|\S*[/\\\d]\S*")
 """What differs between documents in messages of one reason: quoted names, paths, numbers."""

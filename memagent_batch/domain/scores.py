@@ -51,11 +51,8 @@ class ScoredOn(StrEnum):
     """What of a reading a metric scores."""
 
     RESPONSE = "response"
-    """The whole response of the answer turn."""
     ANSWER = "answer"
-    """The answer that was extracted from it."""
     VALUE = "value"
-    """The typed value."""
 
 
 TEXT_METRICS = tuple(metric for metric in Metric if metric is not Metric.VALUE)

@@ -3,9 +3,7 @@
 import re
 
 OPENING = "<think>"
-"""Begins a thought."""
 THOUGHT_END = "</think>"
-"""Ends a thought."""
 
 THOUGHT_TAGS = re.compile(
     r"<[|/]*(?:\w+[:_])?(?:think(?:ing)?|thought|channel)\|?>"  # Seed-OSS, EXAONE Deep, Command A, gpt-oss, Gemma 4

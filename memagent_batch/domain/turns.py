@@ -12,7 +12,6 @@ from memagent_batch.domain.guides import Guide
 UPDATE = "update"
 """Kind of the turn that writes a new memory from question, memory and chunk."""
 ANSWER = "answer"
-"""Kind of the turn that answers the question from the memory."""
 READ = "read"
 """Kind of the turn that notes what one chunk says, beside those of the other chunks."""
 MERGE = "merge"
@@ -52,7 +51,6 @@ class Prompt:
     max_tokens: int
     """Budget of the completion, in tokens."""
     span: ChunkSpan | None = None
-    """The chunk that the prompt shows, if it shows one."""
     writes: Writes | None = None
     """What the completion becomes; None where it is an answer."""
     memory_after: Callable[["Completion"], str] | None = field(default=None, compare=False, repr=False)
@@ -93,7 +91,6 @@ class Completion:
     num_markers: int | None = None
     """Markers of chat templates in the prompt that were made harmless; None where the engine is sent token ids."""
     replayed: bool = False
-    """True where the turn log answered instead of the engine."""
 
     @property
     def num_completion_tokens(self) -> int:

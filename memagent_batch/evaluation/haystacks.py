@@ -87,7 +87,6 @@ class SampleRequest:
     rng: random.Random
     """Source of every choice; its own for each sample."""
     length: int
-    """Length of the document, tokens."""
     depth: float
     """Where a needle that stands alone is to begin, from 0 to 1."""
 
@@ -101,7 +100,6 @@ class SuiteSample:
     references: tuple[str, ...]
     """Right answers; what they mean together is up to the task's metric."""
     num_tokens: int
-    """Length of the document, measured, tokens."""
     depth: float | None = None
     """Where the only needle that matters begins, from 0 to 1; None if several matter, or none."""
     gold: tuple[GoldSpan, ...]

@@ -42,9 +42,7 @@ class SuitePlan:
 
     tasks: tuple[str, ...]
     lengths: tuple[int, ...]
-    """Lengths of documents, tokens, ascending."""
     samples: int
-    """Documents of each task and length."""
     seed: int
     typed: bool = False
     """Whether questions ask for a type, where the answers of their task have one."""

@@ -28,9 +28,7 @@ class VariantRecord:
 
     name: str
     run: str
-    """Output of its run, below the evaluation."""
     scores: str
-    """File of its scores, below the evaluation."""
     model: str
     policy: str
     seconds: float

@@ -15,9 +15,7 @@ class Interval:
     """Where the true mean lies, in 95 of 100 cases."""
 
     low: float
-    """Lower end, from 0 to 1."""
     high: float
-    """Upper end, from 0 to 1."""
 
 
 def mean_interval(scores_by_document: Sequence[Sequence[float]]) -> Interval:

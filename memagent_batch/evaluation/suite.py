@@ -165,7 +165,6 @@ class Suite:
     """Questions with right answers over documents: of `evaluate make`, or a user's own."""
 
     name: str
-    """As `evaluation.json` names it, without credentials."""
     questions_of: Callable[[pa.Table], pa.Table]
     """Its questions, a table of `SUITE_QUESTIONS`, by the answers to them (`ANSWER_COLUMNS`)."""
 

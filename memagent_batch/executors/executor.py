@@ -17,7 +17,6 @@ from memagent_batch.executors.progress.board import Board
 LOCAL_BYTES = 64 << 20
 """Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""
 LOCAL_FILES = 2000
-"""Most files with which `auto` needs no Ray."""
 
 WorkItem = TypeVar("WorkItem")
 

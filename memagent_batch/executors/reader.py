@@ -29,9 +29,7 @@ class FinishedReading:
 
     document: PlannedDocument
     question: int
-    """Row of the question list."""
     outcome: OutcomeRow
-    """How it ended, as a row of `OUTCOME_LOG`."""
     closed: ClosedRow | None = None
 
 
@@ -174,7 +172,6 @@ class _Asked:
     """One reading of a document, for one row of the question list or several: the same text, of several types."""
 
     rows: Sequence[int]
-    """Rows of the question list."""
     sample: int
     is_answered: bool
     """Whether the log holds how it ended; it is replayed then, and closed."""

@@ -54,7 +54,6 @@ CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))
 Rows of a dataset have their carried columns behind the others."""
 
 NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
-"""Of a document without a text that can be read."""
 NO_SENTENCES = Sentences()
 """Of a document whose sentences are not asked for."""
 

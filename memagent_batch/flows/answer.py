@@ -98,7 +98,6 @@ class ReadPlan:
     """What was read of a plan."""
 
     index: LogIndex
-    """What the log holds of it."""
     not_read: pa.Table
     """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
     log_files: Set[str]

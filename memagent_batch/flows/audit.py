@@ -45,7 +45,6 @@ class Verification:
     """What a check of an output says."""
 
     run_id: str
-    """The last finished run; empty if no manifest can be read."""
     sha256: str
     """Of its list of files; empty if it has none."""
     signer: str

@@ -61,7 +61,6 @@ class Inputs:
     reused: ReusedIndex
     """What of the last index is still right; large files of what is left are cut."""
     questions: pa.Table
-    """The question list, a table of `QUESTION_SCHEMA`."""
     settings: InputConfig
     """Where texts stand in what was found."""
 

@@ -37,7 +37,6 @@ class Variant:
     """What is evaluated: a policy, a model, or any other settings."""
 
     name: str
-    """Its name, and that of its folder."""
     agent: AgentConfig
     run: RunConfig
     """How it runs; the output is the evaluation's to set."""

@@ -20,13 +20,10 @@ class OfficialText(StrEnum):
     """The texts of the official code that a prompt set is made of."""
 
     UPDATE = "update"
-    """The turn that writes the next memory."""
     MERGE = "merge"
     """The turn that makes one memory of the notes of several chunks."""
     BOXED = "boxed answer"
-    r"""The answer turn that asks for `\boxed{...}`."""
     SENTENCE = "sentence answer"
-    """The answer turn that asks for "the answer is"."""
 
 
 ANSWER_TEXTS: Mapping[AnswerForm, OfficialText] = {

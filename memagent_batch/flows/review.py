@@ -332,7 +332,6 @@ class Signed(TypedDict):
     signed: int
     """Readings of the last run that are signed off now."""
     readings: int
-    """Readings of the last run."""
 
 
 def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:

@@ -15,7 +15,6 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import make_output
 
 DOCUMENTS, ANSWERS, PAGES = "documents", "answers", "pages"
-"""Folders of a scan."""
 
 
 class Scan(TypedDict):
@@ -23,9 +22,7 @@ class Scan(TypedDict):
 
     run_id: str
     manifest: Manifest
-    """Of the answers."""
     text: str
-    """The summary."""
     files_not_read: NotReadError | None
     """Set if some files could not be read now; the same command reads them, the answers are those of the others."""
 

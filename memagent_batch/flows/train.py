@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"
-"""A line for each step."""
 TRAINED_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 

@@ -38,7 +38,6 @@ class Mark:
     """A span of the text to mark; code points."""
 
     number: int
-    """Its number on the page, from 1."""
     start: int
     end: int
 
@@ -49,7 +48,6 @@ class Piece:
 
     text: str
     numbers: tuple[int, ...] = ()
-    """Marks that cover it."""
     begins: tuple[int, ...] = ()
     """Of these, marks that begin with it."""
 
@@ -122,7 +120,6 @@ class ReadingView:
 
     answer: Row
     value: str
-    """The answer in a few words."""
     unread: str | None
     """What was not read of the source; None if all was."""
     accepted: str | None
@@ -163,10 +160,8 @@ class Sheet:
     """The page of a document."""
 
     number: int
-    """Its number among all documents, from 0."""
     document_id: str
     readings: tuple[ReadingView, ...]
-    """Its readings, in the order of `answers`."""
 
     @property
     def path(self) -> str:

@@ -33,11 +33,9 @@ TRACE_COLUMNS = (
     *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
     *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
-"""Columns of `memories` that a trace shows."""
 LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
 SUGGESTED_IDS = 3
-"""Ids that an error suggests."""
 NO_UNIT = "1"
 """The unit of a number that has none."""
 NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invalid", "no answer", "not read"
@@ -65,7 +63,6 @@ _CAUSES: Mapping[str, str] = {
     Cause.FOLLOW_UPS: "other follow-up questions were asked",
     Cause.SAME_INPUTS: "nothing else changed: it was read again",
 }
-"""Why an answer is another one, for people."""
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
@@ -75,7 +72,6 @@ class RunReading:
     """What a run kept of one reading."""
 
     answer: Row
-    """Its row of `answers`."""
     turns: list[Row]
     """Its rows of `memories`, in the order of reading; none where it failed before the first turn."""
     evidence: list[Row]
@@ -329,7 +325,6 @@ class RunChanges:
     """What a run changed."""
 
     since: str | None
-    """Id of the run before; None for a first run."""
     readings: Mapping[ReadingIds, Change] = field(default_factory=dict)
     """Readings of the later run that are new, or have another answer, value or status."""
     num_removed: int = 0

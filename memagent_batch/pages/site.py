@@ -43,7 +43,6 @@ LARGE_ANSWERS = 100_000
 CONTEXT_CHARS = 2_000
 """Characters of the document that are shown before and behind evidence, if nothing else is asked for."""
 ROWS_PER_FILE = 1_000
-"""Most rows of the table in one file."""
 PAGE_BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
 SHOWN_REMOVED = 1_000
@@ -55,7 +54,6 @@ SIGN_SHEET_COLUMNS = (
 """Of `signed.csv`, which the pages save for `memagent review sign`."""
 TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
 SHEET_TO_INDEX = "../../../index.html"
-"""From a document's page to the index."""
 SITE_INDEX_FILE = "index.html"
 TEXT_FILE = "summary.txt"
 """The summary as text; as HTML and JSON it lies beside it."""

@@ -31,7 +31,6 @@ class Item(TypedDict):
     before: str | None
     """The answer of the run before, where that is known and another one."""
     sentence: str | None
-    """The first sentence that it rests on."""
     page: str
     """The page that shows it, below the summary's folder."""
 

@@ -58,7 +58,6 @@ class TraceLine:
     kind: StepKind
     turn_kind: str
     first_turn: int
-    """Its first turn, from 0."""
     last_turn: int
     char_start: int | None
     """First character that was shown; None where no chunk was."""
@@ -72,7 +71,6 @@ class TraceLine:
     num_characters: int = 0
     """Length of the memory or note after a changed turn, code points."""
     is_cut: bool = False
-    """Whether it was cut at its budget."""
     answers_in: tuple[str, ...] = ()
     """Answers that came into the memory or note with this turn."""
     answers_out: tuple[str, ...] = ()
@@ -85,7 +83,6 @@ class Trace:
     steps: tuple[TraceLine, ...]
     """Lines, in the order of the document; none if no turn was finished."""
     num_turns: int
-    """Turns, the answer included."""
     num_changed: int
     """Of these, turns that changed the memory."""
 

@@ -16,7 +16,6 @@ from memagent_batch.domain.turns import ANSWER, UPDATE, Completion, Turns
 from memagent_batch.policies.overwrite import OverwritePolicy
 
 BETWEEN = "\n"
-"""Stands between two notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

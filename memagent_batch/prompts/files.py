@@ -14,7 +14,6 @@ from memagent_batch.errors import OutputError, PromptSetError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 
 HOW_TO_IMPORT = "`memagent prompts import FILE` makes a prompt set file from the official MemAgent code"
-"""The remedy that errors name."""
 
 
 class _File(BaseModel):

@@ -24,7 +24,6 @@ class PlannedDocument:
     document_hash: str
     """SHA-256 of its text; empty where a row of a dataset holds none."""
     document: Document
-    """Its tokens, or why there are none."""
     readings: list[tuple[int, int]]
     """Row of the question list and sample of each reading."""
     turn_files: list[str]

@@ -259,7 +259,6 @@ class _Answered:
     question: str
     value_type: ValueType | None
     response: str
-    """Text of the answer turn, without thoughts."""
     answer: str | None
     """The answer that was taken out of it; None if it has none."""
     memory: str

@@ -35,9 +35,7 @@ class Reading:
     num_chunks: int
     model: str
     started_at: datetime
-    """When it began, UTC."""
     finished_at: datetime
-    """When it ended, UTC."""
     error: Exception | None = None
     """The exception behind `error_type`, for a caller that stops at some of them; no column."""
 

@@ -27,12 +27,10 @@ class ShownEstimate:
     run_id: str
     question_id: str
     looked_for: str
-    """The condition that counts as found."""
     num_labels: int
     shares: Mapping[str, str]
     """Each measure with its 95 % interval, in words."""
     remarks: Sequence[str]
-    """What limits them, in words."""
 
 
 def latest_estimates(output: Location) -> list[ShownEstimate]:

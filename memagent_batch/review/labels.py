@@ -18,7 +18,6 @@ YES, NO = "yes", "no"
 UNCLEAR = "unclear"
 """Label of a document that does not let a person say."""
 LABELS_FOLDER = "review/labels"
-"""Where the table lies below an output."""
 
 
 class LabelColumns(TypedDict):
@@ -45,7 +44,6 @@ class LabelColumns(TypedDict):
 
 LABELS = arrow_schema(LabelColumns)
 LabelRow = dict[str, Any]
-"""A row of `LABELS`."""
 SAID = tuple(name for name in LABELS.names if name not in {"decision", "choices", "imported_at"})
 """Columns that tell labels apart: what the person says, and where; the review says what was decided."""
 
@@ -56,7 +54,6 @@ class Purpose(StrEnum):
     DEVELOP = "develop"
     """To find better prompts, models or settings. It says nothing of how good the result is: it was made to fit."""
     VALIDATE = "validate"
-    """To measure the scan."""
 
 
 LabelKey = tuple[str, str]

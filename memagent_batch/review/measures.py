@@ -73,7 +73,6 @@ class Measure(StrEnum):
     RECALL = "recall"
     """Share of all that is right which was found."""
     F1 = "f1"
-    """Harmonic mean of precision and recall."""
     ELUSION = "elusion"
     """Share of what was not found that should have been."""
     RICHNESS = "richness"

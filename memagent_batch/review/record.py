@@ -40,7 +40,6 @@ class ReviewRecord(TypedDict):
     second_share: float
     readings: dict[str, int]
     drawn: dict[str, int]
-    """Readings of each stratum in the sample."""
     num_unreadable: int
     sample_sha256: str
 
@@ -50,7 +49,6 @@ class Review:
     """A review that has been made."""
 
     folder: Location
-    """Where it lies."""
     record: ReviewRecord
     sample: Sequence[SampleRow]
     """In the order in which people read it."""

@@ -20,9 +20,7 @@ SHEET_COLUMNS = (
 )
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
-"""Columns without which a label can't be taken."""
 SIGNED_CELLS = ("document_id", "question_id", "reading_hash", "signed_by")
-"""Columns without which a sign-off can't be taken."""
 WITHDRAWN = "withdraw"
 """Decision of a row that takes an earlier one of the same reading back."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}

@@ -20,9 +20,7 @@ from memagent_batch.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.store.turn_log.rows import SampleNumber
 
 SIGNED_FOLDER = f"{REVIEWS_FOLDER}/signed"
-"""Where the table lies below an output."""
 HASH_DIGITS = 32
-"""Hex digits of a reading's hash."""
 SIGNED_COLUMNS = (
     *("document_id", "question_id", "sample", "document_hash", "question_hash", "status", "answer"),
     *("value_status", "value", "support"),
@@ -34,11 +32,8 @@ class Decision(StrEnum):
     """What a person says of an answer."""
 
     ACCEPT = "accept"
-    """It is right."""
     CORRECT = "correct"
-    """Another one is right."""
     REJECT = "reject"
-    """It is wrong."""
 
 
 class SignOff(TypedDict):

@@ -105,7 +105,6 @@ class Cause(StrEnum):
     LIMIT = "limit"
     """The limit, or the condition of a second pass, which leaves it out of one of the runs."""
     SAMPLE = "sample"
-    """The number of samples."""
     READER = "reader"
     """The fingerprint: model, prompts, policy, sampling."""
     EXTRACTION = "extraction"

@@ -91,7 +91,6 @@ select document, question, sample, if(is_open, null, run_id) as run_id
 from state left join log_files on state.file = log_files.number order by document, place, sample
 """
 SHOWN_RUNS = 10
-"""Runs that an error names, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,6 @@ class PastRun:
     output: Location
     run_id: str
     manifest: Manifest
-    """The manifest that it closed with."""
     plan: pa.Table
     questions: pa.Table
     """Its question list, as `PlannedQuestions.hashed`; `readings` of the plan name its rows."""
@@ -343,7 +341,6 @@ class Changes(TypedDict):
     """What changed since the last finished run; in the first run everything is added."""
 
     since: str | None
-    """That run; None for the first."""
     documents: ChangeCounts
     questions: ChangeCounts
     """By question_id and the document that they are bound to, if any."""

@@ -116,7 +116,6 @@ class Sample(TypedDict):
     limit: int
     seed: int
     taken: int
-    """Documents that it reads."""
     documents: int
 
 
@@ -153,7 +152,6 @@ class Manifest(TypedDict):
     """`ReaderIdentity.parts`."""
     settings: Mapping[str, Any]
     versions: dict[str, str]
-    """Versions of packages."""
     started_at: str
     finished_at: str
     seconds: float

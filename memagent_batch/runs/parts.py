@@ -41,7 +41,6 @@ from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
 PART_READINGS = 10_000
-"""Most readings in one part file of the tables."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
 _READINGS_FIELD = WORK_COLUMNS.field("readings")

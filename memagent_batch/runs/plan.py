@@ -115,7 +115,6 @@ class PendingWork:
     """How much is left to read."""
 
     readings: int
-    """Readings, those to close among them."""
     num_bytes: int
     """Text of their documents, once for each reading; bytes of UTF-8."""
     follow_up_readings: int

@@ -33,7 +33,6 @@ from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_t
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
-"""Name of the file in the record of a run."""
 PROJECTION = 5
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
@@ -56,7 +55,6 @@ class Projection(Origin):
 
     output: Location
     first_memory: str
-    """The memory before the first chunk."""
     keep_word: str
     """What the model writes to keep its memory; empty where it always writes a new one."""
     table_format: TableFormat
@@ -331,7 +329,6 @@ class PartTables:
     answers: pa.Table
     memories: pa.Table
     evidence: pa.Table | None
-    """`EVIDENCE`; None where it was not asked for."""
     results: pa.Table | None
     """`results_schema`; None where no question asks for a type."""
     is_whole: bool

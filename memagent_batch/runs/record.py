@@ -36,7 +36,6 @@ NAMESPACE = "memagent-batch"
 LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER)
 """Folders of the turn log that tables follow from."""
 READ_BYTES = 8 * 1024 * 1024
-"""Bytes of a large file in memory at once."""
 HASH_THREADS = 16
 """Files read at once: enough to keep a core busy where a store answers in 50 ms."""
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")

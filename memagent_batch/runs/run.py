@@ -76,11 +76,9 @@ from memagent_batch.wiring import ReaderIdentity
 log = logging.getLogger(__name__)
 
 SHOWN_MISSING = 20
-"""Missing readings that an error names."""
 SHOWN_REASONS = 3
 """Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
 COUNT_THREADS = 16
-"""Footers of table files read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,6 @@ from memagent_batch.store.location import Location
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
 WHY_CHARACTERS = 1000
-"""Longest reason that is kept."""
 
 
 class ProgressNote(TypedDict):

@@ -43,11 +43,8 @@ REMOVED = "removed"
 EVIDENCE_FOLDER = "evidence"
 RESULTS_FOLDER = "results"
 MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
-"""What to do about a table file that is gone."""
 READING_COLUMNS = ("document_id", "question_id", "sample")
-"""Columns that name a reading inside a run."""
 ReadingIds = tuple[str, str, int]
-"""Values of `READING_COLUMNS`."""
 
 DocumentId = Annotated[str, Column("unique id of the document")]
 QuestionId = Annotated[str, Column("id of the question")]

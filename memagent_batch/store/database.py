@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MEMORY_GIB = 1.5
 """Memory of the database until `limit_memory` sets it."""
 BATCH_ROWS = 65_536
-"""Rows of a table that are handled at once."""
 
 
 @contextmanager

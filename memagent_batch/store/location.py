@@ -70,7 +70,6 @@ class Location:
     uri: str
     """Local path or fsspec URL, with the secrets that it may hold; for people take `str` of the location."""
     storage_options: Options = field(default_factory=StorageOptions)
-    """Arguments of the fsspec file system."""
     neighbour: str | None = None
     """URI of a place on the same file system, where `listed_path` names this one; `uri` is then for people only."""
     listed_path: str | None = None

@@ -13,11 +13,8 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.logs import quiet_libraries
 
 HUB_TRIES = 3
-"""Requests before the hub counts as away."""
 HUB_PAUSE_SECONDS = 1.0
-"""Pause between them, seconds."""
 HUB_ANSWER_SECONDS = 5.0
-"""Longest wait for each, seconds."""
 WINDOW_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 """Where a model's config.json has its longest window, by the names that families of models use."""
 

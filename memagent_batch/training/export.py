@@ -32,7 +32,6 @@ SAMPLES = f"""(
         list({{{", ".join(f"'{name}': {name}" for name in TURN_COLUMNS)}}} order by turn) as turns
     from turns group by sample
 )"""
-"""The samples of a group."""
 SAMPLE_LIST = "list({'reward': reward, 'turns': turns} order by sample)"
 PLACEHOLDER = "[{'role': 'user', 'content': any_value(about)}]"
 """A chat that stands for the group's prompt; no model is shown it."""

@@ -47,14 +47,12 @@ LOAD, JUMP_IF_EQUAL, JUMP_IF_FROM, RETURN = 0x20, 0x15, 0x35, 0x06
 """Instructions of the kernel's filters: load a word of the call, compare it, end."""
 ALLOW, DENY = 0x7FFF0000, 0x00050000 | errno.EACCES
 CALL_NUMBER, CALL_MACHINE, CALL_ARGUMENT = 0, 4, 16
-"""Places in the description of a call, bytes."""
 
 LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
 """Numbers of system calls, the same on all machines."""
 LANDLOCK_EXECUTE = 1
 """The right to start programs, which the filter denies as well: a set of rules must name one right."""
 CAPABILITY_VERSION = 0x20080522
-"""Version of the kernel's structures of capabilities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,6 @@ class Limits:
     """What one file may cost."""
 
     seconds: float = 60.0
-    """Time of its process, seconds."""
     memory_bytes: int = 1 << 30
     """Address space of its process, bytes."""
     output_bytes: int = 256 << 20

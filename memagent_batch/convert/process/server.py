@@ -31,11 +31,9 @@ in the folder; None beyond `MAX_DOCUMENTS`."""
 PICTURE = "picture-"
 """Begins the names of files with pictures for OCR."""
 FAILURE_FILE = "failure.txt"
-"""Why it ended before its end."""
 REASON_CHARACTERS = 500
 """Longest reason that a row keeps."""
 DONE, FAILED = 0, 1
-"""Exit codes of a file's process."""
 SOURCE_TIMES = 2
 """A file with all its attachments may unpack to this many times the limit of one process."""
 RECORD_BYTES = 512

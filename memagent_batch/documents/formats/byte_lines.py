@@ -47,7 +47,6 @@ class ByteLines:
 
     stream: IO[bytes]
     path: str
-    """The file, for messages."""
     position: int = 0
     """Bytes of the file before the next line."""
     max_bytes: int | None = None

@@ -55,7 +55,6 @@ class ParquetFile:
     file: pq.ParquetFile
     schema: pa.Schema
     group_bytes: tuple[int, ...]
-    """Size of each group, bytes."""
 
     @classmethod
     def open(cls, stream: pa.NativeFile) -> "ParquetFile":
@@ -96,7 +95,6 @@ class ArrowFile:
     stream: pa.NativeFile
     schema: pa.Schema
     group_bytes: tuple[int, ...]
-    """Size of each group, about, bytes."""
 
     @classmethod
     def open(cls, stream: pa.NativeFile) -> "ArrowFile":

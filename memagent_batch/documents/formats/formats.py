@@ -30,11 +30,8 @@ class Format(StrEnum):
 
     PARQUET = "parquet"
     JSONL = "jsonl"
-    """One JSON object a line."""
     CSV = "csv"
-    """Comma-separated, with a header row."""
     ARROW = "arrow"
-    """Arrow IPC file, also called Feather."""
     TABLE = "table"
     """A Parquet file of a table of a lake."""
     TEXT = "text"
@@ -131,4 +128,3 @@ READERS: Mapping[Format, RecordReader] = {
     Format.TABLE: ColumnarReader(),
     Format.TEXT: TextReader(),
 }
-"""What reads each format that is read."""

@@ -57,7 +57,6 @@ class InputColumn:
     """A column to read."""
 
     name: str
-    """Name in the file."""
     kind: ColumnKind
     presence: Presence
     """Which records must have a value."""

@@ -87,7 +87,6 @@ class TableFile:
     """A data file of a table."""
 
     path: str
-    """Path on the table's file system."""
     size_bytes: int
     values: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """Columns with one value in all its rows: those of its partition."""
@@ -125,7 +124,6 @@ class TableColumn:
 
 
 TableColumns = Mapping[str, TableColumn]
-"""The columns of a table, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

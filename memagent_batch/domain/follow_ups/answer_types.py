@@ -13,7 +13,6 @@ from memagent_batch.errors import ValueTypeError
 NOT_STATED_ENTRY = "not stated"
 """What is written, or chosen, where the document does not say."""
 MAX_LABELS = 500
-"""Most labels of a question."""
 MAX_LABEL_CHARS = 200
 """Longest label, characters: each is shown in the prompt."""
 
@@ -24,9 +23,7 @@ class AnswerType(StrEnum):
     TEXT = "text"
     """Any text: the answer as it is."""
     BOOL = "bool"
-    """Yes or no."""
     LABEL = "label"
-    """One of the question's labels."""
     LABELS = "labels"
     """Any of the question's labels, or none of them."""
     NUMBER = "number"

@@ -14,9 +14,7 @@ import jsonschema
 from memagent_batch.errors import ValueTypeError
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
-"""A value as JSON writes it."""
 Schema = Mapping[str, Any]
-"""A JSON Schema as a question brings it."""
 SentSchema: TypeAlias = dict[str, Any]
 """A JSON Schema as an engine is given it: a type with its bounds, or one of `enum` and `anyOf` alone."""
 
@@ -167,7 +165,6 @@ class _Place:
     """Where in a schema one of its parts stands."""
 
     whole: Schema
-    """The whole schema, which holds the definitions."""
     names: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
     parts: Iterator[int] = field(default_factory=count)

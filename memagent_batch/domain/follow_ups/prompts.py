@@ -41,7 +41,6 @@ class Support(StrEnum):
 SUPPORT_MENU: Mapping[str, Support] = {str(number): support for number, support in enumerate(Support, start=1)}
 """Numbers that stand for the choices."""
 SUPPORT_GUIDE = choice_guide(*SUPPORT_MENU)
-"""What the support turn may write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,6 @@ VALUE_PROPERTY = "value"
 """Name of the schema in a request, and of the one property of an object that holds a value."""
 
 RESPONSE_FORMAT = "response_format"
-"""OpenAI's field for schemas."""
 
 OBJECT_TOKENS = 16
 """What the object around a value takes of a completion, tokens, with room for white space."""
@@ -133,9 +132,7 @@ class Response:
     status_code: int
     content: bytes
     headers: Mapping[str, str]
-    """By name, in upper or lower case."""
     elapsed_seconds: float
-    """From the request to the last byte."""
 
 
 class Api(ABC):

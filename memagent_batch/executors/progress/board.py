@@ -25,7 +25,6 @@ class Event:
     kind: EventKind
     message: str
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Ids and counts for a machine."""
 
     @property
     def level(self) -> int:

@@ -29,7 +29,6 @@ from memagent_batch.store.turn_log.index import Row
 from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_style
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
-"""Folders of the parts, beside the page."""
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
 _PAGE_FILES = files("memagent_batch.review") / "labelling"

@@ -37,7 +37,6 @@ MERGE_FROM = 64
 MERGED_BYTES = 64 * 1024 * 1024
 """Bytes of rows of a merged file, about, as Arrow: some 15 MiB as Parquet, which a store sends in one request."""
 READ_FILES = 256
-"""Files in memory before their rows count."""
 
 
 def merge_log(

@@ -315,7 +315,6 @@ class TurnMemory:
     """What the row of a turn says of the memory."""
 
     memory: str
-    """The memory after the turn."""
     shown: str
     """What `memories` shows: the memory, or the note that the turn wrote."""
     changed: bool

@@ -20,7 +20,6 @@ Array = npt.NDArray[Any]
 PAD = 0
 """What stands behind the end of a row; nothing before it sees it."""
 LEARNT_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask", "advantage")
-"""What of the table is learnt from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

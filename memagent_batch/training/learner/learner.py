@@ -49,7 +49,6 @@ class StepFigures:
     """What one step of the optimiser was like. Means are over the tokens that were learnt from."""
 
     loss: float
-    """The objective, before the step."""
     kl: float | None
     """Estimated divergence from the reference, nats a token; None without a reference."""
     clip_fraction: float
@@ -61,7 +60,6 @@ class StepFigures:
     entropy: float
     """Mean of minus the log-probability of the drawn tokens, nats: an estimate of the entropy."""
     gradient_norm: float
-    """Norm of the gradient before it was clipped."""
     learning_rate: float
     num_conversations: int
     num_learnt_tokens: int

@@ -45,7 +45,6 @@ class GroupSample:
     """One sample of a group. Mutable: its turns are added as they are replayed."""
 
     address: ReadingAddress
-    """Where the log keeps it."""
     turns: list[tuple[Prompt, Completion]] = field(default_factory=list)
     """Its conversations, in the order in which the policy asked."""
     response: str | None = None

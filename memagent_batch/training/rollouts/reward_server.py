@@ -21,7 +21,6 @@ PARENT_SECONDS = 0.5
 """Time between two looks at the parent; polled, because Linux's parent-death signal fires when the *thread* that
 started the process ends, which says nothing about the parent."""
 MAX_ERROR_CHARACTERS = 2000
-"""Length at which an error's message is cut."""
 
 
 class Reply(TypedDict, total=False):

@@ -76,7 +76,6 @@ ROLLOUTS = pa.schema(
 )
 """One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""
 BATCH_ROWS = 1024
-"""Rows that are read at once."""
 
 
 class RolloutsRecord(TypedDict):

@@ -46,7 +46,6 @@ class RolloutTask:
     """What every projecting task of a run knows."""
 
     job: JobConfig
-    """All settings, as the readings had them."""
     run_id: str
     reader: ReaderIdentity
 
