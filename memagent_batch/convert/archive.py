@@ -18,11 +18,7 @@ class ZipConverter(BuiltIn):
     own = 2
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """An attachment for each file.
-
-        Raises:
-            ConversionError: it is damaged.
-        """
+        """An attachment for each file."""
         try:
             with zipfile.ZipFile(file) as package:
                 members = [member for member in package.infolist() if not member.is_dir() or member.file_size]

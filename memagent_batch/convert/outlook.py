@@ -51,11 +51,7 @@ class OutlookConverter(BuiltIn):
     package, own, modules = "olefile", 1, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The message, its attachments, and what can't be read of them.
-
-        Raises:
-            ConversionError: it is damaged, or not a message.
-        """
+        """The message, its attachments, and what can't be read of them."""
         import olefile
 
         try:

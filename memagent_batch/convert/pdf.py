@@ -51,11 +51,7 @@ class PdfConverter(BuiltIn):
         self._ocr = ocr
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each page.
-
-        Raises:
-            ConversionError: the file is encrypted or no PDF that can be opened.
-        """
+        """A part for each page."""
         import pypdfium2
 
         try:

@@ -107,11 +107,7 @@ class ReadPlan:
 def read_plan(
     plan: Plan, *, run: ActiveRun, executor: Executor, progress: Progress, before: PastRun | None
 ) -> ReadPlan:
-    """Reads what the log does not answer yet of a plan.
-
-    Raises:
-        BoundReachedError: the run has met its own bound before all was read.
-    """
+    """Reads what the log does not answer yet of a plan."""
     job = run.job
     scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
     listed = set(list_log(run.output))

@@ -79,11 +79,7 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
 
 
 def require_references(plan: Plan) -> None:
-    """Refuses a run without a question that could be rewarded.
-
-    Raises:
-        InputError: the question list has no references.
-    """
+    """Refuses a run without a question that could be rewarded."""
     references = plan.asked.table["references"]
     if references.null_count == len(references):
         raise InputError(

@@ -182,11 +182,7 @@ def checked_groups(table: Location, files: Sequence[str], *, training: TrainConf
 
 
 def model_folder(model: str) -> Path:
-    """The folder of a model.
-
-    Raises:
-        SettingsError: there is no such folder.
-    """
+    """The folder of a model."""
     folder = Path(resolve_model(model))
     if not (folder / "config.json").is_file():
         raise SettingsError(f"model: {folder} is not a model folder (no config.json); download the model into a folder")
@@ -194,11 +190,7 @@ def model_folder(model: str) -> Path:
 
 
 def local_folder(output: str) -> Path:
-    """The folder that weights are written to.
-
-    Raises:
-        SettingsError: it is not a folder of this machine.
-    """
+    """The folder that weights are written to."""
     if "://" in output:
         raise SettingsError(
             f"output: weights are written to a folder of this machine, not to {mask_url(output)}; copy them from there"

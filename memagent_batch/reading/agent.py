@@ -32,11 +32,7 @@ class LoadedAgent:
     model: str
 
     def tokenise(self, question: Question) -> QuestionTokens:
-        """The question as its policy sees it.
-
-        Raises:
-            QuestionTooLongError: names the question, its length and the setting.
-        """
+        """The question as its policy sees it."""
         token_ids = self.encode(question.text)
         if len(token_ids) > self.question_tokens:
             raise QuestionTooLongError(

@@ -111,11 +111,7 @@ def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime |
 
 
 def read_label_rows(output: Location) -> list[LabelRow]:
-    """All rows of the table, each once.
-
-    Raises:
-        OutputError: a file can't be read.
-    """
+    """All rows of the table, each once."""
     folder = output / LABELS_FOLDER
     rows: dict[tuple[Any, ...], LabelRow] = {}
     for path in folder.files():

@@ -183,11 +183,7 @@ class ReviewedScan:
 
     @classmethod
     def at(cls, outputs: Sequence[Location]) -> "ReviewedScan":
-        """The last finished runs of these outputs; the first output has reviews and labels.
-
-        Raises:
-            OutputError: no run has finished in one of them.
-        """
+        """The last finished runs of these outputs; the first output has reviews and labels."""
         runs = []
         for output in outputs:
             with output_errors(output.uri):

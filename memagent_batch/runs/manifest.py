@@ -191,11 +191,7 @@ class RunRecord:
 
 
 def read_run_record(output: Location) -> dict[str, Any] | None:
-    """The `RunRecord` of the latest run in an output; None if there is none.
-
-    Raises:
-        OutputError: a run of another version wrote it.
-    """
+    """The `RunRecord` of the latest run in an output; None if there is none."""
     return _read_record(output, RUN_FILE)
 
 

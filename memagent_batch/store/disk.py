@@ -95,11 +95,7 @@ def rename(temporary: Path, place: Path) -> None:
 
 
 def link(temporary: Path, place: Path) -> None:
-    """Gives the file its name, durably.
-
-    Raises:
-        OSError: a file of this name is there.
-    """
+    """Gives the file its name, durably."""
     try:
         os.link(temporary, place)
     except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk

@@ -47,11 +47,7 @@ def texts_place(uris: Sequence[str], options: Options) -> Location:
 
 
 def find_table(documents: Location) -> Table | None:
-    """The table that the documents are, in the version that was asked for; None where they are files.
-
-    Raises:
-        InputError: it can't be opened; says why.
-    """
+    """The table that the documents are, in the version that was asked for; None where they are files."""
     name = table_name(documents.uri)
     if name is None:
         with input_errors(documents.uri), usable_file_system(documents):

@@ -219,11 +219,7 @@ class Learner:
 
 
 def load_learner(model: Path, *, reference: Path, settings: LearnerConfig) -> Learner:
-    """A learner of the model in a folder; the reference is loaded where it has a weight.
-
-    Raises:
-        SettingsError: there is no such device.
-    """
+    """A learner of the model in a folder; the reference is loaded where it has a weight."""
     device = choose_device(settings.device)
     network = load_network(model, device=device)
     frozen = None
@@ -262,11 +258,7 @@ def _memory_bytes(device: torch.device) -> int:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name, or a GPU if there is one.
-
-    Raises:
-        SettingsError: there is no GPU here.
-    """
+    """The device of a name, or a GPU if there is one."""
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
         raise SettingsError("learner.device: torch sees no GPU here; set cpu or auto")

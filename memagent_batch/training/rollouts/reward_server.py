@@ -57,11 +57,7 @@ def serve(connection: Connection) -> None:
 
 
 def imported(path: str) -> Callable[..., Any]:
-    """The function that `package.module:function` names.
-
-    Raises:
-        TypeError: it names no function.
-    """
+    """The function that `package.module:function` names."""
     module, _, name = path.partition(":")
     reward = getattr(importlib.import_module(module), name)
     if not callable(reward):

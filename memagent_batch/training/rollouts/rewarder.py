@@ -35,11 +35,7 @@ class Rewarder:
         self._was_imported = False
 
     def __call__(self, response: str, references: Sequence[str] | None) -> Reply:
-        """The reward of a response. What concerns one sample alone is never raised.
-
-        Raises:
-            SettingsError: the user's function can't be imported here.
-        """
+        """The reward of a response. What concerns one sample alone is never raised."""
         if references is None:
             return Reply(error="the question has no references")
         if self._built_in is not None:

@@ -159,11 +159,7 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
 
 
 def require_logprobs(learnt: pa.Table) -> None:
-    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`.
-
-    Raises:
-        InputError: names the first one's sample.
-    """
+    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`."""
     known = pc.fill_null(pc.list_value_length(learnt["response_logprobs"]), -1)
     short = learnt.filter(pc.not_equal(known, pc.list_value_length(learnt["response_token_ids"])))
     if short.num_rows:
