@@ -33,7 +33,6 @@ class PluginRegistry:
     """A place that takes plug-ins."""
 
     setting: str
-    """The setting whose value is a kind."""
     group: str
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
@@ -120,8 +119,8 @@ CONVERTERS = PluginRegistry(
         "image": "memagent_batch.convert.ocr:PictureConverter",
         "rtf": "memagent_batch.convert.rtf:RtfConverter",
         "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
-        "slides": "memagent_batch.convert.slides:SlidesConverter",
-        "sheets": "memagent_batch.convert.sheets:SheetsConverter",
+        "slides": "memagent_batch.convert.office:SlidesConverter",
+        "sheets": "memagent_batch.convert.office:SheetsConverter",
         "opendocument": "memagent_batch.convert.opendocument:OpenDocumentConverter",
     },
 )

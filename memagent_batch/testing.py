@@ -32,7 +32,6 @@ from memagent_batch.store.turn_log.rows import turn_memory, turn_row
 LENGTHS = (0, 1, 2, 7, 12, 13, 40)
 """Documents that policies are tried with, tokens."""
 CHUNKS = (1, 2, 5, 12)
-"""Chunks that policies are tried with, tokens."""
 ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52))
 """A question of three tokens."""
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")

@@ -78,7 +78,6 @@ class Reread:
     """Turns that the engine was asked again."""
     different: list[DifferentTurn] = field(default_factory=list)
     not_asked: list[str] = field(default_factory=list)
-    """Why turns could not be asked."""
 
 
 def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:

@@ -25,11 +25,7 @@ WITHOUT_TEXT = "--without-text"
 def check_tables(
     output: Location, files: CheckedFiles, *, with_text: bool, reports: list[FileReport]
 ) -> tuple[PastRun | None, int]:
-    """Checks what the last manifest says of its tables.
-
-    Returns:
-        The run, None if it can't be opened, and the number of rows that were compared with the log.
-    """
+    """Checks the tables of the last manifest; gives its run, if it can be opened, and the number of compared rows."""
     run_id, manifest = files.run_id, files.manifest
     record = [record_file(run_id, name) for name in (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE)]
     damaged = sorted(files.wrong.intersection([*record, f"{ASKED_FOLDER}/{run_id}.parquet"]))

@@ -53,7 +53,6 @@ class HeldSource:
 
     source: str
     file: str
-    """Name of the table file, below the output."""
     row_group: int
     hash: str | None
     version: str | None
@@ -92,7 +91,6 @@ class ConvertTask:
     settings: Mapping[str, Any]
     """Settings that converters may be made with."""
     limits: Limits
-    """What the process of one file may cost."""
     file_bytes: int
     """Size from which a file is skipped."""
     search_path: tuple[str, ...]
@@ -107,11 +105,7 @@ def recorded(converters: Mapping[str, ChosenConverter]) -> dict[str, str]:
 def read_held(
     output: Location, *, finished: Sequence[str], converters: Mapping[str, ChosenConverter], retry_failed: bool
 ) -> dict[str, list[HeldSource]]:
-    """Looks at the table's files, those of attempts that were killed included: each was written whole.
-
-    Returns:
-        The sources of each file; files of the finished run come first.
-    """
+    """The sources of each file of the table, the finished run's first; those of killed attempts are whole too."""
     folder = output / CONVERTED_FOLDER
     listed = [f"{CONVERTED_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]
     names = [*(name for name in finished if name in listed), *sorted(set(listed) - set(finished), reverse=True)]
@@ -193,8 +187,7 @@ def _to_keep(held: Mapping[str, Sequence[HeldSource]]) -> Mapping[str, Sequence[
 def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     """Converts what is new or changed; writes a file unless all stays.
 
-    Returns:
-        `sources_of` that file, with its name as `file`, and whether each source `is_reused`.
+    Gives `sources_of` that file, with its name as `file`, and whether each source `is_reused`.
 
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.

@@ -74,10 +74,8 @@ class Attachment:
     """Its position in the file, unique there: `1`, or `17-1` for the first one of message 17."""
     name: str
     locator: str
-    """Where it stands in the file."""
     data: bytes = b""
     failure: str | None = None
-    """Why its content can't be had."""
 
 
 class Converter(Protocol):

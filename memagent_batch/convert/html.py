@@ -19,7 +19,6 @@ CELLS_APART = "|"
 TAGS_WITHOUT_TEXT = frozenset({"title", "script", "style", "template"})
 """Elements without text on the page. Not `head`: a parser puts text there too if a page begins with a script."""
 INNER_PAGES = frozenset({"iframe", "frame", "object", "embed"})
-"""Elements that show another page."""
 TYPED = frozenset({"text", "email", "tel", "url", "date", "number", "search", "submit", "button", "reset"})
 """Types of fields whose value is shown."""
 SCRIPTED_CHARACTERS = 200

@@ -71,7 +71,6 @@ class _Content:
     pictures: list[bytes] = field(default_factory=list)
     """Images inside texts in HTML."""
     failures: list[str] = field(default_factory=list)
-    """Why pieces of its text can't be read."""
 
 
 class MailConverter(BuiltIn):

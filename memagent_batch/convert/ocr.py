@@ -14,7 +14,6 @@ MARGIN_PIXELS = 6
 """Pixels around a line that is read again."""
 NAMED_LINES = 3
 LINE_CHARACTERS = 60
-"""Characters of a line that a reason shows."""
 COLUMN_LINES = 4
 COLUMN_SHARE = 0.25
 """Least width of a column, as a share of the width of all lines: the columns of a table are read row by row."""

@@ -42,7 +42,6 @@ CODE_PAGES = {
 MAIL_CLASSES = ("ipm.note", "ipm.post", "report.")
 """How the classes of messages begin that have no fields beside those of an e-mail."""
 MAX_INNER = 8
-"""How deep messages inside messages are read."""
 
 
 class OutlookConverter(BuiltIn):

@@ -20,7 +20,6 @@ TOKEN = re.compile(
     re.S,
 )
 GROUP_DEPTH = 1000
-"""How deep groups are nested at most."""
 GROUP_PLACES = {
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),

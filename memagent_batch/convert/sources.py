@@ -16,7 +16,6 @@ from memagent_batch.convert.process.worker import Converted, ConverterServer
 from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, LineBox
 
 MAX_DEPTH = 8
-"""How deep attachments inside attachments are converted."""
 WHOLE_TIMES = 10
 """A file with all its attachments may take this many times the limit of one process."""
 LATE = f"its file with all attachments takes more than {WHOLE_TIMES} times --seconds"

@@ -23,7 +23,6 @@ class ChunkSpan:
 
     index: int
     token_start: int
-    """First token of the document in the chunk."""
     token_end: int
     char_start: int
     """First character (code point) of the text in the chunk."""

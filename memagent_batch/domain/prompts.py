@@ -87,7 +87,6 @@ class PromptSet:
     """The texts of one way to ask. Slots are `{question}`, `{memory}` and `{chunk}`; other braces are doubled."""
 
     name: str
-    """Name in `memagent prompts show`, settings and tables."""
     version: str
     """Changes with every change of a text."""
     first_memory: str

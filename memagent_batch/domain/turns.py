@@ -87,7 +87,6 @@ class Completion:
     num_billed_tokens: int | None = None
     """Tokens of the completion by the count of an API, thoughts that it hides included; None where it gives none."""
     engine_seconds: float = 0.0
-    """Seconds from asking the engine to its last token."""
     num_markers: int | None = None
     """Markers of chat templates in the prompt that were made harmless; None where the engine is sent token ids."""
     replayed: bool = False

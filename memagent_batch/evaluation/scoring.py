@@ -31,7 +31,6 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
-"""Columns of an answer that say what it cost."""
 
 Span = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""

@@ -29,12 +29,7 @@ class Executor(Protocol):
         """CPUs that `map` may use."""
 
     def session(self, job: JobConfig | None = None, *, reads: bool = True) -> AbstractContextManager[None]:
-        """What all other methods need.
-
-        Args:
-            job: The job, if it has an engine; checks that there is a place for it.
-            reads: Whether the engine starts in this session.
-        """
+        """What all other methods need; with a job also a place for its engine, which starts if it `reads`."""
 
     def map(
         self,
@@ -45,10 +40,7 @@ class Executor(Protocol):
     ) -> Iterator[pa.Table]:
         """The tables that a function makes of each item.
 
-        Args:
-            function: Called once for each item; it must pickle.
-            items: Arrow tables, or small values that pickle.
-            is_heavy: Whether a call takes a whole CPU for long.
+        Both must pickle. A call that `is_heavy` takes a whole CPU for long.
         """
 
     def group(
@@ -62,17 +54,7 @@ class Executor(Protocol):
     def read(
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> AbstractContextManager[Iterator[pa.Table]]:
-        """Reads documents of a plan, and stops its engines at the end of the block.
-
-        Args:
-            bundles: Planned documents, as `group_documents` gives them.
-            task: What the readers are given.
-            sources: Where the texts are.
-            splits: Whether documents have their sentences.
-
-        Returns:
-            Rows of `ENDED`, as readings end.
-        """
+        """Reads planned documents, and stops its engines at the end of the block; rows of `ENDED`, as readings end."""
 
 
 def choose_executor(

@@ -55,7 +55,6 @@ Rows of a dataset have their carried columns behind the others."""
 
 NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
 NO_SENTENCES = Sentences()
-"""Of a document whose sentences are not asked for."""
 
 
 def tokenise(

@@ -27,7 +27,6 @@ from memagent_batch.store.location import Location
 
 DAMAGED = "something is wrong with the record, or could not be checked"
 SHOWN_FINDINGS = 3
-"""Findings that the error of `bundle` names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,6 @@ class Verification:
 
     run_id: str
     sha256: str
-    """Of its list of files; empty if it has none."""
     signer: str
     """Who has signed the list; empty if that was not checked."""
     num_runs: int

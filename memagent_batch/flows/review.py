@@ -50,13 +50,11 @@ class ReviewRequest:
 
     question_id: str
     flagged: str = ANSWERED_BY_YES
-    """What the scan found, as a condition."""
     labels: str = "750"
     """How many labels, as `strata.parse_labels` takes them."""
     seed: int = 0
     purpose: Purpose = Purpose.VALIDATE
     second_share: float = 0.1
-    """Share that a second person reads too, 0 to 1."""
     with_page: bool = True
     """Whether a page is written, with the texts of the documents; else sheets alone."""
 

@@ -117,11 +117,7 @@ def train(training: TrainConfig) -> WeightsRecord:
 def learn(
     learner: Learner, groups: Iterator[pa.Table], *, training: TrainConfig, num_groups: int, metrics: Path
 ) -> int:
-    """One epoch, in the order of the table; a line of metrics for each step.
-
-    Returns:
-        The conversations with another advantage than 0.
-    """
+    """One epoch, in the order of the table; a line of metrics for each step; counts conversations with an advantage."""
     num_read = num_teaching = 0
     while lot := list(islice(groups, training.learner.questions_per_optimiser_step)):
         num_read += len(lot)

@@ -293,7 +293,6 @@ class Change:
 
     kind: AnswerChange
     why: str
-    """What is new or other, in words."""
     before: str | None
     """The earlier answer, its beginning; None if there was none."""
     value_before: str | None = None

@@ -66,7 +66,6 @@ _BUILD_TIME = "%Y%m%dT%H%M%S"
 _THREADS = 8
 """Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
 _WAITING_FILES = 4 * _THREADS
-"""Most files that are held in memory until they are written."""
 
 _PAGES = resources.files("memagent_batch.pages")
 

@@ -84,7 +84,6 @@ class Trace:
     """Lines, in the order of the document; none if no turn was finished."""
     num_turns: int
     num_changed: int
-    """Of these, turns that changed the memory."""
 
 
 def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:

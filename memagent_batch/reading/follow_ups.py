@@ -260,7 +260,6 @@ class _Answered:
     value_type: ValueType | None
     response: str
     answer: str | None
-    """The answer that was taken out of it; None if it has none."""
     memory: str
     trace: MemoryTrace
     follow_ups: FollowUps

@@ -43,7 +43,7 @@ class Target:
 
 
 def is_covered(confidence: float | None, *, up_to: float) -> bool:
-    """Whether a reading is flagged (None), or read again: the scan is no surer of its "no" than `up_to`."""
+    """Whether a reading is flagged (None), or read again since the scan is at most so sure of its "no"."""
     return confidence is None or confidence <= up_to
 
 

@@ -29,7 +29,6 @@ class ShownEstimate:
     looked_for: str
     num_labels: int
     shares: Mapping[str, str]
-    """Each measure with its 95 % interval, in words."""
     remarks: Sequence[str]
 
 

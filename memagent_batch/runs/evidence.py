@@ -30,7 +30,6 @@ last row is there."""
 MAX_STRING_CHARS = 300
 """A longer answer is prose: its quotes and numbers are looked for, not the whole."""
 MAX_STRINGS = 8
-"""Most strings of one answer that are looked for."""
 QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,200})[\"”“»」』]")
 NUMBER_RUN = re.compile(r"\d[\d.,:/-]*\d")
 _OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "fingerprint"})

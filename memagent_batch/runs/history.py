@@ -346,7 +346,6 @@ class Changes(TypedDict):
     """By question_id and the document that they are bound to, if any."""
     readings: ReadingCounts
     tables: dict[str, TableVersions]
-    """Versions of the tables of a lake that were read, by table."""
     turns: dict[str, int]
     """Turns that were asked since, follow-up questions included, and those that were taken from earlier versions."""
 

@@ -47,9 +47,7 @@ class UnreadCounts(TypedDict):
     """What was not read of the sources of converted documents."""
 
     num_unread: int
-    """Answers that are `not_read`."""
     num_unread_documents: int
-    """Documents of whose sources not all was read."""
     num_unread_failed: int
     """Readings that failed since nothing of their source could be read."""
 
@@ -127,7 +125,6 @@ class AgainRecord(TypedDict):
     run_id: str
     where: str
     pairs: int
-    """Documents with questions that fulfil it."""
 
 
 class ReplacedFiles(TypedDict):
@@ -159,7 +156,6 @@ class Manifest(TypedDict):
     replaced: list["ReplacedFiles"]
     """Table files of the runs before that are still there, the latest run first."""
     changes: Mapping[str, Any]
-    """`Changes` since the run before."""
     tables: dict[str, str]
     """Version of each table of a lake that was read; none for files."""
     parts: list[PartReport]

@@ -42,7 +42,6 @@ class Origin:
     """What a row of `answers` says of who made it, and how."""
 
     run_id: str
-    """The run, for rows of readings that no run has read."""
     fingerprint: str
     model: str
     """Name of the model, for rows of readings that never reached it."""

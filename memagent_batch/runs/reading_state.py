@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 DOCUMENT, QUESTION = "document", "question"
 """Columns with the row of a document in its table, and of a question in its list."""
 FILE_COLUMNS = ("outcome_files", "turn_files", "follow_up_files")
-"""Columns that name the log files of a document's readings."""
 Rows = npt.NDArray[np.int64]
 _LOGGED = """
 select md5_number(document_hash) as text, wording, sample, status = 'ok' as is_ok, number as file,

@@ -34,7 +34,6 @@ SIGNATURE_FILE = f"{SUMS_FILE}.sig"
 NAMESPACE = "memagent-batch"
 """What a signature is for: `ssh-keygen -n`."""
 LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER)
-"""Folders of the turn log that tables follow from."""
 READ_BYTES = 8 * 1024 * 1024
 HASH_THREADS = 16
 """Files read at once: enough to keep a core busy where a store answers in 50 ms."""

@@ -22,7 +22,6 @@ from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
 
 WHERE = "again_where"
-"""The setting with the condition, for messages."""
 ADDED = pa.schema(
     [
         column("output", pa.string(), "the output that the answer is from"),

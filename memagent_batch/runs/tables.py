@@ -58,11 +58,14 @@ Locator = Annotated[
 ]
 
 
-class _AskedColumns(TypedDict):
+class _ReadingColumns(TypedDict):
     run_id: RunId
     document_id: DocumentId
     question_id: QuestionId
     sample: SampleNumber
+
+
+class _AskedColumns(_ReadingColumns):
     question: QuestionText
     status: EndedStatus
     answer: Annotated[str | None, Column("the answer taken out of the response")]
@@ -104,13 +107,9 @@ class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns,
     ]
 
 
-class EvidenceRow(TypedDict):
+class EvidenceRow(_ReadingColumns):
     """One row for each sentence that an answer rests on, and for each string of the answer that was looked for."""
 
-    run_id: RunId
-    document_id: DocumentId
-    question_id: QuestionId
-    sample: SampleNumber
     how: Annotated[
         str,
         Column(
@@ -150,13 +149,9 @@ class EvidenceRow(TypedDict):
     fingerprint: Fingerprint
 
 
-class MemoryRow(TypedDict):
+class MemoryRow(_ReadingColumns):
     """One row for each turn of each reading: which span of the document put what into the memory."""
 
-    run_id: RunId
-    document_id: DocumentId
-    question_id: QuestionId
-    sample: SampleNumber
     turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0, in the order of reading")]
     kind: TurnKind
     chunk_index: ChunkIndex

@@ -14,7 +14,6 @@ UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, 
 """What a file system says that can't sync a folder."""
 
 TEMPORARY = ".tmp-"
-"""Names of half-written files begin so."""
 
 LOCK_NAME = f"{TEMPORARY}lock"
 """File beside the one that is replaced under its lock."""

@@ -21,7 +21,6 @@ TURN_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "
 """What a turn has inside a row of a group: columns of `ROLLOUTS`."""
 GROUP_COLUMNS = ("group_id", "document_id", "question_id", "sample", "turn", "reward", "advantage")
 READ_COLUMNS = (*GROUP_COLUMNS, *TURN_COLUMNS, "ground_truth", "data_source")
-"""What an export needs of a row of `ROLLOUTS`."""
 REPLAY = "memagent_replay"
 """Name of the agent loop (verl) or environment (SkyRL) that a row asks for."""
 SAMPLES = f"""(

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BYTES
 from memagent_batch.documents.document_index import INDEX_SCHEMA, index_schema
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
@@ -19,9 +18,12 @@ from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import (
+    BUNDLE_BYTES,
+    BUNDLE_FILES,
     CALL_COLUMN,
     CALL_READINGS,
     CALLS_PER_READING,
+    GROUP_BYTES,
     WORK_COLUMNS,
     Plan,
     count_pending,

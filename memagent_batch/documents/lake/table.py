@@ -116,7 +116,6 @@ class TableColumn:
     stored_as: str | None = None
     """Name in the files, where it is not the table's."""
     field_id: int | None = None
-    """Its id, which stays when it gets another name."""
     mapped_names: tuple[str, ...] | None = None
     """Its names in files without ids; None where the table maps no names."""
     default: str | int | None = None

@@ -49,7 +49,6 @@ class ValueType:
 
     type: AnswerType = AnswerType.TEXT
     labels: tuple[str, ...] = ()
-    """What may be chosen, for label and labels."""
     schema: str = ""
     """JSON Schema 2020-12 as JSON text, for json; `sent_schema` says which part of it may be used."""
     unit: str = ""

@@ -17,11 +17,7 @@ class LocatedRow:
 
 
 def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> tuple[str, ...]:
-    """The places that a span of the text touches, each once, in the order of the text.
-
-    Returns:
-        None for a span that lies between two rows, or is empty.
-    """
+    """The places that a span touches, each once, in order; None where it is empty or between two rows."""
     first = max(0, bisect_right(rows, char_start, key=lambda row: row.char_start) - 1)
     found = []
     for row in rows[first:]:
@@ -33,10 +29,6 @@ def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> t
 
 
 def located(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> str | None:
-    """The place of a span in one text, as tables have it: `page 3`, or `page 3 to page 4` where it touches several.
-
-    Returns:
-        None where no row that it touches has a place.
-    """
+    """The place of a span in one text, such as `page 3 to page 4`; None where no row that it touches has a place."""
     places = [place for place in locators(rows, char_start=char_start, char_end=char_end) if place]
     return " to ".join(dict.fromkeys([places[0], places[-1]])) if places else None

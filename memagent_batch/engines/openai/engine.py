@@ -43,7 +43,6 @@ START_TRIES = 3
 
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
 Ask = Callable[[], Awaitable[Response | Failure]]
-"""One try at the endpoint."""
 
 
 class OpenAIEngine(OpenAIConfig, Engine):

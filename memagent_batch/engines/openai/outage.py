@@ -31,7 +31,6 @@ MAX_OUTAGES = 10
 AnswerT = TypeVar("AnswerT")
 
 FIRST_BACKOFF_SECONDS = 1.0
-"""Longest pause before the first retry."""
 MAX_BACKOFF_SECONDS = 60.0
 """Doubling stops here: an endpoint that comes back is found within a minute."""
 

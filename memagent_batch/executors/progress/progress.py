@@ -21,7 +21,6 @@ from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
 LOOK_SECONDS = 1.0
-"""Pause between the driver's looks at the board."""
 
 NOTE_SECONDS = 15.0
 """Pause between notes for `memagent status`."""

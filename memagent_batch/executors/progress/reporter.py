@@ -14,7 +14,6 @@ from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
 REPORT_SECONDS = 1.0
-"""Pause between reports."""
 
 SETTLE_SECONDS = 30.0
 """Longest wait for the board; a reading goes on without it."""

@@ -96,7 +96,6 @@ class WrittenLabelling:
     """What was written."""
 
     left: Mapping[str, int]
-    """Readings that people have to label, by role."""
     num_gone: int
     """Of these, ones whose text is gone or has changed."""
 

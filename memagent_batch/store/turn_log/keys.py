@@ -47,7 +47,6 @@ _REMEDY = "restore it, or delete it to read its turns again"
 
 FileTask = Callable[[pa.Table], Iterator[pa.Table]]
 MapFiles = Callable[[FileTask, Iterable[pa.Table]], Iterator[pa.Table]]
-"""How a scan's tasks are run: `Executor.map`."""
 
 
 def run_tasks(task: FileTask, tasks: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -33,7 +33,6 @@ from memagent_batch.training.learner.batches import Conversation, ConversationBa
 LEARNT_BYTES = 16
 """Memory of each weight that is learnt, bytes: the weight, its gradient and AdamW's two averages in float32."""
 REFERENCE_BYTES = 4
-"""Memory of each weight of the reference, bytes."""
 CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 """Memory that the container may use, bytes, or `max` (cgroup v2)."""
 TRAINING_FILE = "training.json"
@@ -298,12 +297,9 @@ def response_logprobs(network: Any, batch: ConversationBatch) -> Tensor:
 
 
 def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, Any]) -> str:
-    """Writes a whole model folder: weights in the number format of `like`, and its tokeniser and all else.
+    """Writes a whole model folder: weights in the number format of `like`, and all other files; gives its version.
 
     What is in the folder must be part of the same model. The record says where the weights come from: `training.json`.
-
-    Returns:
-        The weights version, by which the tables of the next collection call them.
     """
     from transformers import AutoConfig
 

@@ -35,7 +35,6 @@ class RolloutsReport(GroupCounts):
 
     files: list[str]
     missing: list[str]
-    """Samples that ended and could not be replayed."""
 
 
 ROLLOUTS_REPORT = arrow_schema(RolloutsReport)

@@ -1,4 +1,4 @@
-"""XLSX by openpyxl: a part for each sheet, then its notes, drawings, pictures and files."""
+"""XLSX and PPTX by openpyxl and python-docx: a part for each sheet or slide, then what belongs to it."""
 
 import re
 from collections.abc import Iterator
@@ -7,13 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.docx import main_part, related_items
+from memagent_batch.convert.docx import headed_blocks, main_part, related_items, root_of
 
 UNCOMPUTED = re.compile(rb"<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
 """A cell whose formula has no value beside it."""
 
 UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)')
 """Words and currencies in the format of a number."""
+
+
+RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+
+
+class SlidesConverter(BuiltIn):
+    """Slides in the order of the show, hidden ones too; shapes in the order in which they are drawn."""
+
+    package, own, modules = "python-docx", 2, ("docx",)
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each slide, and for each text beside it."""
+        show = main_part(file, kind="a PPTX")
+        seen = set[str]()
+        for number, entry in enumerate(root_of(show).iter("{*}sldId"), start=1):
+            slide, place = show.related_parts[entry.get(RELATION)], f"slide {number}"
+            seen.add(slide.partname)
+            yield Part(locator=place, text="\n\n".join(text for _, text in headed_blocks(root_of(slide))))
+            yield from related_items(slide, place=f"{place}, ", number=f"{number}-", seen=seen)
 
 
 class SheetsConverter(BuiltIn):
