@@ -124,7 +124,6 @@ def lake_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """URL of an S3 API on loopback."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
@@ -143,13 +142,11 @@ def s3_bucket(s3_endpoint: str) -> Location:
 
 @pytest.fixture(scope="session")
 def tiny_model() -> str:
-    """Folder of the shipped policy."""
     return str(TINY_MODEL)
 
 
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tiny_model: str) -> Tokenizer:
-    """Tokeniser of the shipped policy."""
     return Tokenizer(tiny_model)
 
 
@@ -226,7 +223,6 @@ async def vllm_sampled(tiny_model: str) -> AsyncIterator[VllmEngine]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm_greedy(vllm_sampled: VllmEngine) -> VllmEngine:
-    """The same running engine, decoding greedily."""
     greedy = copy.copy(vllm_sampled)
     greedy._context = replace(vllm_sampled._context, sampling=GREEDY)
     return greedy
@@ -234,21 +230,18 @@ async def vllm_greedy(vllm_sampled: VllmEngine) -> VllmEngine:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def openai_greedy(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIterator[Engine]:
-    """A real vLLM server on loopback."""
     async for engine in started_client(vllm_server, tokenizer=tiny_tokenizer, sampling=GREEDY):
         yield engine
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIterator[Engine]:
-    """The same server, drawing tokens."""
     async for engine in started_client(vllm_server, tokenizer=tiny_tokenizer, sampling=SAMPLED):
         yield engine
 
 
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[webdriver.Chrome]":
-    """A browser, one for all tests."""
     driver = start_browser()
     yield driver
     driver.quit()
@@ -273,7 +266,6 @@ def start_browser() -> "webdriver.Chrome":
 
 
 async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingConfig) -> AsyncIterator[Engine]:
-    """A client of the server, open until the fixture ends."""
     context = context_of("tiny", tokenizer=tokenizer, window_tokens=WINDOW_TOKENS, sampling=sampling)
     engine = OpenAIEngine(base_url=base_url).open(context)
     await engine.start()
@@ -315,7 +307,6 @@ def is_served(url: str, *, process: "subprocess.Popen[bytes]") -> bool:
 
 
 def end_with_children(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a process and all that it started."""
     children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.terminate()
     try:

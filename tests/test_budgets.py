@@ -25,14 +25,12 @@ def budgets(agent: AgentConfig) -> dict[str, int]:
 
 
 def largest(agent: AgentConfig) -> int:
-    """Tokens of the largest prompt with its budget."""
     turns = make_policy(agent).largest_turns(make_prompt_tokens(agent))
     return agent.policy.question_tokens + max(sum(parts.values()) for parts in turns.values())
 
 
 @pytest.fixture
 def model(text_model: str, tmp_path: Path) -> str:
-    """A model folder of a window of 32,768 tokens, without weights."""
     for file in Path(text_model).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 32768}))

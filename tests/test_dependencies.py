@@ -52,7 +52,6 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def imported(file: Path) -> Iterator[str]:
-    """Top-level packages that a file imports anywhere."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)

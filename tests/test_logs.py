@@ -319,7 +319,6 @@ def test_stderr_that_nobody_reads_stops_no_writer() -> None:
 
 @pytest.fixture(scope="module")
 def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a job over two documents, whose log lines are JSON."""
     folder = tmp_path_factory.mktemp("job")
     (folder / "in").mkdir()
     (folder / "in" / "a.txt").write_text("Ann signed.")

@@ -44,8 +44,6 @@ class TwicePolicy(OverwritePolicy):
 
 
 class Parrot(SimulatedEngine):
-    """A stranger's engine."""
-
     kind: ClassVar[str] = "parrot"
     secrets: ClassVar[frozenset[str]] = frozenset({"password"})
 
@@ -54,7 +52,6 @@ class Parrot(SimulatedEngine):
 
 
 def score(response: str, references: list[str]) -> float:
-    """A stranger's reward."""
     return float(len(response))
 
 

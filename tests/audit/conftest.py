@@ -17,6 +17,5 @@ def scan(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Stream:
 
 @pytest.fixture
 def copied(scan: Stream, tmp_path: Path) -> Callable[[], Copy]:
-    """Makes copies of the scan's output."""
     number = iter(range(1_000))
     return lambda: Copy(scan, tmp_path / f"copy-{next(number)}")

@@ -38,19 +38,16 @@ class Copy:
     """A copy of the scan's output, to be damaged."""
 
     def __init__(self, stream: Stream, folder: Path) -> None:
-        """Copies it into a folder that is not there."""
         shutil.copytree(stream.output, folder)
         self.folder, self.stream = folder, stream
         self.job: JobConfig | None = stream.job
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What is shown."""
         return dict(json.loads((self.folder / "manifest.json").read_text()))
 
     @property
     def runs(self) -> list[str]:
-        """The runs, the oldest first."""
         return sorted(path.name for path in (self.folder / "runs").iterdir())
 
     def files(self) -> list[str]:
@@ -59,7 +56,6 @@ class Copy:
         return sorted(name for name in names if ".tmp" not in name)
 
     def verify(self, **settings: Any) -> Verification:
-        """Checks it."""
         return verify_here(Location(uri=str(self.folder)), job=self.job, **settings)
 
     def rewrite(
@@ -93,7 +89,6 @@ class Copy:
         place.write_bytes(sums_bytes(hashes))
 
     def strip(self, run_id: str) -> None:
-        """Removes the list of a run."""
         (self.folder / "runs" / run_id / "SHA256SUMS").unlink()
 
     def seal_log(self) -> None:

@@ -26,7 +26,6 @@ def flip(place: Path) -> None:
 
 
 def places(copy: Copy, *, all_runs: bool = False) -> set[str]:
-    """Files that a check names."""
     return {where for _, where in found(copy.verify(with_text=False, all_runs=all_runs))}
 
 

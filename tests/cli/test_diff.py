@@ -15,7 +15,6 @@ QUESTIONS = {"q": "Why?"}
 
 @pytest.fixture
 def nights(tmp_path: Path) -> Nights:
-    """Two nights; between them one document changed, one came, one went."""
     nights = Nights(Location(uri=str(tmp_path / "run")))
     nights.run({"a": "same", "b": "left", "c": "gone"}, QUESTIONS)
     nights.run({"a": "same", "b": "right\x1b[2J", "d": "new"}, QUESTIONS)

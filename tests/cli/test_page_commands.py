@@ -21,7 +21,6 @@ DOCUMENT = "Calder & Voss 2020/001"
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The output of a scan of four contracts; the last question of the second one failed."""
     return write_scan(tmp_path_factory.mktemp("scan"), Scan(num_documents=4, failed=frozenset({1}))).uri
 
 

@@ -28,8 +28,6 @@ def official(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs `memagent prompts` and returns what it prints."""
-
     def run_command(*arguments: str) -> str:
         assert main(["prompts", *arguments]) == 0
         return capsys.readouterr().out

@@ -53,7 +53,6 @@ def assembled(objects: Sequence[bytes], *, trailer: str = "") -> bytes:
 
 
 def written(text: str) -> str:
-    """Content of a page that shows a text, in lines."""
     escaped = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
     lines = "".join(f"({escaped[at : at + 80]}) Tj T* " for at in range(0, len(escaped), 80))
     return f"BT /F1 10 Tf 12 TL 40 750 Td {lines} ET"
@@ -98,7 +97,6 @@ def form_pdf(value: str) -> bytes:
 
 
 def docx_file(*paragraphs: tuple[str, str], cells: Sequence[Sequence[str]] = ()) -> bytes:
-    """A DOCX of paragraphs (style, text), and a table behind them."""
     document = docx.Document()
     for style, text in paragraphs:
         document.add_paragraph(text, style=style)
@@ -117,7 +115,6 @@ def saved(document: "docx.document.Document") -> bytes:
 
 
 def with_body(body: str, *, before: str = "") -> bytes:
-    """A DOCX with the XML of its body replaced."""
     namespaces = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     namespaces += ' xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
     xml = f"<?xml version='1.0' encoding='UTF-8'?>{before}<w:document {namespaces}><w:body>{body}</w:body></w:document>"
@@ -125,7 +122,6 @@ def with_body(body: str, *, before: str = "") -> bytes:
 
 
 def repacked(package: bytes, members: dict[str, bytes]) -> bytes:
-    """A ZIP file with other content for some members."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(package)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
         for name in {**dict.fromkeys(old.namelist()), **members}:
@@ -134,7 +130,6 @@ def repacked(package: bytes, members: dict[str, bytes]) -> bytes:
 
 
 def zipped(members: dict[str, bytes], *, stored: bool = False) -> bytes:
-    """A ZIP file."""
     out = io.BytesIO()
     method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
     with zipfile.ZipFile(out, "w", method, compresslevel=1) as package:
@@ -170,7 +165,6 @@ def mail(subject: str, text: str, *, files: Sequence[tuple[str, bytes]] = (), ht
 
 
 def nested_mail(depth: int) -> bytes:
-    """A message in a message, and so on."""
     message = mail("innermost", "the innermost text")
     for level in range(depth):
         outer = mail(f"level {level}", f"text of level {level}")
@@ -180,7 +174,6 @@ def nested_mail(depth: int) -> bytes:
 
 
 def nested_mime(depth: int) -> bytes:
-    """A message of multiparts inside multiparts."""
     head = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: deep\r\nMIME-Version: 1.0\r\n"
     parts = [
         f'Content-Type: multipart/mixed; boundary="b{level}"\r\n\r\n--b{level}\r\n'.encode() for level in range(depth)
@@ -193,7 +186,6 @@ def mailbox_of(messages: Sequence[EmailMessage]) -> bytes:
 
 
 def page(text: str) -> bytes:
-    """A web page with navigation and a script around its text."""
     return (
         "<!DOCTYPE html><html><head><title>A page</title><script>document.write('from a script')</script></head><body>"
         f"<nav><a href='/'>Home</a></nav><article><h1>Terms</h1><p>{text}</p></article>"
@@ -219,7 +211,6 @@ def quoted_thread() -> str:
 
 
 def xxe_docx() -> bytes:
-    """A DOCX whose XML asks for a file of the machine."""
     before = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
     return with_body("<w:p><w:r><w:t>before &x; after</w:t></w:r></w:p>", before=before)
 

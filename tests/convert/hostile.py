@@ -47,8 +47,6 @@ class Unsure(Quiet):
 
 
 class Endless(Quiet):
-    """Computes forever."""
-
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text="the beginning")
         while True:
@@ -56,8 +54,6 @@ class Endless(Quiet):
 
 
 class Stopping(Quiet):
-    """Fails in the middle."""
-
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text="the beginning")
         raise ValueError("no more")
@@ -74,8 +70,6 @@ class Sleeping(Quiet):
 
 
 class Greedy(Quiet):
-    """Allocates forever."""
-
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         held = []
         while True:
@@ -84,8 +78,6 @@ class Greedy(Quiet):
 
 
 class Talkative(Quiet):
-    """Writes forever."""
-
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         while True:
             yield Part(locator="text", text="x" * (1 << 20))
@@ -99,8 +91,6 @@ class Crashing(Quiet):
 
 
 class Connecting(Quiet):
-    """Reaches for the network."""
-
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         with socket.socket() as connection:
             connection.connect(("127.0.0.1", int(file.read_text())))
@@ -108,8 +98,6 @@ class Connecting(Quiet):
 
 
 class Starting(Quiet):
-    """Starts a program."""
-
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text=subprocess.check_output(["/bin/echo", "started"], text=True))
 

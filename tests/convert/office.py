@@ -16,13 +16,11 @@ NAMESPACES = (
 
 
 def docx_with(kind: str, body: str) -> bytes:
-    """A DOCX with one more part of XML, such as its comments."""
     xml = f"<?xml version='1.0'?><w:{kind} {NAMESPACES}>{body}</w:{kind}>"
     return docx_with_member(f"{kind}1.xml", kind, xml.encode())
 
 
 def docx_with_member(name: str, kind: str, data: bytes) -> bytes:
-    """A DOCX with one more part, and its relation to the body."""
     package, listed = docx_file(("Normal", "We pay in a month.")), "word/_rels/document.xml.rels"
     with zipfile.ZipFile(io.BytesIO(package)) as members:
         relations, types = members.read(listed).decode(), members.read("[Content_Types].xml").decode()
@@ -116,7 +114,6 @@ def opendocument(body: str, *, header: str = "", members: dict[str, bytes] | Non
 
 
 def twice(first: bytes, second: bytes) -> bytes:
-    """A ZIP file of the members of both, whose names may be the same."""
     out = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
         warnings.simplefilter("ignore")

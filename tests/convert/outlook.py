@@ -94,7 +94,6 @@ class _CompoundFile:
         return header + b"".join(self._sectors) + tables
 
     def _add_all(self, folder: Tree) -> int:
-        """Adds what a folder holds; returns the first entry."""
         places = [self._add(name, value) for name, value in folder.items()]
         for place, after in pairwise(places):
             self._entries[place].right = after

@@ -24,7 +24,6 @@ Maker = Callable[[str], bytes]
 
 
 def picture(fact: str, *, size: tuple[int, int] = (600, 200), form: str = "PNG") -> bytes:
-    """An image that shows the fact."""
     image, out = Image.new("L", size, 255), io.BytesIO()
     ImageDraw.Draw(image).text((20, size[1] // 3), f"The code is {fact}.", font=ImageFont.load_default(36))
     image.save(out, form)
@@ -159,7 +158,6 @@ def run(text: str) -> str:
 
 
 def with_macros(fact: str) -> bytes:
-    """A DOCX whose body is said to be one with macros."""
     package, types = files.docx_file(("Normal", fact)), "[Content_Types].xml"
     plain = b"openxmlformats-officedocument.wordprocessingml.document.main+xml"
     with zipfile.ZipFile(io.BytesIO(package)) as members:
@@ -195,7 +193,6 @@ DOCX: dict[str, Maker] = {
 
 
 def parts(*bodies: bytes, kind: str = "mixed") -> bytes:
-    """A message of several parts."""
     inner = b"".join(b"--B\r\n" + body + b"\r\n" for body in bodies)
     return HEAD + f"Content-Type: multipart/{kind}; boundary=B\r\n\r\n".encode() + inner + b"--B--\r\n"
 

@@ -65,7 +65,6 @@ def converter() -> Iterator[SourceConverter]:
 
 
 def require_found(converter: SourceConverter, file: Path, data: bytes, facts: Sequence[str], *, case: int) -> None:
-    """Checks that each fact is in a text."""
     file.write_bytes(data)
     rows = converter.convert(file, name=f"source{ending_of(file.name)}", digest="0")
     assert rows_table(rows).num_rows == len(rows) > 0

@@ -18,8 +18,6 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the server does with one request."""
-
     status: int = 200
     """HTTP status."""
     body: bytes = b""
@@ -50,8 +48,6 @@ THERE = Reply(body=json.dumps({"choices": [PROBED]}).encode())
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """The replies that are left, and the requests that came."""
-
     base_url: str
     """Address up to /v1."""
     replies: list[Reply]

@@ -66,7 +66,6 @@ def prompt_of(tokenizer: Tokenizer, text: str = "What does it say?", *, guide: G
 
 
 def started(script: Script, tokenizer: Tokenizer, **settings: Any) -> AbstractAsyncContextManager[OpenAIEngine]:
-    """An engine that chats with the scripted server."""
     return test_openai.started(script, tokenizer, api=EndpointApi.CHAT, **settings)
 
 

@@ -46,8 +46,6 @@ class TestChat(GuidedEngineContract):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A document, its question and the answer."""
-
     text: str
     question: str
     answer: str
@@ -65,7 +63,6 @@ def agent_of(base_url: str, api: EndpointApi) -> AgentConfig:
 
 
 async def read_all(config: AgentConfig, asked: Sequence[Asked]) -> list[Reading]:
-    """All documents at once, without Ray."""
     engine = make_engine(config)
     await engine.start()
     try:

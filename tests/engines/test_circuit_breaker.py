@@ -51,8 +51,6 @@ def scripted(*results: str | Failure) -> "Scripted":
 
 
 class Scripted:
-    """A request whose tries end as written; the last one stays."""
-
     def __init__(self, results: Sequence[str | Failure]) -> None:
         self.left = list(results)
         self.num_tries = 0

@@ -39,7 +39,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 @asynccontextmanager
 async def client(base_url: str, **settings: Any) -> Any:
-    """A client that is open."""
     opened = OpenAIClient(OpenAIConfig(base_url=base_url, **settings))
     opened.open()
     try:
@@ -49,7 +48,6 @@ async def client(base_url: str, **settings: Any) -> Any:
 
 
 async def ask(script: Script, **settings: Any) -> Response | Failure:
-    """The answer to GET /models."""
     async with client(settings.pop("base_url", script.base_url), **settings) as opened:
         answer: Response | Failure = await opened.send("GET", "models")
         return answer
@@ -150,7 +148,6 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tls_server(certificate: Path) -> Iterator[Script]:
-    """A server that speaks TLS alone."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with scripted_server(tls=context) as script:
@@ -190,5 +187,4 @@ def test_retry_after_in_seconds_as_a_date_or_in_milliseconds_is_read(
 
 
 def basic(user: str, password: str) -> str:
-    """A header that says so."""
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"

@@ -23,7 +23,6 @@ MODELS = ["vllm", "openai"]
 
 @pytest.fixture(scope="session")
 def token_ids(tiny_tokenizer: Tokenizer) -> list[list[int]]:
-    """Answer prompts that differ in their memory."""
     prompts = tiny_tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
     question = tiny_tokenizer.encode("What is the number of amber-falcon?")
     return [
@@ -108,7 +107,6 @@ async def test_sampling_other_seeds_draw_other_tokens(sampled_engine: Engine, to
 
 
 async def complete_all(engine: Engine, token_ids: Sequence[list[int]], *, max_tokens: int = 24) -> list[Completion]:
-    """All prompts at once, each with its own seed."""
     return list(
         await asyncio.gather(
             *(engine.complete(prompt_of(ids, max_tokens=max_tokens), seed=seed) for seed, ids in enumerate(token_ids))
@@ -117,5 +115,4 @@ async def complete_all(engine: Engine, token_ids: Sequence[list[int]], *, max_to
 
 
 def prompt_of(token_ids: list[int], *, max_tokens: int = 24) -> Prompt:
-    """An answer turn."""
     return Prompt(path="answer", kind="answer", token_ids=token_ids, max_tokens=max_tokens)

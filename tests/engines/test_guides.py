@@ -89,12 +89,10 @@ async def speculating(tiny_model: str) -> AsyncIterator[VllmEngine]:
 
 
 async def complete(engine: Engine, prompts: list[Prompt]) -> list[Completion]:
-    """All prompts at once."""
     return list(await asyncio.gather(*(engine.complete(prompt, seed=seed) for seed, prompt in enumerate(prompts))))
 
 
 def prompt_of(text: str, guide: Guide, *, tokenizer: Tokenizer) -> Prompt:
-    """A guided turn."""
     return Prompt(path="value", kind="value", token_ids=tokenizer.encode(text), max_tokens=GUIDED_TOKENS, guide=guide)
 
 

@@ -29,13 +29,11 @@ def completion_reply(text: str = "noted", **choice: Any) -> Reply:
 
 
 def usage_reply(**usage: Any) -> Reply:
-    """A completion with token counts."""
     choice = {"text": "noted", "finish_reason": "stop"}
     return Reply(body=json.dumps({"choices": [choice], "usage": usage}).encode())
 
 
 def error_reply(status: int, message: str = "no", **headers: str) -> Reply:
-    """An error in the OpenAI form."""
     return Reply(status=status, body=json.dumps({"error": {"message": message}}).encode(), headers=headers)
 
 
@@ -47,7 +45,6 @@ async def started(
     sampling: SamplingConfig = SamplingConfig(),  # noqa: B008
     **settings: Any,
 ) -> AsyncIterator[OpenAIEngine]:
-    """An engine at the scripted server."""
     values = {"base_url": script.base_url, "max_retries": 2, "timeout_seconds": 5.0} | settings
     engine = OpenAIEngine(api_key=KEY, **values).open(context_of("tiny", tokenizer=tokenizer, sampling=sampling))
     await engine.start()

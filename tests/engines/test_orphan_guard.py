@@ -61,7 +61,6 @@ def test_require_registered_plugin_left_out_is_refused(monkeypatch: pytest.Monke
 
 
 def host(script: str, *arguments: str) -> "subprocess.Popen[str]":
-    """Starts one of the scripts beside this file."""
     return subprocess.Popen([sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE, text=True)
 
 

@@ -80,7 +80,6 @@ def tokens_of(
 
 
 def shown_by(tokenizer: Tokenizer, token_ids: Sequence[int]) -> str:
-    """The tokens as text, control tokens included."""
     return str(BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json").decode(list(token_ids), False))
 
 

@@ -13,7 +13,6 @@ from tests.engine_context import context_of
 
 
 def engine_of(model: str, *, window_tokens: int = 1024, **engine_args: Any) -> VllmEngine:
-    """An engine that was not started."""
     return VllmEngine(cpu_kv_cache_gib=1, engine_args=engine_args).open(context_of(model, window_tokens=window_tokens))
 
 
@@ -98,5 +97,4 @@ async def test_complete_draws_from_more_prompts_than_an_engine_step_takes(vllm_s
 
 
 def prompt_of(token_ids: list[int]) -> Prompt:
-    """An answer turn."""
     return Prompt(path="answer", kind="answer", token_ids=token_ids, max_tokens=8)

@@ -64,7 +64,6 @@ def report(output: Location) -> str:
 
 
 def rows(page: str, section: str) -> list[list[str]]:
-    """The rows of the table of a section."""
     lines = page.split(f"## {section}")[1].split("## ")[0].splitlines()
     table = [line for line in lines if line.startswith("| ")]
     assert len({len(line) for line in table}) == 1  # columns stand below each other

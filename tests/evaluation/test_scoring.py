@@ -142,7 +142,6 @@ def test_summarise_cells_are_in_order_and_lengths_may_be_unknown() -> None:
 
 
 def write_answers(output: Path, rows: list[dict[str, Any]]) -> Path:
-    """The output of a run that has finished with these answers."""
     (output / "answers").mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=ANSWER_COLUMNS), output / "answers/part-0.parquet")
     files = {"answers": ["answers/part-0.parquet"]}
@@ -167,7 +166,6 @@ ABSENT = {"references": ["not stated"], "is_absent": True, "gold_spans": []}
 
 
 def value(parsed: Any, *, status: str = "ok", confidence: float | None = None, **columns: Any) -> dict[str, Any]:
-    """Columns of `answers` that a value turn brings."""
     written = None if parsed is None else json.dumps(parsed)
     return {"value": written, "value_status": status, "confidence": confidence} | columns
 

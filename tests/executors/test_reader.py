@@ -84,7 +84,6 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
 
 
 def planned(sources: SourceConfig) -> Plan:
-    """The plan that a run over the settings' documents would make."""
     shards = list_shards(Location(uri=sources.documents[0]), settings=sources.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=sources.input, storage_options={})]
     return Plan(pa.concat_tables(tables), read_questions(None, ask=sources.ask), samples=1)
@@ -114,7 +113,6 @@ def read_pending(
 
 
 def statuses_in(results: Sequence[pa.Table | BaseException]) -> list[str]:
-    """Statuses of the rows; fails where the reader raised."""
     tables = [result for result in results if isinstance(result, pa.Table)]
     assert len(tables) == len(results)
     return [status for table in tables for status in table["status"].to_pylist()]

@@ -17,8 +17,6 @@ CHUNK_TOKENS, QUESTION_TOKENS, WRITTEN_TOKENS = 50, 60, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """Documents, each with a question about it."""
-
     documents: Path
     """Parquet file of the documents."""
     questions: Path

@@ -32,8 +32,6 @@ PATIENCE_SECONDS = 600.0
 
 
 class Role(StrEnum):
-    """A process that can be killed."""
-
     DRIVER = "driver"
     ACTOR = "actor"
     """Ray's worker process that holds the Reader."""
@@ -94,17 +92,14 @@ class KilledJob:
         return self._command.poll() if self._command else None
 
     def finish(self) -> int:
-        """Waits for the command; returns its exit code."""
         self.wait_until(self._has_ended)
         code = self.exit_code()
         return -1 if code is None else code
 
     def processes(self) -> list[psutil.Process]:
-        """All living processes of the job, by their mark."""
         return [process for process in psutil.process_iter() if self._is_marked(process)]
 
     def find(self, role: Role) -> psutil.Process | None:
-        """The process in that role, if there is one now."""
         if role == Role.DRIVER:
             return psutil.Process(self._command.pid) if self._command and self._command.poll() is None else None
         if role == Role.ACTOR:
@@ -112,7 +107,6 @@ class KilledJob:
         return next(iter(self._engines()), None)
 
     def require(self, role: Role) -> psutil.Process:
-        """The process in that role."""
         process = self.find(role)
         assert process is not None, f"there is no {role}: {self.last_words()}"
         return process
@@ -143,11 +137,9 @@ class KilledJob:
             _require_end(lambda: [child for child in below if self._is_marked(child)])
 
     def require_gone(self) -> None:
-        """Waits for the end of all processes of the job."""
         _require_end(self.processes)
 
     def last_words(self) -> str:
-        """The end of the console."""
         return self.console.read_text(errors="replace")[-3000:]
 
     def _has_ended(self) -> bool:
@@ -197,6 +189,5 @@ def _children(process: psutil.Process) -> Iterator[psutil.Process]:
 
 
 def _is_engine(process: psutil.Process) -> bool:
-    """By its title, or as the spawned process that will take it."""
     title = _title(process)
     return "VLLM::EngineCore" in title or "spawn_main" in title

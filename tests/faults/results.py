@@ -19,8 +19,6 @@ ADDRESS = ("document_hash", "question_hash", "sample", "fingerprint", "path")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """Content of an output whose run has closed."""
-
     rows: dict[tuple[Any, ...], tuple[Any, ...]]
     """Status, answer, response, memory and error of each reading."""
     counts: dict[str, int]

@@ -17,8 +17,6 @@ PATIENCE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How a submitted job ended."""
-
     status: str
     """Status of the Ray job."""
     exit_code: int | None
@@ -30,7 +28,6 @@ class JobEnd:
 
 
 def reading_node(cluster: LoopbackCluster) -> Node:
-    """A worker node with an actor that reads."""
     for node in cluster.nodes[1:]:
         if node.readers():
             return node
@@ -52,7 +49,6 @@ class SubmittedJob:
         )
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Waits until it holds."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             if self._submission.poll() is not None:

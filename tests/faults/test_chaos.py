@@ -65,7 +65,6 @@ def proxy(s3_endpoint: str) -> Iterator[FaultProxy]:
 
 
 def arguments_of(corpus: Corpus) -> list[str]:
-    """All but engine and output."""
     sizes = ["--pool.readings-in-flight", "4", "--log.flush-seconds", "0.5"]
     return [*corpus.arguments(), "--executor", "ray", *sizes]
 
@@ -78,7 +77,6 @@ def simulated(corpus: Corpus, *, turn_seconds: float = 0.1) -> list[str]:
 
 @contextmanager
 def reading_job(arguments: list[str], output: Location, folder: Path) -> Iterator[KilledJob]:
-    """A job that has logged some turns."""
     with KilledJob([*arguments, "--output", output.uri], output=folder / "job") as job:
         job.start()
         assert job.wait_until(lambda: len((output / TURNS_FOLDER).files()) >= TURN_FILES), job.last_words()
@@ -123,7 +121,6 @@ def test_actor_that_is_killed_is_replaced(corpus: Corpus, undisturbed: Results, 
 
 
 def through(proxy: FaultProxy, bucket: Location, client: dict[str, Any]) -> list[str]:
-    """Arguments that lead to the bucket through the proxy."""
     place = {"client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": client}
     return ["--storage-options", json.dumps({**bucket.storage_options, **place}), "--log.outage-seconds", "300"]
 

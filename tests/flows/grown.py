@@ -56,7 +56,6 @@ class Stream:
         pq.write_table(pa.Table.from_pylist(rows), self.documents)
 
     def night(self, texts: Mapping[str, str]) -> Manifest:
-        """One night over these texts."""
         self.put(texts)
         return answer(self.job)
 
@@ -67,7 +66,6 @@ class Stream:
             answer_checked(replace(check(self.job), executor=StoppedExecutor(num_documents)))
 
     def manifest(self) -> Manifest:
-        """Of the last finished run."""
         return require_manifest(Location(uri=str(self.output)))
 
     def table(self, manifest: Manifest, name: str) -> list[dict[str, Any]]:
@@ -98,7 +96,6 @@ class StoppedExecutor(LocalExecutor):
     def read(
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
-        """Reads the first documents."""
         first = pa.concat_tables(bundles).slice(0, self._num_documents)
         with super().read([first], task=task, sources=sources, splits=splits) as rows:
             yield rows

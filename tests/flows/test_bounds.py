@@ -38,7 +38,6 @@ def slow(job: JobConfig, *, turn_seconds: float = 0.5) -> JobConfig:
 
 
 def turns(job: JobConfig) -> list[dict[str, Any]]:
-    """The rows of the turn log; none if no turn was asked yet."""
     return rows_in(Path(job.output) / "log/turns")
 
 

@@ -26,7 +26,6 @@ def answer_changed(job: JobConfig, change: Callable[[], object]) -> Manifest:
 
 
 def rows(job: JobConfig) -> dict[str, tuple[str, str]]:
-    """Status and hash by document; each has one row."""
     found = [row for file in table_files(job.output, "answers") for row in pq.read_table(file).to_pylist()]
     by_document = {row["document_id"]: (row["status"], row["document_hash"]) for row in found}
     assert len(by_document) == len(found)

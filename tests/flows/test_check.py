@@ -47,7 +47,6 @@ def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
 
 @pytest.fixture
 def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts and rows in the folder in which the test runs."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts").mkdir()

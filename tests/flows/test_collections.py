@@ -43,7 +43,6 @@ def recipe(name: str, folder: Path, model: str, *, chunk_tokens: int) -> JobConf
 
 
 def rows_of(job: JobConfig, manifest: Manifest, table: str) -> list[dict[str, Any]]:
-    """The rows of a table of the run."""
     files = [Path(job.output) / name for name in manifest["files"][table]]
     return [row for file in files for row in pq.read_table(file).to_pylist()]
 

@@ -36,13 +36,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
 
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path) -> Path:
-    """The output of that evaluation, for one test alone."""
     return shutil.copytree(finished / "out", tmp_path / "out")
 
 
 @pytest.fixture
 def job(tmp_path: Path, text_model: str) -> Path:
-    """A folder with the same suite, that nothing has read yet."""
     write_job(tmp_path, model=text_model)
     return tmp_path
 

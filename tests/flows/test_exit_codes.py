@@ -31,7 +31,6 @@ WINNER = "20991231T000000.000Z.ffff"
 
 @pytest.fixture
 def arguments(text_model: str, tmp_path: Path) -> list[str]:
-    """A job over three documents."""
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 20} for number in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
     documents = str(tmp_path / "documents.parquet")

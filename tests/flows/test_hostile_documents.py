@@ -230,7 +230,6 @@ def test_line_of_millions_of_tokens_is_read_whole(tmp_path: Path) -> None:
 
 
 def write_hostile(folder: Path) -> None:
-    """JSONL with all of them, and an unreadable one among them."""
     texts = {**READ_AS_TEXT, SURROGATE: "ab\ud83d"}
     rows = [{"document_id": name, "text": text, **OURS, **CARRIED} for name, text in texts.items()]
     write_jsonl(folder / "documents.jsonl", rows)

@@ -67,13 +67,11 @@ def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def answers_of(output: Path) -> dict[str, tuple[str, str, str]]:
-    """Answer, response and memory by document."""
     rows = pq.read_table(output / "answers").to_pylist()
     return {row["document_id"]: (row["answer"], row["response"], row["memory"]) for row in rows}
 
 
 def turns_of(output: Path) -> list[dict[str, Any]]:
-    """All rows of the turn log."""
     rows: list[dict[str, Any]] = pq.read_table(output / "log" / "turns").to_pylist()
     return rows
 

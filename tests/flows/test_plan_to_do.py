@@ -17,7 +17,6 @@ COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion
 
 @pytest.fixture
 def job(text_model: str, tmp_path: Path) -> JobConfig:
-    """Three documents of unlike lengths, one of them unreadable, and one question."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("some words " * 40)
     (tmp_path / "in" / "b.txt").write_text("other words " * 80)

@@ -9,6 +9,5 @@ from tests.faults.loopback.cluster import LoopbackCluster
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[LoopbackCluster]:
-    """A head without CPUs and two workers."""
     with LoopbackCluster(num_workers=2, worker_cpus=3) as cluster:
         yield cluster

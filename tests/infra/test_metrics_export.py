@@ -87,8 +87,6 @@ def wait_until(holds: Callable[[], bool], *, what: Callable[[], object]) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A run to its end."""
-
     output: Path
     before: dict[str, int]
     """Totals of the counters before it."""

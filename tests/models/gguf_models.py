@@ -17,7 +17,6 @@ HEAD_ROWS = {"attn_q": HEADS, "attn_k": KV_HEADS}
 
 
 def make_weights(seed: int = 0) -> dict[str, Floats]:
-    """Random weights by their names in GGUF, with the rows in the order of transformers."""
     rng = np.random.default_rng(seed)
     narrow = HIDDEN // HEADS * KV_HEADS
     shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (len(TOKENS), HIDDEN), "output_norm.weight": (HIDDEN,)}

@@ -26,7 +26,6 @@ CHANGED = "model.layers.1.self_attn.q_proj.weight"
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """The folder that a small model becomes."""
     folder = tmp_path / "base"
     folder.mkdir()
     convert_gguf(write_gguf(tmp_path / "m.gguf"), folder)

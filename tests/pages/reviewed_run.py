@@ -49,8 +49,6 @@ PROSE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question of the scan."""
-
     question_id: str
     question: str
     answer_type: str | None
@@ -68,8 +66,6 @@ QUESTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What is put into an output."""
-
     num_documents: int = 12
     questions: Sequence[Asked] = QUESTIONS
     paragraphs: int = 60
@@ -86,8 +82,6 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """What a contract says to a question."""
-
     sentence: str
     answer: str
     value: str
@@ -95,7 +89,6 @@ class Clause:
 
 
 def write_scan(folder: Path, scan: Scan) -> Location:
-    """Writes documents and output below the folder; returns the output."""
     rng = random.Random(3)
     output = Location(uri=str(folder / "scan"))
     texts: dict[str, str] = {}

@@ -44,7 +44,6 @@ PICTURES = {
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Addresses of the pages of one scan."""
     output = write_scan(tmp_path_factory.mktemp("scan"), Scan(num_documents=6, failed=frozenset({2})))
     made = make_review([output], ReviewRequest(question_id="liability-cap", labels="4"))
     return addresses(site_of(output).parent) | {"labelling": Path(made["page"]).as_uri()}

@@ -29,14 +29,12 @@ def write(output: Location, target: Location, *, context_chars: int | None = 200
 
 
 def document_pages(target: Location) -> dict[str, str]:
-    """The pages of documents, by the id in their title."""
     texts = [Path(path).read_text(encoding="utf-8") for path in target.files() if "/documents/" in path]
     return {unescape(re.findall("<title>(.*?)</title>", text)[0]): text for text in texts}
 
 
 @pytest.fixture
 def scan(tmp_path: Path) -> Location:
-    """A scan of four contracts; one has a failed reading."""
     return write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1})))
 
 

@@ -23,7 +23,6 @@ WAIT_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of twelve contracts with five questions; one reading failed."""
     return site_of(write_scan(tmp_path_factory.mktemp("scan"), Scan()))
 
 

@@ -18,6 +18,5 @@ QUESTION = QuestionTokens(token_ids=[50, 51])
 
 
 def document_of(num_tokens: int) -> Document:
-    """A document of so many tokens."""
     token_ids = [100 + token for token in range(num_tokens)]
     return Document(token_ids=token_ids, token_chars=range(num_tokens), num_chars=num_tokens)

@@ -71,7 +71,6 @@ def logged_files(folder: Path) -> list[str]:
 
 
 def follow_up_kinds(engine: Scripted) -> list[str]:
-    """What the engine was asked after the answer."""
     return [prompt.kind for prompt in engine.asked if prompt.fingerprint is not None]
 
 

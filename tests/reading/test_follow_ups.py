@@ -94,7 +94,6 @@ def follow_ups() -> FollowUps:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that the test is parametrised with."""
     engine: Engine = request.getfixturevalue(request.param)
     return engine
 

@@ -31,8 +31,6 @@ def prompt_of(path: str) -> Prompt:
 
 
 def watched(suspects: Suspects, ask: Ask, *, document: str = "d", reader: str = "f") -> Ask:
-    """The engine's answers for one document, each turn watched."""
-
     async def turn(prompt: Prompt) -> Completion:
         address = address_of(document, reader)
         async with suspects.admit(address, prompt.path):

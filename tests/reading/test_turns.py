@@ -92,7 +92,6 @@ def turns_of(
     address: ReadingAddress = ADDRESS,
     observe: Callable[[Prompt, Completion], None] | None = None,
 ) -> ReadingTurns:
-    """The turns of a reading; some are in the log."""
     rows = {reading_key(address): logged_rows(*((prompt, row_of(prompt)) for prompt in from_log))}
     return ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, observe=observe)
 

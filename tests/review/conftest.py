@@ -9,11 +9,9 @@ from memagent_batch.store.location import Location
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
-    """A folder that is not there yet."""
     return tmp_path / "out"
 
 
 @pytest.fixture
 def location(output: Path) -> Location:
-    """The same as the commands have it."""
     return Location(uri=str(output))

@@ -30,8 +30,6 @@ HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src
 
 @dataclass(frozen=True, kw_only=True)
 class MadeRun:
-    """What is put into a run."""
-
     num_documents: int = 2000
     richness: float = 0.2
     recall: float = 0.9
@@ -60,7 +58,6 @@ def truth_of(made: MadeRun) -> dict[str, bool]:
 
 
 def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
-    """Writes documents, tables and manifest; returns the truth."""
     truth = truth_of(made)
     documents = folder.parent / "documents"
     texts = [text_of(number, made.hostile) for number in range(made.num_documents)]
@@ -175,7 +172,6 @@ def fill_sheet(
 
 
 def take_in(output: Path, data: bytes) -> Location:
-    """The filled sheet as a file beside the output."""
     place = output.parent / "filled.csv"
     place.write_bytes(data)
     return Location(uri=str(place))

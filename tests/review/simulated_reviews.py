@@ -25,8 +25,6 @@ NUM_DRAWS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A scan, and how many labels its review has."""
-
     documents: int
     richness: float
     elusion: float
@@ -34,7 +32,6 @@ class Cell:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Readings of each stratum."""
         failed = round(self.documents * SHARE_FAILED)
         answered = self.documents - failed
         flagged = round(answered * (self.richness - self.elusion) / (PRECISION - self.elusion))
@@ -42,7 +39,6 @@ class Cell:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of positives in each stratum."""
         return {Stratum.FAILED: self.richness, Stratum.FLAGGED: PRECISION, Stratum.NOT_FLAGGED: self.elusion}
 
 
@@ -70,7 +66,6 @@ def simulated(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], 
 
 
 def true_measures(cell: Cell, truth: dict[str, int]) -> dict[Measure, float]:
-    """The measures of the scan itself."""
     sizes = cell.sizes
     right, every = truth[Stratum.FLAGGED], sum(truth.values())
     flagged, size = sizes[Stratum.FLAGGED], sum(sizes.values())
@@ -86,7 +81,6 @@ def true_measures(cell: Cell, truth: dict[str, int]) -> dict[Measure, float]:
 
 
 def error_rate(cell: Cell, counts: Sequence[StratumCounts], *, rng: np.random.Generator) -> MeasureEstimate:
-    """The error rate by the same labels."""
     right = [
         each if each.is_found else replace(each, num_positive=each.num_labelled - each.num_positive)
         for each in counts

@@ -8,5 +8,4 @@ from tests.runs.recorded_nights import Nights
 
 @pytest.fixture
 def nights(tmp_path: Path) -> Nights:
-    """A scan without a run."""
     return Nights(Location(uri=str(tmp_path / "run")))

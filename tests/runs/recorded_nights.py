@@ -127,11 +127,9 @@ class Nights:
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), log_files=log_files, before=before)
 
     def last(self) -> PastRun:
-        """The last finished run."""
         return find_run(self.output, LATEST)
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table."""
         rows: list[dict[str, Any]] = []
         for path in table_files(self.output.uri, name, storage_options=self.output.storage_options):
             with Location(uri=path, storage_options=self.output.storage_options).open() as stream:
@@ -140,7 +138,6 @@ class Nights:
         return rows
 
     def answers(self) -> dict[tuple[str, str], Any]:
-        """Present answers by document and question."""
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
     def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, retried: bool, away: bool) -> pa.Table:

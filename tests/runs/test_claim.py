@@ -36,7 +36,6 @@ def put(output: Location, *names: str) -> None:
 
 
 def show(output: Location, run_id: str) -> list[str]:
-    """Tables of a run that has finished."""
     files = [f"answers/part-00000-{run_id}.parquet", f"memories/part-00000-{run_id}.parquet"]
     put(output, *files)
     (output / "manifest.json").write_bytes(json.dumps({"run_id": run_id, "files": files}).encode())

@@ -72,7 +72,6 @@ def key_of(document: str, question: str, sample: int = 0) -> ReadingKey:
 
 
 def readings_in(plan: Plan, tables: Iterable[pa.Table]) -> list[tuple[str, str, int]]:
-    """Document, question and sample of each reading, in order."""
     questions = plan.asked.hashed["question_id"].to_pylist()
     return [
         (document["document_id"], questions[reading["question"]], reading["sample"])

@@ -69,8 +69,6 @@ FIRST, SECOND = "20260101T000000.000Z.aaaa", "20260101T000001.000Z.aaaa"
 
 
 class Attempts:
-    """Runs that read one document for one question."""
-
     def __init__(self, folder: Path) -> None:
         self.output = Location(uri=str(folder))
         self.plan = plan_of({"a": "a"}, {"q": "why?"})

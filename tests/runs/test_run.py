@@ -43,7 +43,6 @@ def parts_of(run: ActiveRun, plan: Plan) -> Iterator[pa.Table]:
 
 
 def written(run: ActiveRun, plan: Plan) -> list[PartReport]:
-    """Writes the tables of the plan, as the tasks do."""
     return [
         row
         for part in parts_of(run, plan)
@@ -52,7 +51,6 @@ def written(run: ActiveRun, plan: Plan) -> list[PartReport]:
 
 
 def closed(run: ActiveRun, plan: Plan, reports: list[PartReport]) -> Manifest:
-    """Closes the first run of an output."""
     recorded = recorded_plan(plan, scan_log(run.output, fingerprint="f"))
     return close_run(run, reports=reports, recorded=recorded, log_files=set(list_log(run.output)), before=None)
 

@@ -17,8 +17,6 @@ PARAGRAPH = "\n\n"
 
 
 class Form(StrEnum):
-    """How documents are written."""
-
     ROWS = "rows"
     """A row for each."""
     PAGES = "pages"
@@ -29,8 +27,6 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDocuments:
-    """What a run says of the documents."""
-
     hashes: Mapping[str, str]
     """By document_id."""
     input: Mapping[str, Any] = field(default_factory=dict)
@@ -40,7 +36,6 @@ class WrittenDocuments:
 
 
 def write_documents(folder: Path, texts: Mapping[str, str], *, form: Form, file: str) -> WrittenDocuments:
-    """Writes the documents into the folder, which is there or not."""
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.table({"document_id": list(texts), "text": list(texts.values())})
     hashes = {name: text_hash(text) for name, text in texts.items()}

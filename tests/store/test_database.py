@@ -14,7 +14,6 @@ from memagent_batch.store.database import MEMORY_GIB, limit_memory, on_disk, ope
 
 @pytest.fixture
 def small_memory() -> Iterator[None]:
-    """The database with 64 MiB."""
     limit_memory(1 / 16)
     yield
     limit_memory(MEMORY_GIB)

@@ -47,7 +47,6 @@ def bucket(s3_bucket: Location, proxy: FaultProxy) -> Location:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KiB."""
     with small_disk(tmp_path / "disk", size="64k") as folder:
         yield folder
 
@@ -78,7 +77,6 @@ def documents_in(output: Location) -> set[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Waits until it holds."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline

@@ -75,7 +75,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def whole_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Ids of one encode of the whole text, as `transformers` gives them."""
     reference = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)
     ids: list[int] = reference(text, add_special_tokens=False)["input_ids"]
     return ids

@@ -252,7 +252,10 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
     span = prompt.span
     return {
         "run_id": run_id,
-        **_address_row(address),
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "fingerprint": address.fingerprint,
         "path": prompt.path,
         "turn": prompt.number,
         "kind": prompt.kind,

@@ -31,13 +31,11 @@ DAYS = {"a": "2026-01-01", "b": "2026-01-01", "c": "2026-01-02", "d": "x/y=z %41
 
 
 def rows_table(texts: Mapping[str, str] = TEXTS) -> pa.Table:
-    """A row for each document."""
     days = [DAYS.get(name, "2026-01-01") for name in texts]
     return pa.table({"document_id": list(texts), "text": list(texts.values()), "day": days})
 
 
 def pages_table(pages: Mapping[str, list[str]] = PAGES) -> pa.Table:
-    """A row for each page."""
     rows = [
         {"document_id": name, "text": text, "page": number + 1, "day": DAYS[name]}
         for name, texts in pages.items()
@@ -56,7 +54,6 @@ def new_iceberg(schema: pa.Schema) -> "Table":
 
 
 def iceberg_uri(table: "Table") -> str:
-    """How a user names the table."""
     return f"iceberg://lake/{'.'.join(table.name())}"
 
 
@@ -117,13 +114,11 @@ SETTINGS = {"pages": InputConfig(order_columns=("page",), locator="page {page}")
 
 
 def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
-    """The shards of documents, large files cut."""
     shards = find_shards(*documents, settings=settings).shards
     return cut_shards(shards, settings=settings, storage_options=documents[0].storage_options)
 
 
 def indexed(place: Location, *, settings: InputConfig, found: FoundShards | None = None) -> pa.Table:
-    """The index of documents, made in this process."""
     shards = (found or find_shards(place, settings=settings)).shards
     rows = [
         table
@@ -136,13 +131,11 @@ def indexed(place: Location, *, settings: InputConfig, found: FoundShards | None
 
 
 def fetched(index: pa.Table, place: Location, *, settings: InputConfig) -> dict[str, FetchedText]:
-    """What is read of the documents of an index."""
     ids = index["document_id"].to_pylist()
     return {ids[text.row]: text for text in fetch_texts(index, documents=place, settings=settings)}
 
 
 def read(uri: str, settings: InputConfig | None = None, **options: object) -> dict[str, str | None]:
-    """All texts, by id; None for one that can't be read."""
     settings = settings or InputConfig()
     place = documents_place(uri, options)
     found = find_shards(place, settings=settings)

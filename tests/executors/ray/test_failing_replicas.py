@@ -32,8 +32,6 @@ NUM_DOCUMENTS = 40
 
 
 class BrokenReader(Reader):
-    """A reader whose engine can't start."""
-
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
         replicas.RESTART_SECONDS = 0.1
@@ -83,7 +81,6 @@ def run(job: JobConfig, reader: type[Reader], monkeypatch: pytest.MonkeyPatch) -
 
 
 def num_starts(folder: Path) -> list[int]:
-    """Starts of each replica."""
     actors = [path.name.split("-")[1] for path in folder.glob("start-*")]
     return sorted(actors.count(actor) for actor in set(actors))
 

@@ -33,8 +33,6 @@ REPORT_MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node of the cluster."""
-
     name: str
     """`head`, or `worker-1` and so on."""
     mark: str
@@ -43,7 +41,6 @@ class Node:
         return [process for process in psutil.process_iter() if self._holds(process)]
 
     def readers(self) -> list[psutil.Process]:
-        """Its actors that read documents."""
         titles = [(process, _title(process)) for process in self.processes()]
         return [process for process, title in titles if title.startswith("ray::") and "Replica" in title]
 
@@ -110,7 +107,6 @@ class LoopbackCluster:
         return [_title(process) for node in self.nodes for process in node.processes()]
 
     def command(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
-        """Runs `ray ...` and returns its output."""
         done = subprocess.run(
             [BIN / "ray", *arguments],
             env=self.environment | (environment or {}),
@@ -157,7 +153,6 @@ class LoopbackCluster:
 
 
 def free_port() -> int:
-    """A port that nothing listens at now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

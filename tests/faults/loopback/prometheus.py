@@ -21,8 +21,6 @@ PATIENCE_SECONDS = 300.0
 
 
 class Prometheus:
-    """A running Prometheus, and queries to it."""
-
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=url, trust_env=False, timeout=30)
 
@@ -33,7 +31,6 @@ class Prometheus:
             return False
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an instant query."""
         return self._ask(expression)
 
     def total(self, metric: str) -> int:
@@ -41,12 +38,10 @@ class Prometheus:
         return sum(round(float(series["value"][1])) for series in self.query(metric))
 
     def rules(self) -> dict[str, dict[str, Any]]:
-        """The state of each alert rule."""
         groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
         return {rule["name"]: rule for group in groups for rule in group["rules"]}
 
     def _ask(self, query: str) -> list[dict[str, Any]]:
-        """The series that it answers."""
         for name, value in VARIABLES.items():
             query = query.replace(name, value)
         answer = self._client.get("/api/v1/query", params={"query": query}).json()

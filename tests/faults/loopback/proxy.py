@@ -26,8 +26,6 @@ SILENT_SECONDS = 60.0
 
 
 class RequestFault(StrEnum):
-    """What happens to a request."""
-
     INTERNAL_ERROR = "500"
     UNAVAILABLE = "503"
     """The store asks to slow down."""
@@ -73,7 +71,6 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """Its address, without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -98,7 +95,6 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(self._close)
 
     def listen(self) -> None:
-        """Serves again, at the same port."""
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
 
     async def _open(self) -> None:
@@ -169,7 +165,6 @@ async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    """A chunked body, still in its chunks."""
     body = b""
     while not body.endswith(b"0\r\n\r\n"):
         size = await reader.readuntil(b"\r\n")

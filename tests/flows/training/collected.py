@@ -10,7 +10,6 @@ NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. The
 
 
 def write_inputs(folder: Path, texts: dict[str, str | None], *, references: list[str] | None) -> None:
-    """Documents with the same question each."""
     names = list(texts)
     pq.write_table(pa.table({"document_id": names, "text": list(texts.values())}), folder / "documents.parquet")
     questions = {

@@ -37,8 +37,6 @@ def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A finished collection over two documents, for one test alone."""
-
     folder: Path
     """Its inputs, and its output in `run`."""
     job: JobConfig

@@ -18,7 +18,6 @@ CHUNK_TOKENS = 50
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
-    """A finished collection in `run`, and its inputs."""
     folder = tmp_path_factory.mktemp("parallel")
     write_inputs(folder, {"d": NOISE * 2, "e": NOISE * 3}, references=[drawing_engine.RIGHT])
     inputs = {name: str(folder / f"{name}.parquet") for name in ("documents", "questions")}

@@ -33,8 +33,6 @@ WAYS = [("gated", None), ("heads", None), ("overwrite", "default"), ("overwrite"
 
 
 class Steady(random.Random):
-    """Draws no mistakes: every share that is asked for is missed."""
-
     def random(self) -> float:
         return 0.999
 

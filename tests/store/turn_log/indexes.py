@@ -32,12 +32,10 @@ def log_index(
 
 
 def readings_of(keys: pa.Table) -> dict[ReadingKey, dict[str, Any]]:
-    """Rows of `outcomes` or `closed` by reading."""
     return {(row["document_hash"], row["question_hash"], row["sample"]): row for row in keys.to_pylist()}
 
 
 def turn_keys(index: LogIndex) -> set[TurnsKey]:
-    """Document and question of all turns."""
     return {(row["document_hash"], row["question_hash"]) for row in index.turns.to_pylist()}
 
 

@@ -63,13 +63,11 @@ def held(output: Location) -> dict[str, Any]:
 
 
 def num_turns(index: LogIndex) -> dict[str, int]:
-    """Turns by run."""
     sums = index.turns.group_by("run_id").aggregate([("num_turns", "sum")]).to_pylist()
     return {row["run_id"]: row["num_turns_sum"] for row in sums}
 
 
 def rows_of(index: LogIndex) -> list[list[dict[str, Any]]]:
-    """The rows of its tables, each in the order of documents."""
     order = [("document_hash", "ascending"), ("run_id", "ascending")]
     return [table.sort_by(order).to_pylist() for table in (index.outcomes, index.closed, index.turns)]
 

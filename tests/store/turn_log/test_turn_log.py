@@ -102,7 +102,6 @@ def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
 
 
 async def wait_for_files(output: Location, *, count: int) -> float:
-    """Seconds until so many files are there."""
     began = time.monotonic()
     while len(output.files()) < count:
         assert time.monotonic() - began < 20

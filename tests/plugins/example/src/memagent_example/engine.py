@@ -22,7 +22,6 @@ class Echo(Engine):
     """Stands for a secret."""
 
     def open(self, context: EngineContext) -> Self:
-        """Encodes the word once."""
         self._window_tokens = context.window_tokens
         self._tokenizer = context.load_tokenizer()
         self._token_ids = list(self._tokenizer.encode(f"\\boxed{{{self.word}}}"))
