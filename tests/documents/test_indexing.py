@@ -17,7 +17,6 @@ from memagent_batch.documents.document_index import (
     INDEX_SCHEMA,
     index_schema,
     require_carry_columns,
-    require_unique_ids,
 )
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.indexing import index_shard
@@ -311,14 +310,6 @@ def test_fetch_row_that_is_there_twice_is_given_twice(tmp_path: Path) -> None:
     index = _index(Location(uri=str(tmp_path)))
     doubled = pa.concat_tables([index, index.slice(1)])
     assert [item.text for item in _fetch(doubled, Location(uri=str(tmp_path)))] == ["a", "b", "b"]
-
-
-def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Path) -> None:
-    _write_parquet(["a", "b", "c", "d"], tmp_path)
-    (tmp_path / "b.jsonl").write_text('{"document_id": "d3", "text": ""}')
-    location = Location(uri=str(tmp_path))
-    with pytest.raises(InputError, match=r"'d3'.*b\.jsonl, line 1.*a\.parquet, row group 2, row 1"):
-        require_unique_ids(_index(location), documents=location)
 
 
 @pytest.mark.parametrize("names", [("answer",), ("day", "day")])

@@ -120,16 +120,6 @@ def test_read_questions_bad_file_is_refused_with_place_and_remedy(
         _read(tmp_path / name)
 
 
-def test_read_questions_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.txt: no such file"):
-        _read(tmp_path / "gone.txt")
-
-
-def test_read_questions_empty_asked_one_is_refused_by_number() -> None:
-    with pytest.raises(InputError, match="question 2: "):
-        read_questions(None, ask=("a", " "))
-
-
 def test_read_questions_asked_one_that_the_file_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("a")
     with pytest.raises(InputError, match=r"line 1.*--ask, question 1"):
@@ -151,12 +141,6 @@ def test_missing_documents_are_those_of_bound_questions_that_are_not_there() -> 
     assert missing_documents(questions, pa.concat_tables([_index("c"), _index("d")])) == []
     assert missing_documents(questions.slice(0, 1), _index()) == []
     assert missing_documents(pa.concat_tables([questions, _bound("x", "d", "x")]), _index("c", "d")) == ["x"]
-
-
-def test_missing_documents_all_of_them_are_refused_with_question_and_document() -> None:
-    questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
-    with pytest.raises(InputError, match=r"'2' is bound to document_id 'd'.* so are all bound questions"):
-        missing_documents(questions, _index("e"))
 
 
 def test_labels_of_a_csv_file_stand_between_bars(tmp_path: Path) -> None:

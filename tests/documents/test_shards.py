@@ -130,12 +130,6 @@ def test_list_files_behind_a_cache_or_other_protocol_can_be_read(uri: str) -> No
     assert Location(uri=uri).at(file.path).read_bytes() == b"text"
 
 
-@pytest.mark.parametrize("name", ["gone.parquet", "**.txt", ""])
-def test_list_files_nothing_there_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=str(tmp_path)):
-        list_files(Location(uri=f"{tmp_path}/{name}"))
-
-
 def test_list_files_of_a_store_with_an_option_that_it_lacks_is_refused() -> None:
     with pytest.raises(InputError, match="s3://b/k"):
         list_files(Location(uri="s3://b/k", storage_options={"nosuch": 1}))
@@ -150,12 +144,6 @@ def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) 
         Format.JSONL: ["b.jsonl"],
         Format.PARQUET: ["d.parquet"],
     }
-
-
-def test_list_shards_unknown_ending_in_a_folder_is_refused_with_file_and_setting(tmp_path: Path) -> None:
-    _touch(tmp_path, "a.parquet", "notes.pdf")
-    with pytest.raises(InputError, match=r"notes\.pdf: .*--input\.format"):
-        _list(tmp_path)
 
 
 def test_list_shards_format_setting_goes_before_the_endings(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ class KilledJob:
         return code is not None
 
     def _actors(self) -> list[psutil.Process]:
-        return [process for process in self.processes() if _title(process).startswith("ray::") and _reads(process)]
+        return [process for process in self.processes() if title_of(process).startswith("ray::") and _reads(process)]
 
     def _engines(self) -> list[psutil.Process]:
         return [child for actor in self._actors() for child in _children(actor) if _is_engine(child)]
@@ -167,10 +167,10 @@ def _require_end(left: Callable[[], list[psutil.Process]]) -> None:
     deadline = time.monotonic() + GONE_SECONDS
     while (processes := left()) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    assert [_title(process) for process in processes] == []
+    assert [title_of(process) for process in processes] == []
 
 
-def _title(process: psutil.Process) -> str:
+def title_of(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -178,7 +178,7 @@ def _title(process: psutil.Process) -> str:
 
 
 def _reads(process: psutil.Process) -> bool:
-    return any(name in _title(process) for name in ("Replica", "Reader"))  # of a job, of `ma.read`
+    return any(name in title_of(process) for name in ("Replica", "Reader"))  # of a job, of `ma.read`
 
 
 def _children(process: psutil.Process) -> Iterator[psutil.Process]:
@@ -189,5 +189,5 @@ def _children(process: psutil.Process) -> Iterator[psutil.Process]:
 
 
 def _is_engine(process: psutil.Process) -> bool:
-    title = _title(process)
+    title = title_of(process)
     return "VLLM::EngineCore" in title or "spawn_main" in title

@@ -5,7 +5,6 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from memagent_batch.errors import SettingsError
 from memagent_batch.models import weights
 from memagent_batch.models.weights import model_sha256
 
@@ -87,18 +86,6 @@ def test_model_sha256_of_a_large_file_sees_a_change_as_long_as_the_gap(
     changed = content[:place] + b"\1" * gap + content[place + gap :]
     first = model_sha256(save_model(tmp_path / "a", model_safetensors=content))
     assert first != model_sha256(save_model(tmp_path / "b", model_safetensors=changed[:10_000]))
-
-
-def test_model_sha256_of_a_folder_without_weights_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(SettingsError, match=r"no weight file.*copy the weights"):
-        model_sha256(str(tmp_path))
-
-
-@pytest.mark.parametrize("model", ["/no/such/folder", "./no-such", "models/of/mine"])
-def test_model_sha256_of_a_folder_that_is_not_there_is_refused(model: str) -> None:
-    with pytest.raises(SettingsError, match="there is no folder"):
-        model_sha256(model)
 
 
 def test_model_sha256_of_one_weight_file_is_that_of_its_content(tmp_path: Path) -> None:

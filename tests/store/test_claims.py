@@ -32,20 +32,6 @@ def test_claimed_record_of_this_kind_is_returned_to_writer_and_reader(tmp_path: 
     assert claim(tmp_path) == read(tmp_path) == record
 
 
-def test_claimed_record_folder_of_other_files_is_refused_by_one_of_them(tmp_path: Path) -> None:
-    (tmp_path / "thesis.docx").write_text("mine")
-    with pytest.raises(OutputError, match=r"holds other files .*thesis\.docx, 1 in all.* and no kind\.json; choose an"):
-        claim(tmp_path)
-
-
-def test_record_of_another_layout_is_refused_to_writer_and_reader(tmp_path: Path) -> None:
-    write_json(Location(uri=str(tmp_path / NAME)), {"format": "kind/9"})
-    with pytest.raises(OutputError, match="layout 'kind/9', this version writes 'kind/1'"):
-        claim(tmp_path)
-    with pytest.raises(InputError, match="layout 'kind/9', this version reads 'kind/1'; make it again"):
-        read(tmp_path)
-
-
 @pytest.mark.parametrize("data", ["{", "[" * 100_000, "[1]"])
 def test_whole_record_that_is_missing_or_broken_is_refused_with_the_remedy(data: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no kind\.json, so it is not whole; finish it"):

@@ -298,12 +298,6 @@ def test_model_without_chat_template_serves_where_the_server_has_one(tmp_path: P
     assert tokenizer.text_of(filled).startswith(f"{question}Who?{memory.split('{memory}')[0]}a note")
 
 
-def test_model_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(SettingsError, match=r"tokenizer\.json"):
-        Tokenizer(str(tmp_path))
-
-
 @pytest.mark.parametrize("content", ['{"version": ', "{}", "[]", '{"model": {"type": "None"}}', "\0"])
 def test_model_folder_with_a_broken_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
     model = save_model(tmp_path, byte_level_backend())

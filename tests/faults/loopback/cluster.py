@@ -22,6 +22,8 @@ from typing import Self
 
 import psutil
 
+from tests.faults.killed_job import title_of
+
 MARK = "LOOPBACK_NODE_MARK"
 """Environment variable that marks the processes of one node."""
 BIN = Path(sys.executable).parent
@@ -41,12 +43,12 @@ class Node:
         return [process for process in psutil.process_iter() if self._holds(process)]
 
     def readers(self) -> list[psutil.Process]:
-        titles = [(process, _title(process)) for process in self.processes()]
+        titles = [(process, title_of(process)) for process in self.processes()]
         return [process for process, title in titles if title.startswith("ray::") and "Replica" in title]
 
     def kill(self) -> int:
         """Kills it with SIGKILL, its raylet first; returns the number of processes."""
-        processes = sorted(self.processes(), key=lambda process: "raylet" not in _title(process)[:200])
+        processes = sorted(self.processes(), key=lambda process: "raylet" not in title_of(process)[:200])
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -104,7 +106,7 @@ class LoopbackCluster:
 
     def left(self) -> list[str]:
         """Titles of the processes that are left of all nodes; none once the block has ended."""
-        return [_title(process) for node in self.nodes for process in node.processes()]
+        return [title_of(process) for node in self.nodes for process in node.processes()]
 
     def command(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         done = subprocess.run(
@@ -167,10 +169,3 @@ def wait_until_listed(path: Path, *, num_nodes: int) -> None:
             return
         time.sleep(0.5)
     raise TimeoutError(f"{path} does not list {num_nodes} nodes after {PATIENCE_SECONDS:g} s")
-
-
-def _title(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
