@@ -260,14 +260,6 @@ def test_step_elsewhere_is_a_line_or_an_object_as_others(
     assert (line["event"], line["message"]) == ("step", "starting Ray")
 
 
-def test_rewritten_stderr_takes_lines_of_this_process_and_of_its_children(capfd: pytest.CaptureFixture[str]) -> None:
-    with rewritten_stderr(lambda line: b"" if b"notice" in line else line):
-        os.write(STDERR_NUMBER, b"[I] a notice\nother words\n")
-        subprocess.run([sys.executable, "-c", "import os; os.write(2, b'a child')"], check=True)
-    os.write(STDERR_NUMBER, b", and afterwards\n")
-    assert capfd.readouterr().err == "other words\na child, and afterwards\n"
-
-
 def test_json_log_holds_what_is_written_past_logging(capfd: pytest.CaptureFixture[str]) -> None:
     with rewritten_stderr(as_json):
         os.write(STDERR_NUMBER, b"\ncore: \xff\x1b[2J http://svc:hunter2@host/v1\n17\n")

@@ -143,13 +143,6 @@ async def test_reading_of_a_thinking_model_that_is_cut_off_keeps_its_memory_and_
     assert counts.memory_truncations == 1
 
 
-async def test_reading_with_a_gate_keeps_the_memory_by_a_word_after_a_thought(tmp_path: Path, text_model: str) -> None:
-    tokenizer = save_model(tmp_path, text_model, template=OPENING)
-    texts = ["New.</think>notes", "Nothing new.</think>\n\nKeep.", "So.</think>\\boxed{1}"]
-    outcome, _, _, _ = await read(tokenizer, tokens_of(tokenizer, prompt_set="gated"), texts)
-    assert (outcome.memory.text, outcome.response) == ("notes", "\\boxed{1}")
-
-
 def test_prompts_for_a_template_that_knows_thinking_close_it_unless_it_is_asked_for(
     tmp_path: Path, text_model: str
 ) -> None:

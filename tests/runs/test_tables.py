@@ -21,7 +21,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import PartTables, project
-from memagent_batch.runs.tables import ANSWERS, MEMORIES, count_rows, table_bytes
+from memagent_batch.runs.tables import ANSWERS, MEMORIES, table_bytes
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.writer import TurnLogWriter
@@ -256,14 +256,6 @@ def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
     return pa.ipc.open_file(data).read_all()
 
 
-@pytest.mark.parametrize("table_format", TableFormat)
-async def test_count_rows_counts_what_the_files_hold(tmp_path: Path, table_format: TableFormat) -> None:
-    tables, folder = await mixed_tables(tmp_path / "run"), Location(uri=str(tmp_path / "answers"))
-    for number in range(2):
-        (folder / f"part-{number}.{table_format}").write_bytes(table_bytes(tables.answers, table_format=table_format))
-    assert sum(count_rows(folder.at(path)) or 0 for path in folder.files()) == 8
-
-
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("keep", STOP), ("news", STOP), ("keep\n\nNothing new.", STOP)])
@@ -275,18 +267,6 @@ async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tm
         ("news", False),
     ]
     assert run.tables().memories["memory"].to_pylist() == ["keep", "news", *["keep\n\nNothing new."] * 2]
-
-
-async def test_memories_show_what_follows_a_thought_and_what_was_kept_where_it_was_cut_off(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", memories=[("<think>hm</think>\n\nnews", STOP), ("<think>more", CUT), ("on <think>", STOP)])
-    rows = run.tables().memories.select(["memory", "changed"]).to_pylist()
-    assert [tuple(row.values()) for row in rows] == [
-        ("news", True),
-        ("news", False),
-        ("on <think>", True),
-        ("on <think>", False),
-    ]
 
 
 async def test_answers_without_an_answer_that_were_cut_name_the_budget(tmp_path: Path) -> None:
