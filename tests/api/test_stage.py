@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,11 +196,6 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     assert by_reading(found) == by_reading(whole)
 
 
-def reading_by(reader: type[AnswerReader]) -> Callable[..., ray.data.Dataset]:
-    """`read_calls` with this class in place of the stage's own."""
-    return lambda calls, _, *, task: executor.read_calls(calls, reader, task=task)
-
-
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
@@ -236,7 +230,8 @@ class OneBrokenReader(AnswerReader):
 def test_replica_that_can_not_start_costs_itself_each_time_that_the_dataset_is_consumed(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "read_calls", reading_by(OneBrokenReader))
+    read_calls = executor.read_calls
+    monkeypatch.setattr(stage, "read_calls", lambda calls, _, *, task: read_calls(calls, OneBrokenReader, task=task))
     texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 50 for number in range(20)}
     dataset = ray.data.from_arrow(table_of(texts)).repartition(20)
     read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, pool=ma.PoolConfig(replicas=2))

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +25,11 @@ def test_turns_that_are_asked_again_have_the_tokens_of_the_log(copied: Callable[
     copy = copied()
     again = copy.verify(reread=ALL).reread
     assert again is not None
-    asked = {row["path"].split("/")[0] for row in logged(copy) if row["reused_from"] is None}
+    asked = {
+        row["path"].split("/")[0]
+        for row in pq.read_table(copy.folder / "log/turns").to_pylist()
+        if row["reused_from"] is None
+    }
     assert asked >= {"update", "answer", "value", "evidence", "support"}
     assert (again.different, again.num_asked) == ([], again.num_drawn - len(again.not_asked))
     assert again.num_asked > 20
@@ -82,11 +85,6 @@ def test_another_reader_is_refused_before_an_engine_starts(copied: Callable[[], 
     assert isinstance(result.failure, SettingsError)
     assert "weights_version differ" in str(result.failure)
     assert result.not_asked.startswith("3 turns were to be asked again, and none was: --reread: this is not the reader")
-
-
-def logged(copy: Copy) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(copy.folder / "log/turns").to_pylist()
-    return rows
 
 
 def test_engine_is_not_asked_where_something_is_wrong(copied: Callable[[], Copy]) -> None:

@@ -3,8 +3,6 @@
 import json
 import re
 import zipfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,18 +88,15 @@ def test_show_wraps_long_texts_and_steers_no_terminal(tmp_path: Path, capsys: py
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def rewrite(output: Location, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Writes a table of the one part again."""
-    (path,) = (output / name).files()
-    pq.write_table(change(pq.read_table(path)), path)
-
-
 def test_locators_stand_beside_spans_wherever_they_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output, place = write_scan(tmp_path, Scan(num_documents=1)), "a<b>.pdf, page 3"
     for name in ("evidence", "memories"):
-        rewrite(output, name, partial(_with_locator, place=place))
+        (path,) = (output / name).files()
+        table = pq.read_table(path)
+        column = table.schema.get_field_index("locator")
+        pq.write_table(table.set_column(column, "locator", pa.array([place] * table.num_rows)), path)
     assert cli.main(["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert re.search(rf"notice\. \[characters [\d,]+ to [\d,]+, chunk \d+, {place}\]", words)
@@ -117,8 +112,3 @@ def test_locators_stand_beside_spans_wherever_they_are_shown(
     with zipfile.ZipFile(Path(output.path) / "export/answers.xlsx") as book:
         sheets = "".join(book.read(name).decode() for name in book.namelist() if "worksheets" in name)
     assert f" notice. [{shown}]" in " ".join(sheets.replace("days&apos;", "days'").split())
-
-
-def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
-    column = table.schema.get_field_index("locator")
-    return table.set_column(column, "locator", pa.array([place] * table.num_rows))

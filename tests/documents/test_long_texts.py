@@ -28,16 +28,12 @@ def _errors(folder: Path, settings: InputConfig) -> dict[str, str | None]:
     return dict(zip(table["document_id"].to_pylist(), table["error"].to_pylist(), strict=True))
 
 
-def _write_texts(folder: Path, pack: Callable[[bytes], bytes], ending: str) -> None:
-    for row in ROWS:
-        (folder / f"{row['document_id']}.txt{ending}").write_bytes(pack(row["text"].encode()))
-
-
 @pytest.mark.parametrize(("pack", "ending"), [(bytes, ""), (gzip.compress, ".gz"), (bz2.compress, ".bz2")])
 def test_index_text_file_that_is_too_long_fails_alone(
     pack: Callable[[bytes], bytes], ending: str, tmp_path: Path
 ) -> None:
-    _write_texts(tmp_path, pack, ending)
+    for row in ROWS:
+        (tmp_path / f"{row['document_id']}.txt{ending}").write_bytes(pack(row["text"].encode()))
     errors = _errors(tmp_path, BOUNDED)
     assert [name for name, error in errors.items() if error] == [f"b.txt{ending}"]
     assert f"b.txt{ending}: it has more than 1,000 bytes, the bound of input.max_document_bytes" in str(errors)

@@ -32,7 +32,7 @@ def test_child_of_killed_parent_dies_only_if_guarded(
 ) -> None:
     child = psutil.Process(int(say(started, "guarded_child.py", str(tmp_path / "failure"), mode)))
     started[0].send_signal(signal.SIGKILL)
-    gone = not survivors([child], seconds=GUARD_SECONDS if mode == "guarded" else 2.0)
+    gone = not psutil.wait_procs([child], timeout=GUARD_SECONDS if mode == "guarded" else 2.0)[1]
     if not gone:
         child.kill()
     assert gone == (mode == "guarded")
@@ -60,18 +60,10 @@ def test_require_registered_plugin_left_out_is_refused(monkeypatch: pytest.Monke
         orphan_guard.require_registered()
 
 
-def host(script: str, *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, str(HERE / script), *arguments], stdout=subprocess.PIPE, text=True)
-
-
 def say(started: list["subprocess.Popen[str]"], script: str, *arguments: str) -> str:
     """Starts a script; its first own line."""
-    started.append(host(script, *arguments))
+    command = [sys.executable, str(HERE / script), *arguments]
+    started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     assert started[-1].stdout is not None
     lines = (line.strip() for line in started[-1].stdout)
     return next(line for line in lines if line == "ready" or line.isdecimal())
-
-
-def survivors(processes: list[psutil.Process], *, seconds: float) -> list[psutil.Process]:
-    """Those that still run after this time; returns as soon as there is none."""
-    return psutil.wait_procs(processes, timeout=seconds)[1]

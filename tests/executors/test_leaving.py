@@ -83,15 +83,10 @@ def test_lost_claim_interrupts_again_where_a_library_swallowed_it() -> None:
         swallow_loss()
 
 
-def swallow_signals() -> None:
-    with GracefulShutdown(require_claim=lambda: None):
-        sleep_through(num_interrupts=2, strikes=True)
-
-
 def test_each_sigint_interrupts_at_once_and_the_block_ends_with_it() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        swallow_signals()
+    with pytest.raises(KeyboardInterrupt), GracefulShutdown(require_claim=lambda: None):
+        sleep_through(num_interrupts=2, strikes=True)
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -154,7 +154,9 @@ class KilledJob:
         return [process for process in self.processes() if title_of(process).startswith("ray::") and _reads(process)]
 
     def _engines(self) -> list[psutil.Process]:
-        return [child for actor in self._actors() for child in _children(actor) if _is_engine(child)]
+        titles = ("VLLM::EngineCore", "spawn_main")  # its own, or that of the spawned process that will take it
+        children = (child for actor in self._actors() for child in _children(actor))
+        return [child for child in children if any(title in title_of(child) for title in titles)]
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
@@ -186,8 +188,3 @@ def _children(process: psutil.Process) -> Iterator[psutil.Process]:
         yield from process.children()
     except psutil.Error:
         return
-
-
-def _is_engine(process: psutil.Process) -> bool:
-    title = title_of(process)
-    return "VLLM::EngineCore" in title or "spawn_main" in title

@@ -65,20 +65,12 @@ def require_whole(output: Location, *, moments: int) -> None:
         place = output / str(number)
         night(place, TUESDAY)
         assert shown_night(place) == "tuesday"
-        named = [uri for name in ("answers", "memories") for uri in uris(place, name)]
-        named += [f"{place.uri}/{file}" for file in replaced_files(place)]
-        folders = [path for name in ("answers", "memories") for path in (place / name).files(temporary=True)]
+        tables = ("answers", "memories")
+        named = [uri for name in tables for uri in table_files(place.uri, name, storage_options=place.storage_options)]
+        replaced = json.loads((place / "manifest.json").read_bytes())["replaced"]  # of the night before, which stay
+        named += [f"{place.uri}/{file}" for run in replaced for file in run["files"]]
+        folders = [path for name in tables for path in (place / name).files(temporary=True)]
         assert sorted(place.at(path).path for path in folders) == sorted(Location(uri=uri).path for uri in named)
-
-
-def replaced_files(output: Location) -> list[str]:
-    """Table files of the night before, which stay."""
-    replaced = json.loads((output / "manifest.json").read_bytes())["replaced"]
-    return [file for run in replaced for file in run["files"]]
-
-
-def uris(output: Location, name: str) -> list[str]:
-    return table_files(output.uri, name, storage_options=output.storage_options)
 
 
 @pytest.mark.parametrize("stride", [50, pytest.param(1, marks=pytest.mark.slow)])

@@ -53,11 +53,6 @@ def rows_of(folder: Path, table: str = "answers") -> list[dict[str, Any]]:
     return [row for file in table_files(f"{folder}/run", table) for row in pq.read_table(file).to_pylist()]
 
 
-def values_of(folder: Path) -> dict[str, tuple[str, str | None]]:
-    rows = [row for row in rows_of(folder) if row["question_id"] == "fee"]
-    return {row["document_id"]: (row["status"], row["value_status"]) for row in rows}
-
-
 @pytest.fixture(scope="module")
 def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A folder of files with a finished run over their texts."""
@@ -70,7 +65,8 @@ def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
 
 
 def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) -> None:
-    assert values_of(scanned) == {
+    rows = [row for row in rows_of(scanned) if row["question_id"] == "fee"]
+    assert {row["document_id"]: (row["status"], row["value_status"]) for row in rows} == {
         "faint.scan": ("ok", "not_stated"),
         "half.pdf": ("ok", "not_read"),
         "mail.eml": ("ok", "not_read"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.pages.document_page import NEAR_CHARACTERS, Mark, Window, shown_evidence, windows
+from memagent_batch.pages.document_page import NEAR_CHARACTERS, Mark, shown_evidence, windows
 from memagent_batch.pages.readings import RunReading
 from memagent_batch.runs.tables import ANSWERS
 
@@ -31,10 +31,6 @@ def test_words_of_a_choice_that_the_document_lacks_are_no_evidence_to_show(
     assert shown_evidence(RunReading(answer=row, turns=[], evidence=[FOUND, NOWHERE, CHOSEN])) == shown
 
 
-def passage(window: Window) -> str:
-    return window.before + "".join(piece.text for piece in window.pieces) + window.after
-
-
 @st.composite
 def marked_texts(draw: st.DrawFn) -> tuple[str, list[Mark]]:
     text = draw(st.text(alphabet="ab \r\n\u0301\u05d0🦊", min_size=1, max_size=3000))
@@ -50,7 +46,9 @@ def test_windows_are_the_text_itself_and_hold_every_mark_once(
 ) -> None:
     text, marks = marked
     found = windows(text, marks, context_chars=context_chars)
-    assert [passage(window) for window in found] == [text[window.start : window.end] for window in found]
+    for window in found:
+        shown = window.before + "".join(piece.text for piece in window.pieces) + window.after
+        assert shown == text[window.start : window.end]
     assert all(one.end <= other.start for one, other in pairwise(found))
     for mark in marks:
         pieces = [piece for window in found for piece in window.pieces if mark.number in piece.numbers]

@@ -112,12 +112,9 @@ def test_make_trace_of_parallel_compares_notes_with_nothing_and_the_last_merge_w
 WORDS = st.lists(st.sampled_from(["fox", "the", "a", "42", "\n", "x  y"]), max_size=30).map(" ".join)
 
 
-def _told(before: str, after: str) -> list[tuple[str, str]]:
-    return [(piece.change.value, piece.text) for piece in word_differences(before, after)]
-
-
 def test_differences_one_word_written_over_is_removed_and_added() -> None:
-    assert _told("The key is 12 today.", "The key is 34 today.") == [
+    pieces = word_differences("The key is 12 today.", "The key is 34 today.")
+    assert [(piece.change.value, piece.text) for piece in pieces] == [
         ("kept", "The key is"),
         ("removed", " 12"),
         ("added", " 34"),

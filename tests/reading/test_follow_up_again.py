@@ -47,7 +47,7 @@ async def night(
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
     from_log = read_turns(
         output,
-        logged_files(folder),
+        sorted(map(str, (folder / "log/turns").glob("*.parquet"))),
         fingerprints=["reader", *follow_ups.of_turns(types)],
         document_hashes=[text_hash(text), text_hash(TEXT)],
     )
@@ -64,10 +64,6 @@ async def night(
     results = [await close(each, follow_ups) for each in types]
     await log.close()
     return [{name: value for name, value in each.items() if name != "finished_at"} for each in results]
-
-
-def logged_files(folder: Path) -> list[str]:
-    return sorted(str(path) for path in (folder / "log" / "turns").glob("*.parquet"))
 
 
 def follow_up_kinds(engine: Scripted) -> list[str]:

@@ -47,10 +47,6 @@ class MadeRun:
     """Fingerprint of what is asked after each answer."""
 
 
-def text_of(number: int, hostile: str = "") -> str:
-    return f"Contract {number}.{hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here, or is not.\n"
-
-
 def truth_of(made: MadeRun) -> dict[str, bool]:
     """By document_id, whether it has the clause: the same for every model."""
     rng = random.Random(f"truth {made.seed}")
@@ -60,7 +56,10 @@ def truth_of(made: MadeRun) -> dict[str, bool]:
 def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     truth = truth_of(made)
     documents = folder.parent / "documents"
-    texts = [text_of(number, made.hostile) for number in range(made.num_documents)]
+    texts = [
+        f"Contract {number}.{made.hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here, or is not.\n"
+        for number in range(made.num_documents)
+    ]
     of_id = dict(zip(truth, texts, strict=True))
     written = write_documents(documents, of_id, form=made.form, file="documents.parquet")
     rows = [row | {"document_hash": written.hashes[row["document_id"]]} for row in _answer_rows(made, truth)]

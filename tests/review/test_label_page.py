@@ -67,14 +67,10 @@ def is_ready(driver: webdriver.Chrome, place: int) -> bool:
     return bool(shown[0].startswith(f"{place + 1} of ") and shown[1])
 
 
-def sources(folder: Path) -> str:
-    return (folder / "page.html").read_text() + (folder / "labels.csv").read_text()
-
-
 def test_page_source_holds_no_answer_evidence_or_stratum(opened: Opened) -> None:
     names = {path.name for path in (opened.folder / "answers").iterdir()}
     assert len(names) == NUM_LABELS
-    shown = sources(opened.folder)
+    shown = (opened.folder / "page.html").read_text() + (opened.folder / "labels.csv").read_text()
     for word in ("flagged", "invalid", "failed", "value_bool", "Yes.", "No."):
         assert word not in shown
     for part in list((opened.folder / "documents").iterdir())[:20]:

@@ -1,10 +1,8 @@
 """The end of a run: its counts close, or it says which readings are missing."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from memagent_batch.cli.settings import job_of
@@ -38,16 +36,9 @@ def begun(folder: Path, plan: Plan) -> ActiveRun:
     return begin_run(Location(uri=job.output), job, reader=IDENTITY, plan=plan)
 
 
-def parts_of(run: ActiveRun, plan: Plan) -> Iterator[pa.Table]:
-    return attach_not_read(plan_parts(plan, scan_log(run.output, fingerprint="f")), collect_not_read([]))
-
-
 def written(run: ActiveRun, plan: Plan) -> list[PartReport]:
-    return [
-        row
-        for part in parts_of(run, plan)
-        for row in write_tables(part, projection=run.projection, kept={}).to_pylist()
-    ]
+    parts = attach_not_read(plan_parts(plan, scan_log(run.output, fingerprint="f")), collect_not_read([]))
+    return [row for part in parts for row in write_tables(part, projection=run.projection, kept={}).to_pylist()]
 
 
 def closed(run: ActiveRun, plan: Plan, reports: list[PartReport]) -> Manifest:

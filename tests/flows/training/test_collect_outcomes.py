@@ -18,7 +18,6 @@ from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows.check import check
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
 from memagent_batch.flows.plan import make_plan
-from memagent_batch.runs.plan import Plan
 from memagent_batch.store.json_files import read_json
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import make_output
@@ -58,16 +57,13 @@ def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
     return Collected(folder=folder, job=job, record=json.loads((folder / "run" / "rollouts.json").read_text()))
 
 
-def plan_of(job: JobConfig) -> Plan:
-    return make_plan(replace(check(job), follow_ups=None, executor=LOCAL))
-
-
 def table_again(job: JobConfig) -> RolloutsRecord:
     """`rollouts` once more, of the run that is there."""
     manifest = read_json(make_output(job) / "manifest.json")
     assert manifest is not None
     sampled = sampled_job(job)
-    return write_rollouts_table(plan_of(sampled), manifest, job=sampled, executor=LOCAL)
+    plan = make_plan(replace(check(sampled), follow_ups=None, executor=LOCAL))
+    return write_rollouts_table(plan, manifest, job=sampled, executor=LOCAL)
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:

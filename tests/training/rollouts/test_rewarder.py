@@ -72,7 +72,9 @@ def test_rewarder_time_to_import_is_not_the_samples(rewarders: list[Rewarder]) -
 
 def test_rewarder_whose_process_was_killed_between_two_samples_goes_on(rewarders: list[Rewarder]) -> None:
     rewarder = rewarder_of(rewarders, "raises")
-    [process] = reward_processes_after(rewarder)
+    before = {process.pid for process in psutil.Process(os.getpid()).children()}
+    assert rewarder("good", ["a"]) == {"reward": 1.0}
+    [process] = [each for each in psutil.Process(os.getpid()).children() if each.pid not in before]
     process.kill()
     psutil.wait_procs([process], timeout=10)
     assert rewarder("good", ["a"]) == {"reward": 1.0}
@@ -141,10 +143,3 @@ def test_reward_that_can_be_imported_is_not_imported_by_the_process_that_asks() 
 def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_sample(rewarders: list[Rewarder]) -> None:
     with pytest.raises(SettingsError, match="no attribute 'absent'"):
         rewarder_of(rewarders, "absent")("text", ["a"])
-
-
-def reward_processes_after(rewarder: Rewarder) -> list[psutil.Process]:
-    """The process that a first sample started."""
-    before = {process.pid for process in psutil.Process(os.getpid()).children()}
-    assert rewarder("good", ["a"]) == {"reward": 1.0}
-    return [process for process in psutil.Process(os.getpid()).children() if process.pid not in before]
