@@ -16,7 +16,6 @@ from tests.training.rollouts.rollout_tables import write_table
 
 PACKAGE = Path(memagent_batch.__file__).parent
 TINY_MODEL = str(PACKAGE / "models/tiny")
-"""Folder of the shipped policy."""
 PAGE = (PACKAGE.parent / "docs/how-to/other-trainers.md").read_text()
 Groups = list[list[float | None]]
 """Groups, each the rewards of its samples; None is a sample that failed."""

@@ -59,9 +59,7 @@ def written(text: str) -> str:
 
 
 SCAN = "q 600 0 0 800 0 0 cm /Im1 Do Q"
-"""Content of a page that is an image."""
 DRAWN = "100 100 m 200 300 l S"
-"""Content of a page with a line."""
 
 
 def encrypted_pdf() -> bytes:

@@ -13,17 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes a close a reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     status: int = 200
-    """HTTP status."""
     body: bytes = b""
-    """Sent as it is."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Further headers."""
     delay_seconds: float = 0.0
     """Time before the answer."""
     reset: bool = False
@@ -49,7 +45,6 @@ THERE = Reply(body=json.dumps({"choices": [PROBED]}).encode())
 @dataclass(slots=True, kw_only=True)
 class Script:
     base_url: str
-    """Address up to /v1."""
     replies: list[Reply]
     """Taken from the front; the last one stays."""
     probes: list[Reply] = field(default_factory=lambda: [THERE])
@@ -59,15 +54,12 @@ class Script:
     probed: list[dict[str, Any]] = field(default_factory=list)
     """Bodies of those for one token."""
     paths: list[str] = field(default_factory=list)
-    """Paths and queries of all requests."""
     headers: list[dict[str, str]] = field(default_factory=list)
-    """Headers of all requests."""
     answer: Callable[[dict[str, Any]], Reply] | None = None
     """Replies to the body of a request for more than one token, in place of `replies`."""
     is_away: Callable[[], bool] = lambda: False
     """Whether the next request of any kind is rejected with a 503."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
-    """Answer to GET /models."""
 
 
 @contextmanager

@@ -334,7 +334,6 @@ OBEYED = {
     GuideKind.JSON: guided_reply('{"zq": [733,733]}'),
     GuideKind.REGEX: guided_reply("zq733"),
 }
-"""What a server that obeys writes under each of the probes."""
 
 
 async def test_guides_that_vllm_obeys_are_sent_as_structured_outputs(tiny_tokenizer: Tokenizer) -> None:

@@ -227,7 +227,6 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
 
 
 OBEYED = {"choice": "733", "regex": "zq733", "json": '{"zq":[733,733]}'}
-"""What a server writes under each of the probes."""
 
 
 @contextmanager

@@ -34,7 +34,6 @@ from tests.executors.test_executors import settings, settings_of_job
 from tests.tables import OWN_COLUMNS, rows_in
 
 PATIENCE_SECONDS = 120.0
-"""Longest wait for the next thing that a run does."""
 POISON = "POISON"
 
 

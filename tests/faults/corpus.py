@@ -18,9 +18,7 @@ CHUNK_TOKENS, QUESTION_TOKENS, WRITTEN_TOKENS = 50, 60, 40
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
     documents: Path
-    """Parquet file of the documents."""
     questions: Path
-    """Parquet file of the questions."""
     settings: tuple[str, ...]
     """Arguments that name model, window and policy, or a job file."""
 

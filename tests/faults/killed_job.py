@@ -23,7 +23,6 @@ import psutil
 from tests.job_process import NOT_STARTED, START_TRIES
 
 MARK = "KILLED_JOB_MARK"
-"""Environment variable that marks the processes of one job."""
 POLL_SECONDS = 0.05
 GONE_SECONDS = 120.0
 """Longest time that a process may outlive its driver: where that is killed, Ray's agents look for its GCS for 60 s."""
@@ -36,7 +35,6 @@ class Role(StrEnum):
     ACTOR = "actor"
     """Ray's worker process that holds the Reader."""
     ENGINE = "engine"
-    """vLLM's engine core, a child of the actor."""
 
 
 class KilledJob:

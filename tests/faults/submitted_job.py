@@ -12,19 +12,14 @@ from tests.faults.loopback.cluster import BIN, LoopbackCluster, Node
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 600.0
-"""Longest wait for anything that a job does next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
     status: str
-    """Status of the Ray job."""
     exit_code: int | None
-    """Exit code of the run, as Ray keeps it."""
     submit_exit_code: int
-    """Exit code of `jobs/submit.py`."""
     console: str
-    """Everything that the job printed."""
 
 
 def reading_node(cluster: LoopbackCluster) -> Node:

@@ -26,7 +26,6 @@ from tests.jobs import small_arguments
 
 TEXTS = pa.schema([("document_id", pa.string()), ("text", pa.string())])
 WINNER = "20991231T000000.000Z.ffff"
-"""Id of a newer attempt."""
 
 
 @pytest.fixture

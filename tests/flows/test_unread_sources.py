@@ -24,7 +24,6 @@ from tests.jobs import small_settings
 
 FEE = {"question": "How high is the fee?", "question_id": "fee", "answer_type": "number", "not_stated": True}
 SCAN = "q 600 0 0 800 0 0 cm /Im1 Do Q"
-"""Content of a page that shows an image and no text."""
 
 
 def write_files(folder: Path) -> None:

@@ -83,7 +83,6 @@ def wait_until(holds: Callable[[], bool], *, what: Callable[[], object]) -> None
 class FinishedRun:
     output: Path
     before: dict[str, int]
-    """Totals of the counters before it."""
 
 
 @pytest.fixture(scope="module")

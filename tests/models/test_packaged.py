@@ -21,7 +21,6 @@ from memagent_batch.wiring import resolve_model
 from tests.models.gguf_models import HIDDEN, write_gguf
 
 CHANGED = "model.layers.1.self_attn.q_proj.weight"
-"""The weight that the adapter of these tests changes."""
 
 
 @pytest.fixture

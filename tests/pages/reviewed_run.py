@@ -69,14 +69,12 @@ class Scan:
     num_documents: int = 12
     questions: Sequence[Asked] = QUESTIONS
     paragraphs: int = 60
-    """Length of a contract."""
     has_night_before: bool = True
     hostile: str = ""
     """Stands in every id, question, answer, memory and sentence."""
     notice_days: Sequence[int] = (30, 45, 60, 90, 180)
     """Notice periods; each contract has one of them."""
     failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
-    """Documents whose last question failed."""
     form: Form = Form.ROWS
 
 

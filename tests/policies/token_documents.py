@@ -13,7 +13,6 @@ PROMPTS = PromptTokens(
     encode=str.encode,
     decode=str,
 )
-"""Prompts of nothing but their slots."""
 QUESTION = QuestionTokens(token_ids=[50, 51])
 
 

@@ -18,21 +18,16 @@ PARAGRAPH = "\n\n"
 
 class Form(StrEnum):
     ROWS = "rows"
-    """A row for each."""
     PAGES = "pages"
     """A row for each paragraph, in no order, over two files."""
     DELTA = "delta"
-    """A Delta table, a row for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDocuments:
     hashes: Mapping[str, str]
-    """By document_id."""
     input: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the input."""
     tables: Mapping[str, str] = field(default_factory=dict)
-    """Version of the table."""
 
 
 def write_documents(folder: Path, texts: Mapping[str, str], *, form: Form, file: str) -> WrittenDocuments:

@@ -25,7 +25,6 @@ import psutil
 from tests.faults.killed_job import title_of
 
 MARK = "LOOPBACK_NODE_MARK"
-"""Environment variable that marks the processes of one node."""
 BIN = Path(sys.executable).parent
 PATIENCE_SECONDS = 300.0
 """Longest wait for a node to start or a process to end."""

@@ -15,9 +15,7 @@ from tests.faults.loopback.cluster import LoopbackCluster, free_port
 
 RULES = Path(__file__).parents[3] / "infra" / "prometheus" / "alerts.yaml"
 VARIABLES = {"$session": ".*", "$model": ".*", "$__rate_interval": "20s", "$__range": "10m"}
-"""Values of the dashboard's variables."""
 PATIENCE_SECONDS = 300.0
-"""Longest wait for its start."""
 
 
 class Prometheus:

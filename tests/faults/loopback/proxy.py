@@ -18,9 +18,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes a close a reset."""
 SLOW_SECONDS = 0.5
-"""Time before a slow answer."""
 SILENT_SECONDS = 60.0
 """Time for which a silent request gets no byte; clients give up before."""
 
@@ -55,9 +53,7 @@ class FaultProxy:
     """Serves in its own thread while the block lasts."""
 
     upstream: str
-    """URL of the real store or endpoint."""
     rng: random.Random = field(default_factory=lambda: random.Random(0))
-    """Draws which requests fail, and how."""
     faults: tuple[RequestFault, ...] = ()
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""

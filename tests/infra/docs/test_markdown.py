@@ -14,7 +14,6 @@ PAGES = sorted(
 )
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 RULE = re.compile(r"\|?(\s*:?-+:?\s*\|)+")
-"""The line below the head of a table."""
 
 
 def anchors(page: Path) -> set[str]:
