@@ -92,12 +92,6 @@ def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path, l
     assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "1 document from 2 files"
 
 
-def test_many_files_that_are_left_out_are_counted(folder: Path, line: Callable[..., str]) -> None:
-    for number in range(1000):
-        (folder / f"{number:04}.txt").write_text("a")
-    assert "left out: '0000.txt', '0001.txt', '0002.txt', '0003.txt', '0004.txt' and 997 more (" in line(folder)
-
-
 NAMES = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=30)
 
 

@@ -156,14 +156,6 @@ def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_b
     assert "b.txt: invalid UTF-8 at byte 3" in bad["error"]
 
 
-def test_index_text_files_of_a_folder_are_named_by_their_path_in_it(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "a b.txt").write_text("1")
-    (tmp_path / "c.md").write_text("2")
-    assert _index(Location(uri=str(tmp_path)))["document_id"].to_pylist() == ["c.md", "x/a b.txt"]
-    assert _index(Location(uri=f"{tmp_path}/x/a b.txt"))["document_id"].to_pylist() == ["a b.txt"]
-
-
 def _write_hostile(place: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
     for name in names:
         path = f"{place.path}/{name}"
@@ -303,13 +295,6 @@ def test_fetch_file_with_fewer_rows_gives_every_row_once(format_: Format, tmp_pa
     assert [item.row for item in fetched] == list(range(5))
     assert [item.text for item in fetched] == ["aaa", "bbb", None, None, None]
     assert all(item.error is not None for item in fetched[2:])
-
-
-def test_fetch_row_that_is_there_twice_is_given_twice(tmp_path: Path) -> None:
-    _write_parquet(["a", "b"], tmp_path)
-    index = _index(Location(uri=str(tmp_path)))
-    doubled = pa.concat_tables([index, index.slice(1)])
-    assert [item.text for item in _fetch(doubled, Location(uri=str(tmp_path)))] == ["a", "b", "b"]
 
 
 @pytest.mark.parametrize("names", [("answer",), ("day", "day")])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.documents.formats.columnar import ColumnarReader, open_grouped
+from memagent_batch.documents.formats.columnar import ColumnarReader
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Place, Presence, Unreadable, Value
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
@@ -46,14 +46,6 @@ def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_pat
     for rows in ([0], [255, 256], [256], [511, 512, 699]):
         fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
         assert [record.values[0] for record in fetched] == [str(row) for row in rows]
-
-
-def test_fetch_value_that_can_not_be_read_concerns_its_row_only(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"c": [b"a", b"\xff", b"c"]}), tmp_path / "f")
-    places = [Place(start=0, stop=row) for row in range(3)]
-    records = list(ColumnarReader().fetch(Location(uri=str(tmp_path / "f")), columns=(CARRIED,), places=places))
-    assert [record.values for record in records] == [("a",), (), ("c",)]
-    assert "invalid UTF-8" in str(records[1].error)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +125,6 @@ def test_read_references_as_lists_or_texts_are_kept(tmp_path: Path) -> None:
     assert _read(tmp_path / "g", REFERENCES) == [("a",)]
 
 
-def test_read_optional_column_that_is_absent_is_null(tmp_path: Path) -> None:
-    _write_parquet(pa.table({"text": ["a"]}), tmp_path / "f")
-    assert _read(tmp_path / "f", REFERENCES, TEXT) == [(None, "a")]
-
-
 @WRITERS
 def test_read_missing_column_is_refused_with_those_there_and_the_setting(write: Write, tmp_path: Path) -> None:
     write(pa.table({"id": ["a"], "body": ["b"]}), tmp_path / "f")
@@ -158,15 +145,3 @@ def test_read_arrow_stream_is_refused_with_the_remedy(tmp_path: Path) -> None:
         writer.write_table(table)
     with pytest.raises(InputError, match="new_file"):
         _read(tmp_path / "f", TEXT)
-
-
-def test_open_grouped_empty_table_has_no_rows(tmp_path: Path) -> None:
-    _write_parquet(pa.table({"text": pa.array([], pa.string())}), tmp_path / "f")
-    assert _read(tmp_path / "f", TEXT) == []
-
-
-def test_open_grouped_group_sizes_are_those_of_the_file(tmp_path: Path) -> None:
-    _write_parquet(pa.table({"text": ["a", "b", "c" * 100_000, "d"]}), tmp_path / "f")
-    with open_grouped(Location(uri=str(tmp_path / "f"))) as file:
-        small, large = file.group_bytes
-    assert small < 1000 < large
