@@ -155,7 +155,7 @@ def test_hostile_columns_are_carried_as_text_and_never_become_ours(rows: list[di
 
 async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig, tiny_tokenizer: Tokenizer) -> None:
     turns: dict[tuple[str, str], dict[str, TurnRow]] = defaultdict(dict)
-    for row in rows_in(Path(job.output) / "log" / "turns"):
+    for row in pq.read_table(Path(job.output) / "log" / "turns").to_pylist():
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
     agent = with_prompt_order(job.agent, num_questions=len(QUESTIONS))
     prompts = make_prompt_tokens(agent)
