@@ -1,12 +1,15 @@
 """The table of `memagent convert` as documents: what its manifest lists, once its run has ended."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents import listing
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
 from memagent_batch.errors import InputError
@@ -144,3 +147,26 @@ def test_list_shards_closed_folder_above_is_passed_over(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(type(place.fs), "info", closed)
     assert [shard.names for shard in list_shards(place, settings=InputConfig())] == [("b.txt",)]
+
+
+def test_what_is_removed_while_a_folder_is_listed_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("a.txt", "b.txt.tmp"):
+        (tmp_path / name).write_text("x")
+    look_at, open_folder = os.lstat, os.scandir
+
+    def removed(path: str) -> os.stat_result:
+        if path.endswith(".tmp"):
+            Path(path).unlink()
+        return look_at(path)
+
+    def emptied(path: str) -> Any:
+        if path.endswith("sub"):
+            Path(path).rmdir()
+        return open_folder(path)
+
+    monkeypatch.setattr(listing.os, "lstat", removed)
+    monkeypatch.setattr(listing.os, "scandir", emptied)
+    assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.txt"]
