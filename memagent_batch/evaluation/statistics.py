@@ -76,7 +76,7 @@ def sign_test(num_more: int, num_less: int) -> float:
     """Chance that a fair coin splits so many at least so unevenly, both sides; 1 if there are none."""
     num = num_more + num_less
     tail = sum(accumulate(range(min(num_more, num_less)), lambda ways, k: ways * (num - k) // (k + 1), initial=1))
-    return min(1.0, 2 * tail / 2**num)
+    return min(1.0, 2 * tail / (1 << num))
 
 
 def holm(chances: Sequence[float]) -> list[float]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents import listing
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
 from memagent_batch.errors import InputError
@@ -167,6 +166,6 @@ def test_what_is_removed_while_a_folder_is_listed_is_passed_over(
             Path(path).rmdir()
         return open_folder(path)
 
-    monkeypatch.setattr(listing.os, "lstat", removed)
-    monkeypatch.setattr(listing.os, "scandir", emptied)
+    monkeypatch.setattr(os, "lstat", removed)
+    monkeypatch.setattr(os, "scandir", emptied)
     assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.txt"]
