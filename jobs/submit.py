@@ -11,9 +11,14 @@ what a submission carries. Set secrets as variables before `ray start` on the no
 import asyncio
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 
+from aiohttp import ClientError
 from ray.job_submission import JobSubmissionClient
+
+LOOK_SECONDS = 5.0
+"""Pause between looks at a job whose log has broken off."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -26,14 +31,19 @@ def main(words: Sequence[str]) -> int:
     job = client.submit_job(entrypoint=shlex.join([*program, *words]), runtime_env={"working_dir": "."})
     print(f"job '{job}' is submitted; `ray job stop {job}` ends it", flush=True)
     asyncio.run(_show_log(client, job))
-    info = client.get_job_info(job)
+    while not (info := client.get_job_info(job)).status.is_terminal():
+        time.sleep(LOOK_SECONDS)
     print(f"job '{job}' {info.status}: {info.message}", flush=True)
     return 1 if info.driver_exit_code is None else info.driver_exit_code
 
 
 async def _show_log(client: JobSubmissionClient, job: str) -> None:
-    async for lines in client.tail_job_logs(job):
-        print(lines, end="", flush=True)
+    """Prints the lines of the job until it ends, or the connection does."""
+    try:
+        async for lines in client.tail_job_logs(job):
+            print(lines, end="", flush=True)
+    except (ClientError, RuntimeError) as error:  # a proxy in between, or a head that is busy: the job runs on
+        print(f"the log of job '{job}' breaks off here ({error}); this waits for its end", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def test_readme_fits_on_four_screens_and_begins_with_the_two_commands_and_what_w
         ["make", "test"],
     ]
     first_screen = "\n".join(lines[:30])
-    assert "nothing ran on a GPU" in first_screen
+    assert "no reading ran on a GPU" in first_screen
     assert "no published score was reproduced" in first_screen
 
 

@@ -177,8 +177,8 @@ class AgentReader:
         try:
             with quiet_libraries():
                 self._run(self._engine.start())
-        except BaseException:
-            self._close()
+        except BaseException:  # an interrupt too, while the engine goes on to load its model
+            self.__exit__(None, None, None)
             raise
         return self
 

@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -60,6 +61,9 @@ EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
+EXIT_SECONDS = 5.0
+"""Longest way out of the process once its command has stopped: Python waits for threads, and these for a store that
+hangs."""
 
 ENDING_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
     UsageError: ("error", EXIT_USAGE),
@@ -160,7 +164,12 @@ def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int
         log_lines.enter_context(rewritten_stderr(as_json))
     if _is_process():
         atexit.register(log_lines.close)  # what libraries log while they end is masked too
-        return _exit_code(command)
+        exit_code = _exit_code(command)
+        if exit_code:
+            way_out = threading.Timer(EXIT_SECONDS, os._exit, args=(exit_code,))
+            way_out.daemon = True
+            way_out.start()
+        return exit_code
     with log_lines:
         return _exit_code(command)
 

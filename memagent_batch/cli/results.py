@@ -34,9 +34,9 @@ class Results(StorageCommand):
     def run(self) -> None:
         if len(self.over) < 2:
             raise SettingsError("--over: name the first output and at least one second pass")
-        target = self.to if self.to.endswith(".parquet") else f"{self.to.rstrip('/')}/answers.parquet"
-        counts = _write_answers([self.locate(output) for output in self.over], self.locate(target))
-        print(json.dumps({"file": target, **counts}))
+        target = self.locate(self.to if self.to.endswith(".parquet") else f"{self.to.rstrip('/')}/answers.parquet")
+        counts = _write_answers([self.locate(output) for output in self.over], target)
+        print(json.dumps({"file": str(target), **counts}))
 
 
 def _write_answers(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:

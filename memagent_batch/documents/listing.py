@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -236,6 +236,8 @@ def _input_files(found: Iterable[_Entry], *, root: str, keep_left_out: bool) -> 
             continue
         try:
             files[path] = look_at()
+        except FileNotFoundError:
+            continue  # it was removed or renamed while the folder was listed
         except InputError as error:
             if not keep_left_out:
                 raise
@@ -259,7 +261,8 @@ def _paths_below(folder: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(_HIDDEN):
-                yield from _paths_below(entry.path)
+                with suppress(FileNotFoundError):  # the same of a folder
+                    yield from _paths_below(entry.path)
             else:
                 yield entry.path
 

@@ -56,8 +56,9 @@ class Condition:
         """The same text however its words are set apart."""
         import duckdb
 
+        data = self.text.encode()  # DuckDB counts bytes
         starts = [start for start, _ in duckdb.tokenize(self.text)]
-        return " ".join(self.text[start:end].strip() for start, end in pairwise([*starts, len(self.text)]))
+        return " ".join(data[start:end].decode().strip() for start, end in pairwise([*starts, len(data)]))
 
     @property
     def test(self) -> str:

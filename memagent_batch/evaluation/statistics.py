@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 Z_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
@@ -69,8 +70,8 @@ def _student_95(degrees: int) -> float:
 def sign_test(num_more: int, num_less: int) -> float:
     """Chance that a fair coin splits so many at least so unevenly, both sides; 1 if there are none."""
     num = num_more + num_less
-    tail = sum(math.comb(num, each) for each in range(min(num_more, num_less) + 1))
-    return min(1.0, math.ldexp(tail, 1 - num))
+    tail = sum(accumulate(range(min(num_more, num_less)), lambda ways, k: ways * (num - k) // (k + 1), initial=1))
+    return min(1.0, 2 * tail / (1 << num))
 
 
 def holm(chances: Sequence[float]) -> list[float]:

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from itertools import chain, takewhile
 from queue import SimpleQueue
 from types import TracebackType
@@ -107,15 +107,18 @@ class Readings:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves what is in flight; what is finished is in the log then, and the engine has stopped."""
+        """Leaves what is in flight; what is finished is in the log then, and the engine has stopped.
+
+        While a store or an engine hangs, or loads a model, nobody waits for longer: the thread then ends by itself, or
+        with the process.
+        """
         self._reading.cancel()
-        try:
-            with suppress(TimeoutError):  # a store or an engine hangs; what is left of it ends with this process
-                asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_SECONDS)
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+        closing.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        self._thread.join(CLOSE_SECONDS)
+        if not self._thread.is_alive():
             self._loop.close()
+            closing.result()
 
     def _note_end(self, reading: "Future[None]") -> None:
         self._ended.put(None if reading.cancelled() else reading.exception())

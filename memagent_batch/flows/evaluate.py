@@ -60,7 +60,7 @@ def evaluate_suite(variants: Sequence[Variant], *, suite: Suite, sources: Mappin
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
         record = read_variant(variant, jobs[variant.name], before=evaluation.of(variant.name))
         score_variant(variant.name, jobs[variant.name], suite=suite, place=output / record.scores)
-        evaluation = evaluation.with_variant(record)
+        evaluation = claim_evaluation(output, suite=suite.name).with_variant(record)  # others may read variants beside
         write_evaluation(output, evaluation)
         report = report_text(evaluation, read_scores(output, evaluation))
         (output / REPORT_FILE).write_bytes(report.encode())

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.follow_ups.prompts import WHOLE_OR_FAILED
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, sum_counted
+from memagent_batch.domain.thoughts import after_thoughts
+from memagent_batch.domain.turns import MERGE, Completion, FinishReason, Prompt, sum_counted
 from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotLoggedError
 from memagent_batch.reading.places import TurnPlaces
@@ -141,14 +142,16 @@ class ReadingTurns:
         return None
 
     def _asks_again(self, prompt: Prompt, row: TurnRow) -> bool:
-        """Whether a follow-up question of an earlier run failed by what it wrote: held, it would fail so forever.
+        """Whether a follow-up question, or a merge, failed in an earlier run by what it wrote: held, it would fail so
+        forever.
 
         Within a run, and where nothing is kept and turns are only replayed, a row is what the turn brought.
         """
-        if prompt.fingerprint is None or prompt.kind not in WHOLE_OR_FAILED or self.journal is None:
+        may_fail = prompt.kind == MERGE if prompt.fingerprint is None else prompt.kind in WHOLE_OR_FAILED
+        if not may_fail or self.journal is None or row["run_id"] >= self.journal.log.run_id:
             return False
-        if row["run_id"] >= self.journal.log.run_id:
-            return False
+        if prompt.kind == MERGE:
+            return not (after_thoughts(row["text"]) or "").strip()
         is_cut = row["finish_reason"] == FinishReason.LENGTH
         return is_cut or (prompt.guide is not None and not prompt.guide.allows(row["text"]))
 

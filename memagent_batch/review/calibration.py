@@ -12,6 +12,7 @@ that is found multiplies the capital by belief / share, and one that is missed b
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -67,7 +68,12 @@ def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
 
 
 def capital(found: Iterable[bool], *, share: float) -> float:
-    """The highest capital of who bets against "at most `share` of all are found", draw for draw; begins with 1.
+    """The highest capital of who bets against "at most `share` of all are found"; see `capitals`."""
+    return max(capitals(found, share=share))
+
+
+def capitals(found: Iterable[bool], *, share: float) -> Iterator[float]:
+    """The capital of who bets against "at most `share` of all are found": 1, and that after each draw.
 
     Bets only while the draws so far have at least `share` found. What is left of a population that has at most `share`
     in all then has at most `share` too, so that draws without replacement need no correction, and no size of it. The
@@ -75,24 +81,21 @@ def capital(found: Iterable[bool], *, share: float) -> float:
     """
     weight = 1 / min(share, 1 - share)  # draws that the first belief weighs: in as many, one is found or missed
     believed = weight * share + PRIOR
-    money = highest = 1.0
+    money = 1.0
     num_found = 0
+    yield money
     for number, is_found in enumerate(found):
         if num_found >= share * number:
             belief = (believed + num_found) / (weight + number)
             if belief > share:
                 money *= belief / share if is_found else (1 - belief) / (1 - share)
-        highest = max(highest, money)
+        yield money
         num_found += is_found
-    return highest
 
 
 def fewest_draws(*, share: float, delta: float) -> int:
     """Draws after which the claim is refuted where each one is found: with fewer, no sample refutes it."""
-    number = 1
-    while capital([True] * number, share=share) < 1 / delta:
-        number += 1
-    return number
+    return next(number for number, money in enumerate(capitals(repeat(True), share=share)) if money >= 1 / delta)
 
 
 def answers_to_calibrate(scan: ReviewedScan, *, question_id: str) -> pa.Table:

@@ -13,6 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import TypedDict
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from memagent_batch.runs.reading_state import (
     struct_column,
 )
 from memagent_batch.store.columns import arrow_schema
-from memagent_batch.store.database import query_to_disk
+from memagent_batch.store.database import on_disk, query_to_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_in, with_asked
@@ -43,6 +44,8 @@ PART_BYTES = 256 * 1024 * 1024
 PART_READINGS = 10_000
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
+LOT_ROWS = 1000
+"""Readings that are not read and are written together: alone, each would take 30 KB of the driver's memory."""
 _READINGS_FIELD = WORK_COLUMNS.field("readings")
 _PARTS = """
 with ended as (
@@ -126,11 +129,10 @@ def kept_parts(output: Location) -> dict[str, PartReport]:
 
 
 def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
-    """The readings in a run's tables of `ENDED` that were not read, as rows of `OUTCOME_LOG`."""
-    found = [chunk for batch in batches for chunk in batch[NOT_READ_COLUMN].drop_null().chunks if len(chunk)]
-    return pa.concat_tables(
-        [OUTCOME_LOG.empty_table(), *[pa.Table.from_struct_array(chunk).cast(OUTCOME_LOG) for chunk in found]]
-    ).combine_chunks()
+    """The readings in a run's tables of `ENDED` that were not read, as rows of `OUTCOME_LOG` in a temporary file."""
+    rows = (row for batch in batches for row in batch[NOT_READ_COLUMN].drop_null().to_pylist())
+    lots = iter(lambda: list(islice(rows, LOT_ROWS)), [])
+    return on_disk((pa.Table.from_pylist(lot, schema=OUTCOME_LOG) for lot in lots), schema=OUTCOME_LOG)
 
 
 def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[pa.Table]:

@@ -1,8 +1,10 @@
 """The table of `memagent convert` as documents: what its manifest lists, once its run has ended."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,3 +146,26 @@ def test_list_shards_closed_folder_above_is_passed_over(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(type(place.fs), "info", closed)
     assert [shard.names for shard in list_shards(place, settings=InputConfig())] == [("b.txt",)]
+
+
+def test_what_is_removed_while_a_folder_is_listed_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("a.txt", "b.txt.tmp"):
+        (tmp_path / name).write_text("x")
+    look_at, open_folder = os.lstat, os.scandir
+
+    def removed(path: str) -> os.stat_result:
+        if path.endswith(".tmp"):
+            Path(path).unlink()
+        return look_at(path)
+
+    def emptied(path: str) -> Any:
+        if path.endswith("sub"):
+            Path(path).rmdir()
+        return open_folder(path)
+
+    monkeypatch.setattr(os, "lstat", removed)
+    monkeypatch.setattr(os, "scandir", emptied)
+    assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.txt"]

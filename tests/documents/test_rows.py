@@ -231,3 +231,13 @@ def test_index_and_fetch_any_pages_anywhere_rejoin_to_their_text(
     }
     for name, text in found.items():
         assert [str(text.text)[row.char_start : row.char_end] for row in text.rows] == documents[name]
+
+
+def test_text_file_whose_header_names_a_key_of_its_folder_is_fetched(tmp_path: Path) -> None:
+    folder = tmp_path / "year=2024"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Hello")
+    values = InputConfig(order_columns=("year",), header="Year {year}")
+    place = Location(uri=str(tmp_path))
+    (found,) = fetched(indexed(place, settings=values), place, settings=values).values()
+    assert found.text == "Year 2024\nHello"

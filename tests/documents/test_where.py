@@ -219,3 +219,8 @@ def _write_form(folder: Path, rows: list[dict[str, str]], *, form: str) -> None:
         csv.write_csv(table, folder / "f.csv")
     else:
         (folder / "f.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+@pytest.mark.parametrize("text", ["kind  =  'Größe'and n=1", "kind='Größe' and n   = 1"])
+def test_condition_is_the_same_however_its_words_are_set_apart(text: str) -> None:
+    assert parse_where(text).spaced == "kind = 'Größe' and n = 1"

@@ -371,6 +371,17 @@ async def test_guides_are_sent_as_an_object_where_a_server_does_not_know_structu
     assert (completion.logprobs, completion.menu_logprobs) == (None, None)
 
 
+async def test_other_form_of_a_guide_is_tried_where_the_server_fails_at_one(tiny_tokenizer: Tokenizer) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        return error_reply(500, "no grammar") if "structured_outputs" in body else guided_reply('{"value":"zq733"}')
+
+    with scripted_server() as script:
+        script.answer = answer
+        async with started(script, tiny_tokenizer, max_retries=0) as engine:
+            await engine.require_guides([GuideKind.REGEX])
+    assert ["response_format" in request for request in script.requests] == [False, True]
+
+
 @pytest.mark.parametrize("kind", list(GuideKind))
 async def test_server_that_passes_over_guides_is_refused_before_the_run(
     kind: GuideKind, tiny_tokenizer: Tokenizer

@@ -62,7 +62,8 @@ def test_mean_interval_anything_is_around_the_mean_within_zero_and_one(documents
 
 
 @pytest.mark.parametrize(
-    ("more", "less", "chance"), [(0, 0, 1.0), (5, 5, 1.0), (5, 0, 2 / 32), (0, 5, 2 / 32), (8, 2, 2 * 56 / 1024)]
+    ("more", "less", "chance"),
+    [(0, 0, 1.0), (5, 5, 1.0), (5, 0, 2 / 32), (0, 5, 2 / 32), (8, 2, 2 * 56 / 1024), (20_000, 20_000, 1.0)],
 )
 def test_sign_test_is_exact(more: int, less: int, chance: float) -> None:
     assert sign_test(more, less) == pytest.approx(chance)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,12 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import memagent_batch as ma
+from memagent_batch.api import reader
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, EngineStartError
-from memagent_batch.executors import actor
+from memagent_batch.executors import actor, local
 from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.manifest import require_manifest
@@ -104,6 +107,45 @@ def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no
     assert "died 4 times" in failed["error_message"]
     turns = Counter((row["document_hash"], row["path"]) for row in log_rows(job, "turns"))
     assert set(turns.values()) == {1}
+
+
+class LoadingEngine(MadeEngine):
+    """Holds the event loop while it loads its model, as vLLM does; somebody presses Ctrl-C meanwhile."""
+
+    def __init__(self) -> None:
+        self.has_stopped = threading.Event()
+
+    async def start(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.0)  # noqa: ASYNC251 - it holds the event loop
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        raise AssertionError("nothing is asked")
+
+    async def stop(self) -> None:
+        self.has_stopped.set()
+
+
+def test_engine_that_loads_its_model_for_longer_than_a_run_waits_for_is_stopped_then(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_documents(tmp_path, {"sound": "sound " * 200})
+    job, engine = settings(tmp_path, text_model, ExecutorKind.LOCAL), LoadingEngine()
+    monkeypatch.setattr(actor, "make_engine", lambda _: engine)
+    monkeypatch.setattr(local, "CLOSE_SECONDS", 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        answer(job)
+    assert engine.has_stopped.wait(PATIENCE_SECONDS)
+
+
+def test_engine_of_a_reader_that_is_interrupted_while_it_loads_its_model_is_stopped(
+    text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = LoadingEngine()
+    monkeypatch.setattr(reader, "make_engine", lambda _: engine)
+    with pytest.raises(KeyboardInterrupt), ma.Agent(model=text_model, engine="simulated", window_tokens=4096).open():
+        pass
+    assert engine.has_stopped.is_set()
 
 
 def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_error(

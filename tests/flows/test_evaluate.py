@@ -11,6 +11,7 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.flows import evaluate as flow
 
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
@@ -97,6 +98,21 @@ def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> N
         assert variant["fingerprint"] == manifest["fingerprint"]
         assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
         assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
+
+
+def test_variant_that_another_process_reads_meanwhile_stays_in_the_evaluation(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = flow.score_variant
+
+    def slowly(name: str, *arguments: Any, **settings: Any) -> None:
+        if name == "overwrite":
+            assert evaluate(job, "--policies", "truncate") == 0
+        score(name, *arguments, **settings)
+
+    monkeypatch.setattr(flow, "score_variant", slowly)
+    assert evaluate(job, "--policies", "overwrite") == 0
+    assert [variant["name"] for variant in evaluation(job / "out")["variants"]] == ["truncate", "overwrite"]
 
 
 def test_evaluate_run_writes_no_secret(finished: Path) -> None:

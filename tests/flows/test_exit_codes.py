@@ -1,7 +1,12 @@
 """Exit codes and last lines of whole jobs."""
 
 import json
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +192,38 @@ def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes
     assert main(["answer", *arguments, "--max-hours", "0.000001"]) == 6
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert main(["answer", *arguments]) == 0
+
+
+class HangingStore(BaseHTTPRequestHandler):
+    """Gives the one text to the plan, and lets whoever reads it wait."""
+
+    num_reads = 0
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "5")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        HangingStore.num_reads += 1
+        if HangingStore.num_reads > 2:
+            threading.Event().wait()
+        self.do_HEAD()
+        self.wfile.write(b"Hello")
+
+
+def test_command_that_is_terminated_while_a_store_hangs_ends_soon(text_model: str, tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), HangingStore)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    text = f"http://127.0.0.1:{server.server_port}/a.txt"
+    arguments = small_arguments(tmp_path, text_model, documents=text, ask="Who?", policy={"chunk_tokens": 40})
+    command = subprocess.Popen([sys.executable, "-m", "memagent_batch", "answer", *arguments], stderr=subprocess.PIPE)
+    try:
+        while HangingStore.num_reads < 3 and command.poll() is None:
+            time.sleep(0.1)
+        command.terminate()
+        _, lines = command.communicate(timeout=60)
+    finally:
+        command.kill()
+        server.shutdown()
+    assert (command.returncode, b"stopped: SIGTERM" in lines) == (143, True), lines

@@ -238,6 +238,20 @@ async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) 
     }
 
 
+@pytest.mark.parametrize(
+    ("run_id", "text", "asked"),
+    [("earlier", " ", 1), ("earlier", "<think>a</think>", 1), ("earlier", "M1", 0), ("run", " ", 0)],
+)
+async def test_merge_that_wrote_nothing_in_an_earlier_run_is_asked_again(
+    run_id: str, text: str, asked: int, tmp_path: Path
+) -> None:
+    merge, engine, journal = replace(prompt_of("merge/1/0/0"), kind="merge"), FreshEngine(), journal_at(tmp_path)
+    rows = {reading_key(ADDRESS): logged_rows((merge, {**row_of(merge), "run_id": run_id, "text": text}))}
+    await ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, journal=journal)(merge)
+    await journal.log.close()
+    assert len(engine.asked) == asked
+
+
 async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_has_moved(tmp_path: Path) -> None:
     engine, journal = FreshEngine(), journal_at(tmp_path)
     last = replace(ADDRESS, document_hash="last")

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.runs import parts
 from memagent_batch.runs.comparison import compare_runs
@@ -13,6 +15,7 @@ from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
+from tests.store.turn_log.logs import outcome_row
 
 QUESTIONS = {"q": "Who?"}
 DOCUMENTS: dict[str, str | None] = {"a": "fox", "b": "dog", "c": FAILS, "d": None}
@@ -93,3 +96,17 @@ def test_table_files_without_a_finished_run_says_so(nights: Nights) -> None:
     nights.run(DOCUMENTS, QUESTIONS)
     with pytest.raises(OutputError, match="no table 'answer'; it has answers, memories, removed"):
         table_files(nights.output.uri, "answer")
+
+
+def test_readings_that_are_not_read_take_little_of_the_drivers_memory() -> None:
+    """As on the night on which the endpoint stays away: each ends by itself, in a table of its own."""
+
+    def ended(number: int) -> pa.Table:
+        row = {**outcome_row(Status.NOT_READ), "run_id": "r", "document_hash": str(number)}
+        row |= {"question_hash": "q", "sample": 0, "fingerprint": "f"}
+        return pa.Table.from_pylist([{"document_id": "", "status": "not_read", "not_read": row}], schema=parts.ENDED)
+
+    before = pa.total_allocated_bytes()
+    not_read = parts.collect_not_read(map(ended, range(2500)))
+    assert pa.total_allocated_bytes() - before < 10 * 2500
+    assert not_read["document_hash"].to_pylist() == [str(number) for number in range(2500)]

@@ -59,6 +59,13 @@ def test_results_are_written_as_a_file(
     assert read.to_pylist() == ma.merged_answers(outputs).to_pylist()
 
 
+def test_password_of_the_place_of_results_is_not_printed(
+    outputs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["results", "--over", *outputs, "--to", "memory://ada:s3cret@box/merged.parquet"]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == "memory://box/merged.parquet"
+
+
 def test_results_of_an_output_without_a_run_are_refused(
     outputs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

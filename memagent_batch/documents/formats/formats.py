@@ -103,7 +103,8 @@ class TextReader:
             text: str | Unreadable = Unreadable(reason=too_long(max_bytes))
         else:
             text = decode(data.removeprefix(BOM))
-        values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
+        found = ((column.substitute if column.is_partition else text, column) for column in columns)
+        values = tuple(column_value(value, column=column, where=location.uri) for value, column in found)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:

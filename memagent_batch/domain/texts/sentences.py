@@ -161,8 +161,9 @@ def _has_no_case(character: str) -> bool:
 
 def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
     """Where a sentence is cut so that no part is longer; its end is the last."""
+    last = _before_space(text, end)
     while start < end:
-        if _before_space(text, end) - start <= max_chars:
+        if last - start <= max_chars:
             yield end
             return
         place = _cut_place(text, start, start + max_chars)

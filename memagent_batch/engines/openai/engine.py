@@ -287,25 +287,30 @@ class OpenAIEngine(OpenAIConfig, Engine):
         async with self._checking:
             if kind in self._guide_forms:
                 return self._guide_forms[kind]
+            problem = ""
             for form in GuideForm:
-                if await self._obeys(PROBES[kind], form):
-                    self._guide_forms[kind] = form
-                    return form
+                try:
+                    if await self._obeys(PROBES[kind], form):
+                        self._guide_forms[kind] = form
+                        return form
+                except EngineRequestError as error:
+                    problem = f" ({error})"
         raise EngineRefusedError(
             f"{self._client.name} does not keep completions to a {kind.value}, neither by "
-            f"{' nor by '.join(GuideForm)}; {REMEDIES[kind]}"
+            f"{' nor by '.join(GuideForm)}{problem}; {REMEDIES[kind]}"
         )
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
-        """Whether a completion keeps to a guide that is sent in this form."""
+        """Whether a completion keeps to a guide that is sent in this form.
+
+        Raises:
+            EngineRequestError: there is none: the endpoint fails at it, or sends something else.
+        """
         prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids(), max_tokens=PROBE_TOKENS, guide=guide)
         response = await self._ask_adapted(self._outage.answer, prompt, form=form)
-        try:
-            return response.status_code == 200 and guide.allows(
-                self._completion(response, prompt=prompt, form=form).text
-            )
-        except EngineRequestError:
+        if response.status_code != 200:
             return False
+        return guide.allows(self._completion(response, prompt=prompt, form=form).text)
 
     def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
         """The response as a completion of the prompt, whose guide was sent in this form; see `Api.completion`."""

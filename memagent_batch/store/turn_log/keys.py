@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memagent_batch.errors import StorageError
+from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import BATCH_ROWS, on_disk
 from memagent_batch.store.errors import storage_errors, table_errors
@@ -214,9 +214,9 @@ def read_keys(
         tasks = [read.slice(first, TASK_FILES).combine_chunks() for first in range(0, read.num_rows, TASK_FILES)]
         try:
             return on_disk((run_tasks if len(tasks) <= 1 else mapped)(task, tasks), schema=LOG_KEYS)
-        except StorageError as error:
-            if not tries_left or not isinstance(error.__cause__, FileNotFoundError):
-                raise  # a run that merges files meanwhile has removed one
+        except StorageError as error:  # a run that merges files meanwhile may have removed one; Ray loses the cause
+            if not tries_left or isinstance(error, StorageOutageError):
+                raise
     raise AssertionError("unreachable")
 
 

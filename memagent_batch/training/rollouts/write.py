@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -176,7 +177,9 @@ class Projector:
             observe=sample.add_turn,
         )
         asked = Question(question_id=question["question_id"], text=question["question"])
-        reading = asyncio.run(read(document.document, asked, agent=self._agent, turns=replay))
+        replayed = read(document.document, asked, agent=self._agent, turns=replay)
+        with ThreadPoolExecutor(1) as thread:  # a notebook runs an event loop in its own
+            reading = thread.submit(asyncio.run, replayed).result()
         sample.response = reading.response
         return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
 

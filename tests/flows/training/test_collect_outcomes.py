@@ -119,6 +119,10 @@ def test_collect_superseded_leaves_the_newer_rollouts_alone(collected: Collected
     assert (output / "rollouts.json").exists()
 
 
+async def test_rollouts_are_written_where_an_event_loop_runs_as_in_a_notebook(collected: Collected) -> None:
+    assert table_again(collected.job)["counts"] == collected.record["counts"]
+
+
 def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:
     job = settings_of(tmp_path, text_model)
     other = job.with_agent(

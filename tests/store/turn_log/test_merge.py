@@ -5,12 +5,14 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from ray.exceptions import RayError
 
 from memagent_batch.errors import StorageError, SupersededError
 from memagent_batch.store.location import Location
@@ -141,6 +143,24 @@ def test_turns_of_a_file_that_was_listed_before_it_was_merged_are_read(tmp_path:
     name = f"{RUNS[0]} a 0"
     (rows,) = read_turns(output, listed, fingerprints=["f"], document_hashes=[name])["f"].values()
     assert rows["update/0"]["text"] == f"turn of {name}"
+
+
+def test_log_that_is_merged_while_tasks_of_a_cluster_scan_it_is_scanned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = written(tmp_path)
+    before = held(output)
+    monkeypatch.setattr(keys, "TASK_FILES", 1)
+
+    def as_ray(task: keys.FileTask, tasks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        merged(output)
+        try:
+            yield from keys.run_tasks(task, tasks)
+        except StorageError as error:
+            raise StorageError(str(error)) from RayError()
+
+    assert rows_of(scan_log(output, fingerprint="f", mapped=as_ray)) == rows_of(scan_log(output, fingerprint="f"))
+    assert held(output) == before
 
 
 def test_superseded_attempt_removes_nothing(tmp_path: Path) -> None:
