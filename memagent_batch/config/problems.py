@@ -49,14 +49,9 @@ def setting_of(problem: Mapping[str, Any]) -> str:
 def problem_line(
     problem: Mapping[str, Any], *, kind: type[BaseModel], see: str, place: str = "", missing: str = "missing"
 ) -> str:
-    """One problem that pydantic found.
+    """One of `ValidationError.errors()`, in a line; all settings are listed at `see`.
 
-    Args:
-        problem: One of `ValidationError.errors()`.
-        kind: The settings that it was found in.
-        see: Where all settings are listed.
-        place: What the setting is called; its name by default.
-        missing: What to say of a setting that must be given.
+    A setting is called by its name or `place`; `missing` is what to say of one that must be given.
     """
     name = setting_of(problem)
     which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))

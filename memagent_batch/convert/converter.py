@@ -139,12 +139,8 @@ def read_attachment(
 ) -> Attachment:
     """A file inside the file. One that can't be had costs itself, whatever its library makes of it.
 
-    Args:
-        number: Its position in the file.
-        locator: What stands before its name in its locator.
-        name: Reads its name.
-        data: Reads its content.
-        failure: What to say if one of them can't be read, before the reason; a `ConversionError` says all itself.
+    The locator stands before the file's name. The failure says what can't be read, before the reason; a
+    `ConversionError` says all itself.
     """
     found = f"unnamed-{number}"
     try:

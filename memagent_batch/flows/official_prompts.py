@@ -76,12 +76,7 @@ PUBLICATIONS = (MEMAGENT, PI_MEM)
 def import_official(
     path: Path, *, name: str | None = None, publications: Sequence[Publication] = PUBLICATIONS
 ) -> PromptSet:
-    """Makes a prompt set of the published texts in a Python file.
-
-    Args:
-        path: the Python file.
-        name: name of the prompt set; the file's own name without its ending if it is not given.
-        publications: the published agents.
+    """Makes a prompt set of the published texts in a Python file, by default of the file's name without its ending.
 
     Raises:
         PromptSetError: it is not a UTF-8 file of Python code, or lacks one of the published texts.

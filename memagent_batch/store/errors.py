@@ -86,11 +86,7 @@ def table_errors(
 ) -> Iterator[None]:
     """Turns what goes wrong while a table of this project is read back into `kind`, with the remedy.
 
-    Args:
-        path: The file, as messages name it.
-        remedy: What brings it back.
-        kind: What is raised.
-        of_store: Whether errors of the store are translated too, and not only those of the file's content.
+    With `of_store` also errors of the store are translated, and not only those of the file's content.
 
     Raises:
         UsageError: of the class `kind`: the file is gone, damaged, or lacks a column.

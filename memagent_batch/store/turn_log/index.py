@@ -154,15 +154,10 @@ def scan_log(
 ) -> LogIndex:
     """Reads the keys of the log: memory grows with readings, not with turns.
 
-    Args:
-        output: Where the log is.
-        fingerprint: Of the reader.
-        follow_up_readings: Fingerprints under which closed readings are kept.
-        follow_up_turns: Those of what was asked after the answers.
-        begins: A run's id, if only its files are read.
-        among: Paths, if only these files count; they are read themselves, and not their keys.
-        before: What the other files hold, with `begins`.
-        mapped: Runs the tasks of a large scan; see `Executor.map`.
+    Closed readings are kept under the fingerprints `follow_up_readings`, what was asked after answers under
+    `follow_up_turns`. `begins` is the id of a run if only its files are read; `before` then says what the others hold.
+    Files `among` which alone count are read themselves, and not their keys. `mapped` runs the tasks of a large scan;
+    see `Executor.map`.
     """
     before = before or LogIndex()
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}

@@ -196,13 +196,8 @@ def read_keys(
 ) -> pa.Table:
     """The keys of these fingerprints: a table of `LOG_KEYS`, in no order, where `file` is the path of a log file.
 
-    Args:
-        output: Where the log is.
-        fingerprints: Of readers, and of what is asked after their answers.
-        folders: Of `LOG_SCHEMAS`: turns, outcomes or follow-ups.
-        begins: How the names of wanted files begin: a run's id, and a writer's after it.
-        among: Paths of log files, if only some count. They are read themselves, since no record vouches for their keys.
-        mapped: Runs the tasks of a large scan; see `Executor.map`.
+    Names of wanted files begin with a run's id, and a writer's after it. Files `among` which alone count are read
+    themselves, since no record vouches for their keys. `mapped` runs the tasks of a large scan; see `Executor.map`.
 
     Raises:
         OutputError: a file can't be read; names it.
