@@ -61,7 +61,7 @@ EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
-EXIT_SECONDS = 5.0
+WAY_OUT_SECONDS = 5.0
 """Longest way out of the process once its command has stopped: Python waits for threads, and these for a store that
 hangs."""
 
@@ -166,7 +166,7 @@ def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int
         atexit.register(log_lines.close)  # what libraries log while they end is masked too
         exit_code = _exit_code(command)
         if exit_code:
-            way_out = threading.Timer(EXIT_SECONDS, os._exit, args=(exit_code,))
+            way_out = threading.Timer(WAY_OUT_SECONDS, os._exit, args=(exit_code,))
             way_out.daemon = True
             way_out.start()
         return exit_code
