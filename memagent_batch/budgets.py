@@ -70,7 +70,11 @@ def fitted_follow_ups(config: FollowUpConfig, agent: AgentConfig) -> FollowUpCon
 
 
 def require_follow_up_window(follow_ups: FollowUpConfig, agent: AgentConfig, *, types: Iterable[ValueType]) -> None:
-    """Checks that the largest follow-up question of each kind fits the window with its question and its budget."""
+    """Checks that the largest follow-up question of each kind fits the window with its question and its budget.
+
+    Raises:
+        SettingsError: names the turn, its tokens and the settings.
+    """
     policy = agent.policy
     largest = follow_ups.largest_turns(
         make_follow_up_tokens(agent),
@@ -116,6 +120,9 @@ def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
     """Checks that no question is too long for the window whatever the document.
 
     A question over `policy.question_tokens` that would still fit is not a reason to refuse a run: its readings fail.
+
+    Raises:
+        SettingsError: names the question and its length in tokens.
     """
     policy, prompts = agent.policy, make_prompt_tokens(agent)
     turn, parts = largest_turn(agent, prompts=prompts)

@@ -38,14 +38,22 @@ class PluginRegistry:
     """Import paths of the built-in ones by name; empty where a name needs none."""
 
     def require(self, kind: str, *, allows_code: bool) -> None:
-        """Checks the name of a kind without importing anything."""
+        """Checks the name of a kind without importing anything.
+
+        Raises:
+            SettingsError: there is no such kind, or it is an import path and code of the user's is not allowed.
+        """
         if ":" not in kind:
             self.path(kind)
         elif not allows_code:
             raise SettingsError(f"{self.setting}: {kind!r} is code of yours; pass --allow-code to run it")
 
     def path(self, kind: str) -> str:
-        """The import path of a kind."""
+        """The import path of a kind.
+
+        Raises:
+            SettingsError: there is no such kind; names the nearest one.
+        """
         if ":" in kind:
             return kind
         if kind in self.built_in:
@@ -57,7 +65,11 @@ class PluginRegistry:
         raise SettingsError(f"{self.setting}: {kind!r} is not one of {_listed_names(names)}{suggestion(kind, names)}")
 
     def find(self, kind: str) -> Any:
-        """What a kind names, imported."""
+        """What a kind names, imported.
+
+        Raises:
+            SettingsError: there is no such kind, or it can't be imported.
+        """
         module, _, name = self.path(kind).partition(":")
         try:
             return getattr(importlib.import_module(module), name)

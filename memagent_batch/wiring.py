@@ -58,7 +58,11 @@ def make_tokenizer(agent: AgentConfig) -> Tokenizer:
 
 
 def make_prompt_set(agent: AgentConfig) -> PromptSet:
-    """The prompt set that the settings name."""
+    """The prompt set that the settings name.
+
+    Raises:
+        PromptSetError: there is none, or it is not one for the policy.
+    """
     default = load_prompt_set(str(policy_class(agent.policy.kind).prompt_set))
     prompts = load_prompt_set(agent.prompt_set) if agent.prompt_set else default
     for part in ("keep_word", "merge"):
@@ -186,7 +190,11 @@ def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
 
 
 def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
-    """Checks that the largest prompt fits the window with its budget."""
+    """Checks that the largest prompt fits the window with its budget.
+
+    Raises:
+        SettingsError: shows what its tokens are the sum of.
+    """
     turn, parts = largest_turn(agent, prompts=prompts)
     if sum(parts.values()) > agent.window_tokens:
         raise SettingsError(
@@ -196,7 +204,11 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
 
 
 def require_thought_tags(agent: AgentConfig) -> None:
-    """Checks that the model marks its thoughts in a way that is known; else they would become memory."""
+    """Checks that the model marks its thoughts in a way that is known; else they would become memory.
+
+    Raises:
+        SettingsError: names the tags.
+    """
     tags = make_template(agent).other_thought_tags()
     if tags:
         raise SettingsError(

@@ -18,7 +18,11 @@ class ZipConverter(BuiltIn):
     own = 2
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """An attachment for each file."""
+        """An attachment for each file.
+
+        Raises:
+            ConversionError: it is damaged.
+        """
         try:
             with zipfile.ZipFile(file) as package:
                 members = [member for member in package.infolist() if not member.is_dir() or member.file_size]

@@ -105,7 +105,14 @@ def recorded(converters: Mapping[str, ChosenConverter]) -> dict[str, str]:
 def read_held(
     output: Location, *, finished: Sequence[str], converters: Mapping[str, ChosenConverter], retry_failed: bool
 ) -> dict[str, list[HeldSource]]:
-    """The sources of each file of the table, the finished run's first; those of killed attempts are whole too."""
+    """Looks at the table's files, those of attempts that were killed included: each was written whole.
+
+    Returns:
+        The sources of each file; files of the finished run come first.
+
+    Raises:
+        StorageError: a file can't be read.
+    """
     folder = output / CONVERTED_FOLDER
     listed = [f"{CONVERTED_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]
     names = [*(name for name in finished if name in listed), *sorted(set(listed) - set(finished), reverse=True)]

@@ -74,7 +74,11 @@ class DocxConverter(BuiltIn):
     package, own, modules = "python-docx", 5, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each section of the body, and for each header, footer and list of notes."""
+        """A part for each section of the body, and for each header, footer and list of notes.
+
+        Raises:
+            ConversionError: the package is damaged, unpacks to too much, or declares entities.
+        """
         document = main_part(file, kind="a DOCX")
         blocks = headed_blocks(root_of(document).find(f"{W}body"), _style_names(document))
         for part in section_parts(blocks, separator="\n\n"):
@@ -95,7 +99,11 @@ def _lacking(text: str) -> str | None:
 
 
 def require_bounds(file: Path, *, kind: str) -> None:
-    """Refuses a package that is damaged, encrypted, unpacks to too much, or says one thing twice."""
+    """Refuses a package that is damaged, encrypted, unpacks to too much, or says one thing twice.
+
+    Raises:
+        ConversionError: says which.
+    """
     try:
         with zipfile.ZipFile(file) as package:
             members = package.infolist()

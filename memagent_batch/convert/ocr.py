@@ -45,7 +45,11 @@ class OcrConverter(BuiltIn):
         return f"{super().version()}, min_confidence {self._min_confidence:g}"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each image of the file."""
+        """A part for each image of the file.
+
+        Raises:
+            ConversionError: it can't be opened.
+        """
         from PIL import Image, ImageOps, UnidentifiedImageError
 
         try:

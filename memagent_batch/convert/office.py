@@ -25,7 +25,11 @@ class SlidesConverter(BuiltIn):
     package, own, modules = "python-docx", 2, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each slide, and for each text beside it."""
+        """A part for each slide, and for each text beside it.
+
+        Raises:
+            ConversionError: the package is damaged, unpacks to too much, or declares entities.
+        """
         show = main_part(file, kind="a PPTX")
         seen = set[str]()
         for number, entry in enumerate(root_of(show).iter("{*}sldId"), start=1):
@@ -44,7 +48,11 @@ class SheetsConverter(BuiltIn):
     package, own, modules = "openpyxl", 2, ("openpyxl", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each sheet, and for each text beside it."""
+        """A part for each sheet, and for each text beside it.
+
+        Raises:
+            ConversionError: the package is damaged, unpacks to too much, or declares entities.
+        """
         import openpyxl
 
         main = main_part(file, kind="an XLSX")

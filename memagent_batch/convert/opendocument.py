@@ -28,7 +28,11 @@ class OpenDocumentConverter(BuiltIn):
     package, own, modules = "lxml", 1, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The parts of the body, then one for each text, picture or file beside it."""
+        """The parts of the body, then one for each text, picture or file beside it.
+
+        Raises:
+            ConversionError: the package is damaged, encrypted, unpacks to too much, or declares entities.
+        """
         require_bounds(file, kind="an OpenDocument")
         with zipfile.ZipFile(file) as package:
             if b"encryption-data" in package.read("META-INF/manifest.xml"):

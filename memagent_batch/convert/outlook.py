@@ -50,7 +50,11 @@ class OutlookConverter(BuiltIn):
     package, own, modules = "olefile", 1, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The message, its attachments, and what can't be read of them."""
+        """The message, its attachments, and what can't be read of them.
+
+        Raises:
+            ConversionError: it is damaged, or not a message.
+        """
         import olefile
 
         try:

@@ -51,7 +51,11 @@ class PdfConverter(BuiltIn):
         self._ocr = ocr
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each page."""
+        """A part for each page.
+
+        Raises:
+            ConversionError: the file is encrypted or no PDF that can be opened.
+        """
         import pypdfium2
 
         try:

@@ -81,7 +81,11 @@ class RtfConverter(BuiltIn):
     own = 1
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The text, and a part for each kind of text beside it."""
+        """The text, and a part for each kind of text beside it.
+
+        Raises:
+            ConversionError: it is not RTF.
+        """
         data = file.read_bytes()
         if not data.lstrip().startswith(b"{\\rtf"):
             raise ConversionError("it does not begin as RTF does; is it whole?")

@@ -81,7 +81,11 @@ def _is_marked(found: FoundShards, kept: KeptIndex | None, *, settings: InputCon
 
 
 def warn_of_left_out(found: FoundShards, *, storage_options: Options) -> None:
-    """Names the first files that `memagent convert` left out, by its manifest; of a copied table nobody knows."""
+    """Names the first files that `memagent convert` left out, by its manifest; of a copied table nobody knows.
+
+    Raises:
+        StorageError: the manifest can't be read.
+    """
     shard = found.shards[0]
     file = documents_place(shard.documents, storage_options).at(shard.paths[0])
     folder = posixpath.dirname(posixpath.dirname(file.path))

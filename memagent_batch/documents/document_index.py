@@ -174,7 +174,11 @@ def row_schema(settings: InputConfig) -> pa.Schema:
 
 
 def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
-    """Refuses two documents of one id."""
+    """Refuses two documents of one id.
+
+    Raises:
+        InputError: names the id and both places.
+    """
     doubled = run_query(_DOUBLED, {"documents": index.select(["document_id"])})
     if not doubled.num_rows:
         return
@@ -213,7 +217,11 @@ def is_document(table: pa.Table) -> pa.ChunkedArray:
 
 
 def require_readable(index: pa.Table) -> None:
-    """Refuses an index in which no file could be read: more likely a wrong column or format than a broken lake."""
+    """Refuses an index in which no file could be read: more likely a wrong column or format than a broken lake.
+
+    Raises:
+        InputError: says why the first one can't be.
+    """
     bad = pc.equal(index["error_type"], BAD_FILE)
     if pc.sum(bad).as_py() == index.num_rows:
         raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")

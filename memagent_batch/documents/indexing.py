@@ -67,7 +67,11 @@ def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options
 
 
 def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
-    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once."""
+    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
+
+    Raises:
+        InputError: as `index_shard` does, where it would at these records.
+    """
     place = documents_place(shard.documents, storage_options).at(shard.paths[0])
     num_chars = 0
     for record in document_records(place, name=shard.names[0], shard=shard, settings=settings):
@@ -177,7 +181,11 @@ def shown_columns(settings: InputConfig) -> list[InputColumn]:
 
 
 def document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
-    """Records of one file with the values of `index_columns`; the id of a text file is its name."""
+    """Records of one file with the values of `index_columns`; the id of a text file is its name.
+
+    Raises:
+        InputError: the file, a column or a value can't be read.
+    """
     columns = _present(index_columns(settings), location, shard=shard)
     keep_bad = settings.on_bad_file == OnBadFile.RECORD
     if shard.format is Format.UNKNOWN:

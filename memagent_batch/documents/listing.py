@@ -177,7 +177,11 @@ def _info(location: Location) -> Mapping[str, Any] | None:
 
 @contextmanager
 def usable_file_system(location: Location) -> Iterator[None]:
-    """The first touch of a location's file system."""
+    """The first touch of a location's file system.
+
+    Raises:
+        InputError: there is no such file system, or not with these options.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:

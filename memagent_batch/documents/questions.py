@@ -13,7 +13,7 @@ from memagent_batch.documents.formats.formats import READERS, Format, format_of
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value, column_value
 from memagent_batch.documents.listing import list_files
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.follow_ups.answer_types import LABEL_MARK, ValueType, parse_value_type
+from memagent_batch.domain.follow_ups.answer_types import LABEL_MARK, AnswerType, ValueType, parse_value_type
 from memagent_batch.errors import InputError, ValueTypeError
 from memagent_batch.store.columns import Column as TableColumn
 from memagent_batch.store.columns import arrow_schema
@@ -60,6 +60,8 @@ _COLUMNS = (
     InputColumn(name="unit", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
     InputColumn(name="not_stated", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
 )
+_MEANT = InputColumn(name="type", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL)
+"""What `answer_type` is easily called."""
 _NUM_PLAIN = 5
 """The columns before those of the type."""
 
@@ -86,7 +88,11 @@ def read_questions(
 
 
 def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> ValueType | None:
-    """The type that a row of a question list asks for; None where for none, or the list is older than types."""
+    """The type that a row of a question list asks for; None where for none, or the list is older than types.
+
+    Raises:
+        ValueTypeError: it can't be asked for.
+    """
     return parse_value_type(
         row.get("answer_type"),
         labels=row.get("labels"),
@@ -242,8 +248,14 @@ def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]
         if format_ is Format.TEXT:
             yield from _read_text(place)
             continue
-        for record in READERS[format_].read(place, columns=_COLUMNS):
-            yield record.where, _listed_question(record.values, where=record.where)
+        for record in READERS[format_].read(place, columns=(*_COLUMNS, _MEANT)):
+            *values, meant = record.values
+            if isinstance(meant, str) and meant in set(AnswerType):
+                raise InputError(
+                    f"{record.where}: column 'type' is {meant!r}; call it 'answer_type', or otherwise if it says "
+                    "something else"
+                )
+            yield record.where, _listed_question(values, where=record.where)
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:

@@ -67,7 +67,11 @@ class Condition:
 
 
 def parse_where(text: str, *, option: str = "input.where") -> Condition:
-    """The condition that a filter states."""
+    """The condition that a filter states.
+
+    Raises:
+        InputError: it is malformed; says where.
+    """
     condition = Condition(text=text, option=option)
     with open_database({}) as database, _sql_errors(condition, there=()):
         for test in (text, condition.test):  # the faults of the first are named by the text alone

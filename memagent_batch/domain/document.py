@@ -71,6 +71,9 @@ class Document:
         Where the document has breaks, a chunk closes at the last one that it reaches. A chunk reaches to the first
         character of the token after it, so that without overlap the spans tile the text: nothing is lost or doubled,
         also where a character is spread over several tokens, or a tokeniser drops spaces.
+
+        Raises:
+            ValueError: `size_tokens` is not above `overlap_tokens`, or one of them is negative.
         """
         windows = token_windows(
             self.num_tokens, chunk_tokens=size_tokens, overlap_tokens=overlap_tokens, breaks=self.breaks

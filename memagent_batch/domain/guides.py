@@ -87,7 +87,11 @@ def json_guide(schema: Mapping[str, Any]) -> Guide:
 
 
 def number_regex(largest: int) -> str:
-    """An expression that matches the whole numbers from 1 to `largest`, without leading zeros."""
+    """An expression that matches the whole numbers from 1 to `largest`, without leading zeros.
+
+    Raises:
+        ValueError: `largest` is below 1.
+    """
     if largest < 1:
         raise ValueError(f"there is no number from 1 to {largest}")
     digits = str(largest)

@@ -138,7 +138,11 @@ class PromptSet:
         return self._text_of(self.answers, form)
 
     def direct_text(self, form: AnswerForm) -> str:
-        """Text of the direct turn in this form; no checkpoint was trained on such a turn."""
+        """Text of the direct turn in this form; no checkpoint was trained on such a turn.
+
+        Raises:
+            PromptSetError: the set does not have the form.
+        """
         if form is AnswerForm.BOXED_AS_TRAINED and form not in self.direct:
             form = AnswerForm.BOXED
         return self._text_of(self.direct, form)

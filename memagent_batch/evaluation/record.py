@@ -98,7 +98,11 @@ def write_evaluation(output: Location, evaluation: Evaluation) -> None:
 
 
 def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
-    """The scores of all variants, a table of `SCORES`."""
+    """The scores of all variants, a table of `SCORES`.
+
+    Raises:
+        OutputError: a variant's scores can't be read; names the file.
+    """
     return pa.concat_tables([_read_scores(output / variant.scores) for variant in evaluation.variants])
 
 

@@ -88,14 +88,22 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Ro
 
 
 def read_answers(output: Location) -> pa.Table:
-    """The answers of a finished run, a table of `ANSWER_COLUMNS`; readings that were not read are left out."""
+    """The answers of a finished run, a table of `ANSWER_COLUMNS`; readings that were not read are left out.
+
+    Raises:
+        OutputError: no run has finished there, or a file can't be read.
+    """
     tables = [read_table_columns(place, ANSWER_COLUMNS.names) for place in table_locations(output, ANSWERS_FOLDER)]
     table = pa.concat_tables(tables).select(ANSWER_COLUMNS.names).cast(ANSWER_COLUMNS)
     return table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
 
 
 def read_evidence(output: Location) -> EvidenceSpans:
-    """The evidence of a run's readings; none where it asked for none."""
+    """The evidence of a run's readings; none where it asked for none.
+
+    Raises:
+        OutputError: a file can't be read.
+    """
     has_evidence = EVIDENCE_FOLDER in require_manifest(output)["files"]
     places = table_locations(output, EVIDENCE_FOLDER) if has_evidence else []
     return evidence_spans(read_table_columns(place, ["how", *SPAN_COLUMNS]) for place in places)

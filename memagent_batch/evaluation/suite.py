@@ -208,7 +208,11 @@ def read_suite_questions(suite: Location) -> pa.Table:
 
 
 def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
-    """Checks that there are questions, each with a reference and a known metric, and each only once."""
+    """Checks that there are questions, each with a reference and a known metric, and each only once.
+
+    Raises:
+        InputError: names the question and the remedy.
+    """
     if not questions:
         raise InputError(f"{where}: the suite is empty; there is nothing to score")
     seen = set()

@@ -172,7 +172,11 @@ class ActorLife:
         process.on_sigterm(self._leave)
 
     async def start(self) -> StartedActor:
-        """Starts once, at the first call; every caller gets the same, or the error that kept it from starting."""
+        """Starts once, at the first call; every caller gets the same, or the error that kept it from starting.
+
+        Raises:
+            EngineStartError: the engine can't start.
+        """
         self._started = self._started or asyncio.ensure_future(self._start())
         return await asyncio.shield(self._started)
 

@@ -107,7 +107,18 @@ class ReadPlan:
 def read_plan(
     plan: Plan, *, run: ActiveRun, executor: Executor, progress: Progress, before: PastRun | None
 ) -> ReadPlan:
-    """Reads what the log does not answer yet of a plan."""
+    """Reads what the log does not answer yet of a plan.
+
+    Args:
+        plan: The plan.
+        run: The run.
+        executor: What reads.
+        progress: Shows the readings.
+        before: The last finished run.
+
+    Raises:
+        BoundReachedError: the run has met its own bound before all was read.
+    """
     job = run.job
     scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
     listed = set(list_log(run.output))

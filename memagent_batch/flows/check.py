@@ -132,7 +132,11 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
 
 
 def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inputs:
-    """Lists the documents, opens the first file of each format that `kept` does not know, and reads the questions."""
+    """Lists the documents, opens the first file of each format that `kept` does not know, and reads the questions.
+
+    Raises:
+        InputError: a file or column can't be used; names it.
+    """
     listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
     source_names = (SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW)
     require_carry_columns(sources.input, reserved=(*ANSWERS.names, *source_names))

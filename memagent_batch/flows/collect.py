@@ -79,7 +79,11 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
 
 
 def require_references(plan: Plan) -> None:
-    """Refuses a run without a question that could be rewarded."""
+    """Refuses a run without a question that could be rewarded.
+
+    Raises:
+        InputError: the question list has no references.
+    """
     references = plan.asked.table["references"]
     if references.null_count == len(references):
         raise InputError(

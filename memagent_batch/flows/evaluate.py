@@ -68,7 +68,11 @@ def evaluate_suite(variants: Sequence[Variant], *, suite: Suite, sources: Mappin
 
 
 def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
-    """Returns where no variant of a finished evaluation failed in too many readings."""
+    """Returns where no variant of a finished evaluation failed in too many readings.
+
+    Raises:
+        TooManyFailedError: one did; names it.
+    """
     for variant in variants:
         manifest = require_manifest(output / VARIANT_RUNS_FOLDER / variant.name)
         with naming(variant):

@@ -60,7 +60,11 @@ class ReviewRequest:
 
     @property
     def condition(self) -> Condition:
-        """What is flagged."""
+        """What is flagged.
+
+        Raises:
+            InputError: it can't be parsed.
+        """
         return parse_where(self.flagged.strip(), option="--flagged")
 
 

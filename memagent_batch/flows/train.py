@@ -178,7 +178,11 @@ def checked_groups(table: Location, files: Sequence[str], *, training: TrainConf
 
 
 def model_folder(model: str) -> Path:
-    """The folder of a model."""
+    """The folder of a model.
+
+    Raises:
+        SettingsError: there is no such folder.
+    """
     folder = Path(resolve_model(model))
     if not (folder / "config.json").is_file():
         raise SettingsError(f"model: {folder} is not a model folder (no config.json); download the model into a folder")
@@ -186,7 +190,11 @@ def model_folder(model: str) -> Path:
 
 
 def local_folder(output: str) -> Path:
-    """The folder that weights are written to."""
+    """The folder that weights are written to.
+
+    Raises:
+        SettingsError: it is not a folder of this machine.
+    """
     if "://" in output:
         raise SettingsError(
             f"output: weights are written to a folder of this machine, not to {mask_url(output)}; copy them from there"

@@ -94,7 +94,11 @@ class RunReading:
 
 
 def stream_readings(output: Location, manifest: Manifest) -> Iterator[RunReading]:
-    """All readings of a run; those of a document follow each other. Holds the turns of one reading at a time."""
+    """All readings of a run; those of a document follow each other. Holds the turns of one reading at a time.
+
+    Raises:
+        OutputError: a table file is gone or can't be read; names it.
+    """
     for part in manifest["parts"]:
         yield from _part_readings(output, part)
 
@@ -122,12 +126,20 @@ def find_readings(
 
 
 def document_ids(output: Location, manifest: Manifest) -> list[str]:
-    """The ids of all documents of a run, sorted."""
+    """The ids of all documents of a run, sorted.
+
+    Raises:
+        OutputError: a table file is gone or can't be read; names it.
+    """
     return sorted({name for part in manifest["parts"] for name in _ids_in(output / part["answers_file"])})
 
 
 def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The batches of a table file; of the columns that it has."""
+    """The batches of a table file; of the columns that it has.
+
+    Raises:
+        OutputError: the file is gone or can't be read.
+    """
     with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
         names = [name for name in file.schema.names if columns is None or name in columns]
         for group in range(len(file.group_bytes)):
@@ -135,7 +147,11 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
 
 
 def column_names(place: Location) -> list[str]:
-    """The columns of a table file."""
+    """The columns of a table file.
+
+    Raises:
+        OutputError: the file is gone or can't be read.
+    """
     with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
         return list(file.schema.names)
 
@@ -171,7 +187,11 @@ class GroupedRows:
         return rows
 
     def require_end(self) -> None:
-        """Refuses a table that holds rows of readings which the answers don't have at their place."""
+        """Refuses a table that holds rows of readings which the answers don't have at their place.
+
+        Raises:
+            OutputError: it does.
+        """
         if self._next is not None:
             raise OutputError(
                 f"{self._place} holds rows of {self._next[0]} where `answers` has none; run the same command again, "

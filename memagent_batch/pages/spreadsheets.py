@@ -75,7 +75,11 @@ def export_answers(output: Location, target: Location) -> int:
 
 
 def write_spreadsheet(output: Location, manifest: Manifest, *, file: Path) -> None:
-    """Writes the answers of a run to a local file."""
+    """Writes the answers of a run to a local file.
+
+    Raises:
+        OutputError: there are more rows than a sheet holds, or a table file is gone.
+    """
     num_rows = manifest["counts"]["answers_rows"]
     if num_rows >= MAX_XLSX_ROWS:
         raise OutputError(

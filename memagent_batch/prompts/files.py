@@ -50,7 +50,11 @@ def load_prompt_set(name_or_path: str) -> PromptSet:
 
 
 def save_prompt_set(prompts: PromptSet, path: Path) -> None:
-    """Writes the prompt set as a JSON file that `load_prompt_set` reads back unchanged."""
+    """Writes the prompt set as a JSON file that `load_prompt_set` reads back unchanged.
+
+    Raises:
+        OutputError: the file can't be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(prompt_set_json(prompts), encoding="utf-8")

@@ -32,7 +32,11 @@ class LoadedAgent:
     model: str
 
     def tokenise(self, question: Question) -> QuestionTokens:
-        """The question as its policy sees it."""
+        """The question as its policy sees it.
+
+        Raises:
+            QuestionTooLongError: names the question, its length and the setting.
+        """
         token_ids = self.encode(question.text)
         if len(token_ids) > self.question_tokens:
             raise QuestionTooLongError(

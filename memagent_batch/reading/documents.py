@@ -83,7 +83,11 @@ def break_at(agent: AgentConfig) -> BreakAt | None:
 
 
 def require_rows(agent: AgentConfig, *, order_columns: Sequence[str]) -> None:
-    """Checks that documents have the rows at which chunks are to close."""
+    """Checks that documents have the rows at which chunks are to close.
+
+    Raises:
+        SettingsError: each document is one row; says what to do.
+    """
     if break_at(agent) is BreakAt.ROWS and not order_columns:
         raise SettingsError(
             "policy.break_at: rows closes chunks where rows end, and here each document is one row; name "

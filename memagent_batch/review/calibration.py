@@ -99,7 +99,11 @@ def fewest_draws(*, share: float, delta: float) -> int:
 
 
 def answers_to_calibrate(scan: ReviewedScan, *, question_id: str) -> pa.Table:
-    """What the scan says of each document, sample 0: `CALIBRATION_COLUMNS`."""
+    """What the scan says of each document, sample 0: `CALIBRATION_COLUMNS`.
+
+    Raises:
+        OutputError: a table file is gone or can't be read.
+    """
     return pa.concat_tables(scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS))
 
 

@@ -111,7 +111,11 @@ def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime |
 
 
 def read_label_rows(output: Location) -> list[LabelRow]:
-    """All rows of the table, each once."""
+    """All rows of the table, each once.
+
+    Raises:
+        OutputError: a file can't be read.
+    """
     folder = output / LABELS_FOLDER
     rows: dict[tuple[Any, ...], LabelRow] = {}
     for path in folder.files():

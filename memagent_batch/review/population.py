@@ -183,7 +183,11 @@ class ReviewedScan:
 
     @classmethod
     def at(cls, outputs: Sequence[Location]) -> "ReviewedScan":
-        """The last finished runs of these outputs; the first output has reviews and labels."""
+        """The last finished runs of these outputs; the first output has reviews and labels.
+
+        Raises:
+            OutputError: no run has finished in one of them.
+        """
         runs = []
         for output in outputs:
             with output_errors(output.uri):
@@ -196,7 +200,11 @@ class ReviewedScan:
         return ", ".join(sorted(manifest["run_id"] for _, manifest in self.runs))
 
     def rows_of_question(self, table: str, *, question_id: str, columns: Collection[str]) -> Iterator[pa.Table]:
-        """The rows of a table for a question, sample 0, file by file; files without any are left out."""
+        """The rows of a table for a question, sample 0, file by file; files without any are left out.
+
+        Raises:
+            OutputError: a file is gone or can't be read.
+        """
         for output, manifest in self.runs:
             for name in manifest["files"].get(table, []):
                 rows = read_table_columns(output / name, {"question_id", "sample", *columns})

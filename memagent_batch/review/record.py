@@ -98,7 +98,11 @@ def write_review(folder: Location, record: Mapping[str, Any], sample: pa.Table) 
 
 
 def read_record(folder: Location) -> ReviewRecord:
-    """The record of a review that was made."""
+    """The record of a review that was made.
+
+    Raises:
+        OutputError: there is none, or it is damaged.
+    """
     record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
     if record is None:
         raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); run memagent review make first")

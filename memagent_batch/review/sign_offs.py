@@ -79,7 +79,11 @@ def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
 
 
 def read_sign_offs(output: Location) -> list[SignOff]:
-    """All rows of the table."""
+    """All rows of the table.
+
+    Raises:
+        OutputError: a file can't be read.
+    """
     folder = output / SIGNED_FOLDER
     rows: list[Any] = []
     for path in folder.files():

@@ -40,7 +40,11 @@ def _fits(text: str, pattern: str | None) -> bool:
 
 
 def open_unread(output: Location, manifest: Manifest) -> UnreadCounts:
-    """What was not read of the sources of a run and is not accepted; logs how many documents are."""
+    """What was not read of the sources of a run and is not accepted; logs how many documents are.
+
+    Raises:
+        OutputError: a table can't be read.
+    """
     counts = manifest["unread"]
     if not counts["num_unread_documents"] or not manifest["settings"].get("accepted_unread"):
         return counts

@@ -148,7 +148,11 @@ DIFFERENCES = arrow_schema(DifferenceRow)
 
 
 def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
-    """Streams the rows whose answer, value, status, type or presence differs, as tables of `DIFFERENCES`."""
+    """Streams the rows whose answer, value, status, type or presence differs, as tables of `DIFFERENCES`.
+
+    Raises:
+        OutputError: table files of a run are gone, or can't be read.
+    """
     runs = dict(zip(_SIDES, (before, after), strict=True))
     tables: dict[str, pa.Table | ds.Dataset] = {}
     for (side, run), other in zip(runs.items(), (after, before), strict=True):

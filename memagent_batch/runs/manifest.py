@@ -187,7 +187,11 @@ class RunRecord:
 
 
 def read_run_record(output: Location) -> dict[str, Any] | None:
-    """The `RunRecord` of the latest run in an output; None if there is none."""
+    """The `RunRecord` of the latest run in an output; None if there is none.
+
+    Raises:
+        OutputError: a run of another version wrote it.
+    """
     return _read_record(output, RUN_FILE)
 
 

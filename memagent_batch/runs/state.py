@@ -80,7 +80,11 @@ class RunState(TypedDict):
 
 
 def read_state(output: Location) -> RunState:
-    """What has been asked, done and failed, by what the run has noted: the log is not looked at."""
+    """What has been asked, done and failed, by what the run has noted: the log is not looked at.
+
+    Raises:
+        OutputError: there is no run.
+    """
     record = _require_record(output)
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:

@@ -23,6 +23,9 @@ def files_below(path: Path) -> list[str]:
     """Paths of all files below a folder; the path itself where it is a file.
 
     fsspec's own walk passes over folders that can't be read, or from which a file vanishes meanwhile.
+
+    Raises:
+        OSError: a folder can't be listed.
     """
     if path.is_file():
         return [str(path)]
@@ -94,7 +97,11 @@ def rename(temporary: Path, place: Path) -> None:
 
 
 def link(temporary: Path, place: Path) -> None:
-    """Gives the file its name, durably."""
+    """Gives the file its name, durably.
+
+    Raises:
+        OSError: a file of this name is there.
+    """
     try:
         os.link(temporary, place)
     except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk

@@ -20,7 +20,11 @@ def write_json(place: Location, value: Mapping[str, Any]) -> None:
 
 
 def json_object(data: bytes | None) -> dict[str, Any] | None:
-    """The JSON object that a file holds; None if it holds something else."""
+    """The object that a line of JSONL holds.
+
+    Raises:
+        InputError: it is not JSON, or no object.
+    """
     try:
         value = json.loads(data or b"")
     except (ValueError, RecursionError):  # the second: nested too deeply

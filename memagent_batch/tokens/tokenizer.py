@@ -105,7 +105,11 @@ class Tokenizer:
         return tokens
 
     def document(self, text: str) -> Document:
-        """The text as a policy reads it."""
+        """The text as a policy reads it.
+
+        Raises:
+            DocumentError: as `encode_document`.
+        """
         tokens = self.encode_document(text)
         return Document(token_ids=tokens.token_ids.data, token_chars=tokens.token_chars.data, num_chars=len(text))
 

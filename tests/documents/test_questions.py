@@ -108,6 +108,7 @@ def test_read_questions_neither_file_nor_asked_is_an_empty_table() -> None:
         ("q.xlsx", b"", r"q\.xlsx: no known file ending"),
         ("q.jsonl", b'{"question": "a"}\n{"question": null}', "line 2.*'question' is null"),
         ("q.jsonl", b'{"question": "a", "references": [1.5]}', "'references' holds float"),
+        ("q.jsonl", b'{"question": "a", "type": "bridge"}\n{"question": "b", "type": "date"}', "line 2.*'answer_type'"),
         ("q.csv", b"question,document_id\na,d\na,d\n", "twice for document_id 'd': .*line 2 and .*line 3"),
         ("q.csv", b"question,document_id\na,d\na,\n", "asked of every document .*for document_id 'd' as well"),
     ],

@@ -104,7 +104,11 @@ def _item_values(item: Mapping[str, JsonValue], *, columns: Columns, where: str)
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
-    """The object that a line of JSONL holds."""
+    """The object that a line of JSONL holds.
+
+    Raises:
+        InputError: it is not JSON, or no object.
+    """
     try:
         item = json.loads(line)
     except (ValueError, RecursionError) as error:

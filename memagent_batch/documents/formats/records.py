@@ -240,14 +240,22 @@ def decode(data: bytes) -> str | Unreadable:
 
 
 def raise_wrong_type(type_name: str, *, column: InputColumn, where: str) -> NoReturn:
-    """Says that a column is of a type that can't be used."""
+    """Says that a column is of a type that can't be used.
+
+    Raises:
+        InputError: always.
+    """
     wanted = "text or integers" if column.kind is ColumnKind.IDENTIFIER else "text"
     remedy = f", or name another column with {column.option}" if column.setting else ""
     raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
 
 
 def raise_missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> NoReturn:
-    """Says that a column is not in the file."""
+    """Says that a column is not in the file.
+
+    Raises:
+        InputError: always.
+    """
     remedy = f"name the right one with {column.option}" if column.setting else "add or rename one"
     names = ", ".join(repr(name) for name in there) or "none"
     raise InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

@@ -59,7 +59,11 @@ class OpenedIceberg:
 
 
 def load_iceberg(name: TableName) -> "IcebergTable":
-    """Asks the catalog for a table."""
+    """Asks the catalog for a table.
+
+    Raises:
+        InputError: there is no such catalog or table.
+    """
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
@@ -70,7 +74,11 @@ def load_iceberg(name: TableName) -> "IcebergTable":
 
 
 def open_iceberg(name: TableName) -> OpenedIceberg:
-    """Opens a snapshot of a table."""
+    """Opens a snapshot of a table.
+
+    Raises:
+        InputError: there is no such catalog, table or snapshot.
+    """
     table = load_iceberg(name)
     with input_errors(name.uri), _iceberg_errors(name):
         snapshot_id, schema = _snapshot(table, name.version)

@@ -32,7 +32,11 @@ _FIXED_VERSION = re.compile(r"[0-9.]+")
 
 
 def documents_place(uri: str, options: Options) -> Location:
-    """The place of documents, be they files or a table of a lake."""
+    """The place of documents, be they files or a table of a lake.
+
+    Raises:
+        InputError: a table can't be opened.
+    """
     name = table_name(uri)
     if name is None:
         return Location(uri=uri, storage_options=options)
@@ -42,12 +46,20 @@ def documents_place(uri: str, options: Options) -> Location:
 
 
 def texts_place(uris: Sequence[str], options: Options) -> Location:
-    """Where texts are fetched from: a table, or the folder that holds all places."""
+    """Where texts are fetched from: a table, or the folder that holds all places.
+
+    Raises:
+        InputError: a table can't be opened.
+    """
     return common_folder([documents_place(uri, options) for uri in uris])
 
 
 def find_table(documents: Location) -> Table | None:
-    """The table that the documents are, in the version that was asked for; None where they are files."""
+    """The table that the documents are, in the version that was asked for; None where they are files.
+
+    Raises:
+        InputError: it can't be opened; says why.
+    """
     name = table_name(documents.uri)
     if name is None:
         with input_errors(documents.uri), usable_file_system(documents):

@@ -69,7 +69,11 @@ class ValueType:
             self.sent_schema()
 
     def sent_schema(self) -> SentSchema:
-        """The schema as an engine is given it, and as values are checked against it."""
+        """The schema as an engine is given it, and as values are checked against it.
+
+        Raises:
+            ValueTypeError: it is not JSON, or no schema that can be asked for.
+        """
         return _sent_schema(self.schema)
 
     def identity(self) -> dict[str, JsonValue]:

@@ -42,7 +42,11 @@ class OpenAIClient:
     """Sends requests with the user's key and headers, and keeps both out of every message."""
 
     def __init__(self, settings: OpenAIConfig) -> None:
-        """Checks the settings; nothing is sent yet."""
+        """Checks the settings; nothing is sent yet.
+
+        Raises:
+            EngineStartError: the address, the key, a header or a proxy of the environment can't work.
+        """
         url = _require_url(settings.base_url)
         self._seconds = settings.timeout_seconds
         self._headers = {name: value.get_secret_value() for name, value in settings.headers.items()}

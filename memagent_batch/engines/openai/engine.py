@@ -67,7 +67,11 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _is_checked: bool = PrivateAttr(False)
 
     def open(self, context: EngineContext) -> Self:
-        """Takes what it reads with; `start` looks whether the endpoint serves the model."""
+        """Takes what it reads with; `start` looks whether the endpoint serves the model.
+
+        Raises:
+            EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
+        """
         from memagent_batch.engines.openai.client import OpenAIClient  # aiohttp: runs without an endpoint need none
 
         self._context, self._tokenizer = context, context.load_tokenizer()
@@ -114,7 +118,11 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._is_checked = True
 
     async def rejoin(self) -> None:
-        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token."""
+        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token.
+
+        Raises:
+            EngineStartError: the address, the key or a header can't work.
+        """
         self._client.open()
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:

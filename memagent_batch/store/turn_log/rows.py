@@ -353,7 +353,11 @@ def follow_up_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) ->
 
 
 def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
-    """Refuses an outcome that the log can't hold."""
+    """Refuses an outcome that the log can't hold.
+
+    Raises:
+        LogRowError: names the column.
+    """
     OUTCOME_CHECK.require(outcome_row(address, result, run_id=""))
 
 

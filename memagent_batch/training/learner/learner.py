@@ -218,7 +218,11 @@ class Learner:
 
 
 def load_learner(model: Path, *, reference: Path, settings: LearnerConfig) -> Learner:
-    """A learner of the model in a folder; the reference is loaded where it has a weight."""
+    """A learner of the model in a folder; the reference is loaded where it has a weight.
+
+    Raises:
+        SettingsError: there is no such device.
+    """
     device = choose_device(settings.device)
     network = load_network(model, device=device)
     frozen = None
@@ -257,7 +261,11 @@ def _memory_bytes(device: torch.device) -> int:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name, or a GPU if there is one."""
+    """The device of a name, or a GPU if there is one.
+
+    Raises:
+        SettingsError: there is no GPU here.
+    """
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
         raise SettingsError("learner.device: torch sees no GPU here; set cpu or auto")

@@ -57,7 +57,11 @@ def serve(connection: Connection) -> None:
 
 
 def imported(path: str) -> Callable[..., Any]:
-    """The function that `package.module:function` names."""
+    """The function that `package.module:function` names.
+
+    Raises:
+        TypeError: it names no function.
+    """
     module, _, name = path.partition(":")
     reward = getattr(importlib.import_module(module), name)
     if not callable(reward):

@@ -134,6 +134,10 @@ class _ProcessFailedError(Exception):
 
 
 def require_reward(settings: RolloutConfig, *, import_seconds: float = IMPORT_SECONDS) -> None:
-    """Refuses a reward of the user's that can't be imported; it is tried in its own process."""
+    """Refuses a reward of the user's that can't be imported; it is tried in its own process.
+
+    Raises:
+        SettingsError: names it.
+    """
     if settings.reward not in REWARDS.built_in:
         RewardProcess(REWARDS.path(settings.reward), import_seconds=import_seconds).close()

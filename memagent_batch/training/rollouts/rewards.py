@@ -41,7 +41,11 @@ EPSILON = 1e-6
 
 
 def built_in_reward(name: str, *, extraction: Extraction) -> Reward:
-    """The reward of this name, for answers that are taken out of responses in this way."""
+    """The reward of this name, for answers that are taken out of responses in this way.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
     if name not in REWARDS.built_in:
         raise ValueError(f"{name!r} is not a built-in reward")
     if name == BOXED:

@@ -135,7 +135,11 @@ def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
 
 
 def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
-    """What `rollouts.json` says of the table in the output `rollouts`."""
+    """What `rollouts.json` says of the table in the output `rollouts`.
+
+    Raises:
+        InputError: there is none, or it is of another version.
+    """
     record = require_complete(
         rollouts,
         ROLLOUTS_FILE,
@@ -159,7 +163,11 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
 
 
 def require_logprobs(learnt: pa.Table) -> None:
-    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`."""
+    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`.
+
+    Raises:
+        InputError: names the first one's sample.
+    """
     known = pc.fill_null(pc.list_value_length(learnt["response_logprobs"]), -1)
     short = learnt.filter(pc.not_equal(known, pc.list_value_length(learnt["response_token_ids"])))
     if short.num_rows:
