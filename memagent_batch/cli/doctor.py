@@ -145,13 +145,13 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
 
 
 def _models() -> Iterator[Asset]:
-    from memagent_batch.models.packaged import PACKAGED_MODELS, AdaptedModel, models_folder
+    from memagent_batch.models.packaged import PACKAGED_MODELS, AdaptedModel, model_place
     from memagent_batch.models.shipped import SHIPPED_MODELS
 
     for name in SHIPPED_MODELS:
         yield Asset(name=name, is_ready=True, what="for vLLM; comes with the package, answers needle questions only")
     for name, model in PACKAGED_MODELS.items():
-        is_there = (models_folder() / name).is_dir()
+        is_there = model_place(name).is_dir()
         remedy = None if is_there else f"memagent models install {name}"
         how = "trained" if isinstance(model, AdaptedModel) else "untrained"
         yield Asset(

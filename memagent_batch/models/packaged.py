@@ -76,13 +76,18 @@ def models_folder() -> Path:
     return Path(cache) / "memagent-batch" / "models"
 
 
+def model_place(name: str) -> Path:
+    """Where a packaged model is installed; another version of the project may bring other weights under its name."""
+    return models_folder() / f"{name}-{PACKAGED_MODELS[name].model_sha256[:16]}"
+
+
 def installed_model(name: str) -> Path:
     """The folder of a packaged model.
 
     Raises:
         SettingsError: it is not installed on this machine; says the command.
     """
-    folder = models_folder() / name
+    folder = model_place(name)
     if not folder.is_dir():
         raise SettingsError(f"model: {name} is not installed; run `memagent models install {name}`, on every node")
     return folder
@@ -113,7 +118,7 @@ def install_model(name: str, *, source: Path | None = None) -> Path:
                 "gguf and transformers (requirements/cpu.txt)"
             )
 
-    return _written_once(models_folder() / name, write)
+    return _written_once(model_place(name), write)
 
 
 def converted_gguf(file: Path) -> Path:

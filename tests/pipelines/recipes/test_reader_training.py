@@ -141,9 +141,14 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(train.STEPS, "cpu", replace(train.STEPS["cpu"], tokens=150))
-    base = packaged.models_folder() / "small"
-    base.mkdir(parents=True)
-    convert_gguf(write_gguf(tmp_path / "m.gguf"), base)
+    (tmp_path / "small").mkdir()
+    convert_gguf(write_gguf(tmp_path / "m.gguf"), tmp_path / "small")
+    pinned = model_sha256(str(tmp_path / "small"))
+    small = packaged.PackagedModel(requirement="", wheel_sha256="", gguf="", gguf_sha256="", model_sha256=pinned)
+    monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": small})
+    base = packaged.model_place("small")
+    base.parent.mkdir(parents=True)
+    (tmp_path / "small").rename(base)
     run = _run_folder(tmp_path / "run")
     Trainer(run, str(base), all_tokens=300).run()
     measured = model_sha256(str(ship.merge(run, base)))
@@ -155,5 +160,5 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
         r"policy \| 2 chunks \| 8 chunks .*\| gated, real files \| 1.00 \(\S+–1.00\) n=4 \| 0.75", card, re.S
     )
     reader = packaged.AdaptedModel(base="small", adapter=tmp_path / "reader")
-    monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"reader": reader, "small": None})
+    monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"reader": reader, "small": small})
     assert model_sha256(str(packaged.install_model("reader"))) == measured
