@@ -1,9 +1,7 @@
 """The database that joins a run's tables: what it takes, and what it leaves alone."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import gettempdir
 
 import duckdb
 import pyarrow as pa
@@ -17,10 +15,6 @@ def small_memory() -> Iterator[None]:
     limit_memory(1 / 16)
     yield
     limit_memory(MEMORY_GIB)
-
-
-def _temporary_tables() -> set[Path]:
-    return {*Path(gettempdir()).glob("memagent-*.arrow")}
 
 
 def test_run_query_joins_tables_with_parameters_and_keeps_nulls() -> None:
@@ -51,17 +45,15 @@ def test_open_database_sees_neither_tables_of_another_connection_nor_variables()
     assert variable.num_rows == 1
 
 
-def test_on_disk_keeps_batches_and_leaves_no_file() -> None:
+def test_on_disk_keeps_batches_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # the common one has the files of other processes too
     schema = pa.schema([pa.field("id", pa.large_string(), nullable=False), pa.field("rows", pa.list_(pa.int32()))])
-    before = _temporary_tables()
     parts = [pa.table([["a", "b"], [[1], None]], schema=schema), pa.table([["c"], [[]]], schema=schema)]
     table = on_disk(parts, schema=schema)
     assert table.schema == schema
     assert table.to_pylist() == pa.concat_tables(parts).to_pylist()
     assert [batch.num_rows for batch in table.to_batches()] == [2, 1]
-    del table
-    gc.collect()
-    assert _temporary_tables() <= before
+    assert [*tmp_path.iterdir()] == []  # mapped, and already without a name
 
 
 def test_query_to_disk_casts_what_it_finds_to_the_schema() -> None:
