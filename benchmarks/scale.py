@@ -6,6 +6,9 @@ its texts. Each run is a process of its own, which also reads.
 With `--replicas`, actors read on Ray, each turn takes a second, and `documents_per_second` is how fast the driver has
 them read from the first quarter of the documents to the last one.
 
+With `--read`, all documents are indexed and a sample of them is read, as by `--limit`: so the index of millions of
+documents, or of their pages, is measured in minutes.
+
 With `--plan-only` nothing is listed, read or written but the plan and its record: index and keys of the log are made by
 a query. So millions of documents can be measured in minutes. The first run plans with an empty log, too.
 
@@ -70,6 +73,8 @@ FUNCTIONS = (
 )
 """Of the flow: its phases, beside `Plan.pending`. Some run twice."""
 FILES_IN_FOLDER = 1000
+PAGES = 10
+"""Rows of a document of pages."""
 GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
 KEYED_READINGS = 50_000
@@ -100,7 +105,9 @@ CHANGED_SECONDS = 2.5
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="documents (default: 100000)")
     parser.add_argument("--questions", type=int, default=1, help="questions of each document (default: 1)")
-    parser.add_argument("--form", choices=("files", "rows"), default="files", help="text files, or rows of a file")
+    forms = f"text files, rows of a file, or {PAGES} rows for each document"
+    parser.add_argument("--form", choices=("files", "rows", "pages"), default="files", help=forms)
+    parser.add_argument("--read", type=int, help="documents that are read (default: all)")
     parser.add_argument("--unchanged", type=int, default=3, help="runs in which nothing changed (default: 3)")
     parser.add_argument("--memory-gib", type=float, default=1.5, help="driver.memory_gib (default: 1.5)")
     parser.add_argument("--replicas", type=int, help="readers on Ray (default: this process reads)")
@@ -120,12 +127,14 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             ask=tuple(f"What is line {number}?" for number in range(arguments.questions)),
             model=str(place / "model"),
             driver={"memory_gib": arguments.memory_gib},
+            input={"order_columns": ["page"]} if arguments.form == "pages" else {},
+            limit=arguments.read,
             **_pool(arguments.replicas),
         )
         planned = arguments.documents if arguments.plan_only else None
         if planned:
             _in_process(_write_keys, job, planned)
-        shape = {name: getattr(arguments, name) for name in ("documents", "questions", "form", "memory_gib")}
+        shape = {name: getattr(arguments, name) for name in ("documents", "questions", "form", "read", "memory_gib")}
         for run in range(1 + arguments.unchanged):
             phases = _in_process(_run, job, planned)
             figures = {
@@ -176,10 +185,11 @@ def _write(place: Path, *, num_documents: int, form: str) -> None:
                 below.mkdir()
             (below / f"{number}.txt").write_text(_text(number))
         return
-    schema = pa.schema([("document_id", pa.string()), ("text", pa.string())])
+    pages = PAGES if form == "pages" else 1
+    schema = pa.schema([("document_id", pa.string()), ("page", pa.int32()), ("text", pa.string())])
     with pq.ParquetWriter(folder / "documents.parquet", schema) as writer:
-        for rows in _pieces(num_documents, GROUP_ROWS):
-            columns = [[f"d{number}" for number in rows], [*map(_text, rows)]]
+        for rows in _pieces(num_documents * pages, GROUP_ROWS):
+            columns = [[f"d{row // pages}" for row in rows], [row % pages for row in rows], [*map(_text, rows)]]
             writer.write_table(pa.table(columns, schema=schema), row_group_size=GROUP_ROWS)
 
 
