@@ -134,7 +134,7 @@ def _write_documents(job: JobConfig, *, num_documents: int, num_chunks: int) -> 
 
 def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
     """Rounds of the job and of vLLM alone; each round's share is of its own two sides."""
-    jobs, alone, same = [], [], []
+    jobs, alone, same, cached_alone = [], [], [], []
     turns: list[RecordedTurn] = []
     for number in range(rounds):
         run = config.model_copy(update={"output": f"{config.output}-{number}"})
@@ -142,12 +142,13 @@ def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
         if job_first:
             answer(run)
             turns = turns or _recorded_turns(run)
-        seconds, num_same = _vllm_alone(config, turns)
+        seconds, num_same, cached = _vllm_alone(config, turns)
         if not job_first:
             answer(run)
         jobs.append(_job_speed(run))
         alone.append(len(turns) / seconds)
         same.append(num_same / len(turns))
+        cached_alone.append(cached)
     shares = [job / vllm for job, vllm in zip(jobs, alone, strict=True)]
     num_prompt_tokens = sum(len(turn.prompt.token_ids) for turn in turns)
     num_cached = sum(turn.row["num_cached_prompt_tokens"] for turn in turns)
@@ -160,6 +161,7 @@ def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
         "same_completions_share": round(statistics.median(same), 3),
         "prompt_tokens": num_prompt_tokens,
         "computed_prompt_share": round(1 - num_cached / num_prompt_tokens, 3),
+        "computed_prompt_share_alone": round(1 - statistics.median(cached_alone) / num_prompt_tokens, 3),
         "completion_tokens": sum(len(turn.row["token_ids"]) for turn in turns),
     }
 
@@ -172,8 +174,8 @@ def _job_speed(job: JobConfig) -> float:
     return len(rows) / (max(ends) - began)
 
 
-def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, int]:
-    """Seconds of vLLM's batch calls, and how many completions are the job's, token for token."""
+def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, int, int]:
+    """Seconds of vLLM's batch calls, how many completions are the job's, token for token, and cached prompt tokens."""
     from vllm import LLM, SamplingParams
     from vllm.inputs import tokens_input
 
@@ -181,7 +183,7 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, i
     failure_file = Path(f"{job.output}-failure.txt")
     with orphan_guard.environment({**environment} | orphan_guard.guarded(failure_file)):
         llm = LLM(**arguments)
-    num_same, seconds = 0, 0.0
+    num_same, num_cached, seconds = 0, 0, 0.0
     try:
         for batch in _batches(turns, is_parallel=job.agent.policy.kind == "parallel"):
             prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in batch]
@@ -191,10 +193,11 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, i
             outputs = llm.generate(prompts, params, use_tqdm=False)
             seconds += time.monotonic() - began
             completions = [list(output.outputs[0].token_ids) for output in outputs]
+            num_cached += sum(output.num_cached_tokens or 0 for output in outputs)
             num_same += sum(map(list.__eq__, completions, [turn.row["token_ids"] for turn in batch]))
     finally:
         llm.llm_engine.engine_core.shutdown()
-    return seconds, num_same
+    return seconds, num_same, num_cached
 
 
 def _batches(turns: Sequence[RecordedTurn], *, is_parallel: bool) -> Iterable[Sequence[RecordedTurn]]:
