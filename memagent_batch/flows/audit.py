@@ -1,11 +1,10 @@
-"""Checks an output: files, counts, and that its tables follow from its log; packs one run for someone outside."""
+"""Checks an output: files, counts, and that its tables follow from its log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.audit.bundle import README_FILE, Packed, write_bundle
 from memagent_batch.audit.files import (
     CheckedFiles,
     FileReport,
@@ -18,15 +17,13 @@ from memagent_batch.audit.files import (
 from memagent_batch.audit.reread import Reread, reread
 from memagent_batch.audit.tables import check_tables, texts_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import MemagentError, NotVerifiedError, OutputChangedError, OutputError
-from memagent_batch.runs.history import PastRun, open_run
+from memagent_batch.errors import MemagentError, OutputChangedError
+from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.manifest import read_run_record
-from memagent_batch.runs.record import SUMS_FILE
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 
 DAMAGED = "something is wrong with the record, or could not be checked"
-SHOWN_FINDINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +81,6 @@ def verify(
     with output_errors(output.uri):
         read_run_record(output)
         published = published_manifest(output)
-        if published is None and (output / SUMS_FILE).exists():
-            raise OutputError(f"{output} is an unpacked bundle, not an output; check it as its {README_FILE} says")
         files = check_files(output, all_runs=all_runs, allowed_signers=allowed_signers, reports=reports)
     past, num_rows = check_tables(output, files, with_text=with_text, reports=reports)
     if split(reports)[0] and published_manifest(output) != published:
@@ -103,21 +98,6 @@ def verify(
         unchecked=unchecked,
         **asked_again,
     )
-
-
-def bundle(output: Location, target: Location, *, with_tables: bool, with_text: bool) -> Packed:
-    """Verifies the last run and packs its record, with tables also `answers` and `evidence`.
-
-    Raises:
-        NotVerifiedError: the output does not hold; nothing is packed.
-        OutputError: no run has finished, or the output can't be reached.
-        StorageError: a file can't be read or written.
-    """
-    result = verify(output, with_text=with_text)
-    if result.findings:
-        shown = "; ".join(f"{each.where}: {each.what}" for each in result.findings[:SHOWN_FINDINGS])
-        raise NotVerifiedError(f"{output} does not hold, and nothing is packed: {shown}; see `memagent verify`")
-    return write_bundle(open_run(output, result.run_id), target, with_tables=with_tables)
 
 
 def _reread_if_sound(

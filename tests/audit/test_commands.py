@@ -1,8 +1,7 @@
-"""`memagent verify` and `memagent bundle` as users type them."""
+"""`memagent verify` as users type it."""
 
 import json
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -51,15 +50,3 @@ def test_reread_takes_the_agent_from_a_job_file_and_nothing_from_the_record(
     assert main([*arguments, "--job", str(job)]) == 0
     again = json.loads(capsys.readouterr().out)["reread"]
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])
-
-
-def test_bundle_says_what_it_packed(
-    copied: Callable[[], Copy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = copied()
-    assert main(["bundle", str(copy.folder), "--to", str(tmp_path / "scan.zip"), "--without-text"]) == 0
-    packed = json.loads(capsys.readouterr().out)
-    assert packed["run_id"] == copy.runs[-1]
-    assert packed["sha256"] == sha256((tmp_path / "scan.zip").read_bytes()).hexdigest()
-    copy.rewrite(lambda manifest: manifest.update(seconds=1.0), seals=False)
-    assert main(["bundle", str(copy.folder), "--to", str(tmp_path / "again.zip"), "--without-text"]) == 5

@@ -1,7 +1,6 @@
 """Records that were forged or damaged: none switches a check off, ends it with an error, or leads out of the output."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.audit.files import FindingKind
-from memagent_batch.errors import NotVerifiedError
-from memagent_batch.flows.audit import bundle
-from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, found
 
 FLIPPED = 12
@@ -61,28 +57,14 @@ def test_manifest_whose_fields_can_not_be_followed_is_a_finding(copied: Callable
 
 
 @pytest.mark.parametrize("name", ["../secret.txt", "/etc/hosts", "answers/../../secret.txt"])
-def test_names_outside_of_the_output_are_neither_read_nor_packed(
-    copied: Callable[[], Copy], tmp_path: Path, name: str
-) -> None:
+def test_names_outside_of_the_output_are_not_read(copied: Callable[[], Copy], name: str) -> None:
     copy = copied()
     (copy.folder.parent / "secret.txt").write_text("secret")
     copy.rewrite(lambda manifest: manifest["files"]["answers"].append(name))
-    target = tmp_path / "scan.zip"
     assert found(copy.verify()) == {("changed", "manifest.json")}
-    with pytest.raises(NotVerifiedError, match="nothing is packed"):
-        bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=True, with_text=False)
-    assert not target.exists()
     place = copy.folder / f"runs/{copy.runs[-1]}/SHA256SUMS"
     place.write_text(f"{place.read_text()}{'0' * 64}  {name}\n")
     assert ("changed", f"runs/{copy.runs[-1]}/SHA256SUMS") in found(copy.verify())
-
-
-def test_bundle_packs_no_other_file_of_the_output_as_a_table(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    copy = copied()
-    copy.rewrite(lambda manifest: manifest["files"]["answers"].append("input/documents.parquet"))
-    target = Location(uri=str(tmp_path / "scan.zip"))
-    with pytest.raises(NotVerifiedError, match=r"it does not list input/documents\.parquet"):
-        bundle(Location(uri=str(copy.folder)), target, with_tables=True, with_text=False)
 
 
 @pytest.mark.parametrize("table", ["evidence", "results"])

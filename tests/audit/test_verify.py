@@ -1,6 +1,7 @@
 """`verify` on copies of a finished scan: a whole one holds, and each kind of damage is found."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -215,12 +216,23 @@ def signers(folder: Path) -> Path:
     return allowed
 
 
-def test_files_of_a_run_are_checked_without_this_software(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    command = ["sha256sum", "-c", "--quiet", f"runs/{copy.runs[-1]}/SHA256SUMS"]
-    assert subprocess.run(command, cwd=copy.folder, check=False).returncode == 0
-    flip(tables_of(copy, "memories")[0])
-    assert subprocess.run(command, cwd=copy.folder, check=False, capture_output=True).returncode == 1
+def test_files_of_a_run_are_handed_on_by_the_page_and_checked_without_this_software(
+    copied: Callable[[], Copy], tmp_path: Path
+) -> None:
+    copy, page = copied(), (Path(__file__).parents[2] / "docs/how-to/record.md").read_text()
+    (copy.folder / "review").mkdir()
+    block = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[-1].replace("RUN_ID", copy.runs[-1])
+    packing = block.replace("cd out/", f"cd {copy.folder}").replace("../scan.tgz", str(tmp_path / "scan.tgz"))
+    subprocess.run(["bash", "-euo", "pipefail", "-c", packing], check=True)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    subprocess.run(["tar", "-xzf", tmp_path / "scan.tgz"], cwd=outside, check=True)
+    assert {path.name for path in outside.iterdir()} == {"runs", "log", "answers", "evidence", "review"}
+    assert [path.name for path in (outside / "log").iterdir()] == ["questions"]
+    command = ["sha256sum", "-c", "--quiet", "--ignore-missing", f"runs/{copy.runs[-1]}/SHA256SUMS"]
+    assert subprocess.run(command, cwd=outside, check=False).returncode == 0
+    flip(next((outside / "answers").iterdir()))
+    assert subprocess.run(command, cwd=outside, check=False, capture_output=True).returncode == 1
 
 
 def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) -> None:
