@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 import pytest
 
 from memagent_batch import testing
-from memagent_batch.cli.settings import JobSettings, job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.config.job import PoolConfig, RolloutConfig
-from memagent_batch.domain.answers import Extraction
+from memagent_batch.config.job import PoolConfig
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
@@ -26,7 +25,6 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.training.rollouts.rewarder import Rewarder
 from memagent_batch.wiring import identify_reader, make_engine
 
 HERE = __name__
@@ -51,10 +49,6 @@ class Parrot(SimulatedEngine):
     """A secret."""
 
 
-def score(response: str, references: list[str]) -> float:
-    return float(len(response))
-
-
 class TestSimulated(GuidedEngineContract):
     @pytest.fixture(autouse=True)
     def _model(self, text_model: str) -> None:
@@ -73,18 +67,6 @@ class TestSimulated(GuidedEngineContract):
             sampling=SamplingConfig(),
             load_tokenizer=lambda: Tokenizer(self._text_model),
         )
-
-
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package whose entry points name a policy, an engine and a reward."""
-    info = tmp_path / "stranger-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-    groups = {"policies": "TwicePolicy", "engines": "Parrot", "rewards": "score"}
-    lines = [f"[memagent_batch.{group}]\nstrange = {HERE}:{name}" for group, name in groups.items()]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    monkeypatch.syspath_prepend(str(tmp_path))
 
 
 def agent_of(model: str, **policy: Any) -> AgentConfig:
@@ -140,26 +122,6 @@ def test_engine_of_a_stranger_opens_with_its_settings_and_keeps_its_secrets(text
     assert "hunter2" not in str(public_settings(job.with_agent(agent)))
     with pytest.raises(SettingsError, match=r"engine_options\.colour: the engine '.*:Parrot' has no such setting"):
         engine_settings(agent.model_copy(update={"engine_options": {"colour": "blue"}}))
-
-
-@pytest.mark.usefixtures("installed")
-def test_kinds_of_an_installed_package_need_no_consent(text_model: str) -> None:
-    job = JobSettings(
-        documents="d",
-        ask=("q",),
-        output="o",
-        model=text_model,
-        engine="strange",
-        policy=PolicyConfig(kind="strange", **SMALL),
-        rollouts=RolloutConfig(reward="strange"),
-    ).job()
-    assert isinstance(make_policy(job.agent), TwicePolicy)
-    assert engine_settings(job.agent) == Parrot()
-    rewarder = Rewarder(job.rollouts, extraction=Extraction.AUTO)
-    try:
-        assert rewarder("four", ["x"]) == {"reward": 4.0}
-    finally:
-        rewarder.close()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.answer import Answer
-from memagent_batch.cli.main import read_command, run_command
+from memagent_batch.cli.main import read_command
 from memagent_batch.cli.page import Page
 from memagent_batch.cli.plan import PlanRun
 from memagent_batch.cli.settings import Command, JobSettings, TrainSettings
@@ -23,7 +23,7 @@ from memagent_batch.cli.train import Collect, Train
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.section import fields_of
-from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
+from memagent_batch.errors import SettingsError
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 HEAVY = ["ray", "vllm", "torch", "transformers"]
@@ -176,17 +176,6 @@ def test_read_command_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tm
     with pytest.raises(SettingsError, match=r"can't be read as YAML: line [23]") as refused:
         parse("--config", str(config))
     assert "hunter2" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("error", "code"), [(OutputError("o"), 2), (CountsError("c"), 1), (StorageError("s"), 1)])
-def test_run_command_known_error_is_one_line_and_its_code(
-    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> None:
-        raise error
-
-    assert run_command(fail) == code
-    assert capsys.readouterr().err.splitlines() == [f"{'error' if code == 2 else 'failed'}: {error}"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,3 @@ def test_compare_questions_of_one_document_are_one_observation() -> None:
     scores = pa.concat_tables([variant("base", set(), documents=2), variant("good", set(range(0, 20, 2)), documents=2)])
     total = by_task(scores)["good", ALL_TASKS]
     assert (total["num_better"], total["num_worse"], total["num_equal"]) == (1, 0, 1)
-
-
-def test_compare_one_variant_alone_is_compared_with_nothing() -> None:
-    assert compare(variant("base", set())) == []

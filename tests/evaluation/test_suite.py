@@ -61,6 +61,7 @@ def test_read_suite_questions_that_cannot_be_scored_are_refused(
     [
         (lambda folder: (folder / "suite.json").unlink(), r"no suite\.json, so it is not whole"),
         (lambda folder: (folder / "suite.json").write_text('{"format": "memagent-suite/9"}'), "memagent-suite/9"),
+        (lambda folder: (folder / "suite.json").write_text("{"), r"suite\.json is not valid JSON"),
         (
             lambda folder: pq.write_table(pa.table({"question_id": ["q"]}), folder / "questions.parquet"),
             "no column 'document_id'",

@@ -24,11 +24,6 @@ def promtool(*arguments: str | Path) -> str:
 
 
 @pytest.mark.system
-def test_alert_rules_are_valid() -> None:
-    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", FOLDER / "alerts.yaml")
-
-
-@pytest.mark.system
 def test_alert_rules_fire_where_they_must_and_nowhere_else() -> None:
     promtool("test", "rules", FOLDER / "alerts_test.yaml")
 

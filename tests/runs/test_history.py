@@ -15,6 +15,7 @@ from memagent_batch.runs.history import find_run, finished_runs, last_hashes, re
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
+from tests.audit.scan import verify_here
 from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
 from tests.store.turn_log.indexes import log_index
 
@@ -71,6 +72,7 @@ def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_
     with pytest.raises(Killed):
         nights.run({"a": "changed", "c": "three"}, QUESTIONS, killed_at=killed_at)
     assert finished_runs(nights.output) == [first]
+    assert verify_here(nights.output).findings == []
     manifest = nights.run({"a": "changed", "c": "three"}, QUESTIONS)
     assert finished_runs(nights.output) == [first, manifest["run_id"]]
     assert manifest["changes"]["since"] == first
@@ -80,6 +82,8 @@ def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_
         "broken": manifest["run_id"],
     }
     assert nights.answers()["a", "q"] == "changed"
+    verified = verify_here(nights.output, all_runs=True)
+    assert (verified.findings, verified.unchecked, verified.num_runs) == ([], [], 2)
 
 
 def test_kill_between_manifest_and_record_is_closed_by_the_next_run(nights: Nights) -> None:

@@ -4,9 +4,7 @@ from typing import Any
 
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
-from memagent_batch.runs.parts import plan_parts
-from memagent_batch.store.turn_log.index import LogIndex
-from tests.runs.recorded_nights import Nights, plan_of
+from tests.runs.recorded_nights import Nights
 
 ALL = {"q": "Why?"}
 BOUND = {("a", "r"): "Who?", ("b", "r"): "When?"}
@@ -15,22 +13,6 @@ BOUND = {("a", "r"): "Who?", ("b", "r"): "When?"}
 def rows_of(nights: Nights, document_id: str) -> list[tuple[Any, ...]]:
     names = ("question_id", "status", "answer", "error_type", "document_hash")
     return [tuple(row[name] for name in names) for row in nights.table("answers") if row["document_id"] == document_id]
-
-
-def test_missing_document_is_asked_its_own_questions_only() -> None:
-    plan = plan_of({"a": "one"}, ALL, bound=BOUND, samples=2)
-    assert (plan.num_documents, plan.num_readings) == (1, 6)
-    index = LogIndex()
-    counts = plan.counts(index)
-    assert (counts.asked, counts.failed, counts.done) == (6, 2, 0)
-    (part,) = plan_parts(plan, index)
-    questions = plan.asked.table["question"].to_pylist()
-    asked = {
-        row["document_id"]: [questions[reading["question"]] for reading in row["readings"]] for row in part.to_pylist()
-    }
-    assert asked == {"a": ["Why?", "Why?", "Who?", "Who?"], "b": ["When?", "When?"]}
-    (bundle,) = plan.pending(index, retry_failed=True)
-    assert bundle["document_id"].to_pylist() == ["a"]
 
 
 def test_missing_document_is_a_failed_row_a_removed_document_and_a_difference(nights: Nights) -> None:

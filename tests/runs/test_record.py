@@ -28,7 +28,7 @@ from memagent_batch.wiring import ReaderIdentity
 from tests.audit.scan import found, verify_here
 from tests.audit.test_verify import signers
 from tests.runs import recorded_nights
-from tests.runs.recorded_nights import Killed, Nights, plan_of
+from tests.runs.recorded_nights import Nights, plan_of
 
 DOCUMENTS = {"a": "one", "b": "two"}
 QUESTIONS = {"q": "Why?"}
@@ -171,17 +171,6 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
     late = f"log/outcomes/{run.run_id}-late-000001.parquet"
     assert (late in read.log_files) is (when == "before")
     assert set(list_log(nights.output)) == read.log_files | {late}
-
-
-@pytest.mark.parametrize("killed_at", ["reading", "tables", "manifest"])
-def test_lists_go_on_over_runs_that_were_killed(nights: Nights, killed_at: str) -> None:
-    nights.run(DOCUMENTS, QUESTIONS)
-    with pytest.raises(Killed):
-        nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS, killed_at=killed_at)
-    assert found(verify_here(nights.output)) == set()
-    nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
-    result = verify_here(nights.output, all_runs=True)
-    assert (result.findings, result.unchecked, result.num_runs) == ([], [], 2)
 
 
 def test_readings_that_were_not_read_follow_from_the_log_too(nights: Nights) -> None:

@@ -6,31 +6,11 @@ from pathlib import Path
 
 import pytest
 from ray.data import DataContext
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError
 
-from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
+from memagent_batch.errors import RunFailedError, SettingsError
 from memagent_batch.executors.ray import session
 from memagent_batch.executors.ray.session import own_error, require_cluster, set_long_loops
-
-
-def task_error(cause: Exception) -> RayError:
-    """An error of a Ray task as the driver gets it: an instance of both classes, with the traceback as its message."""
-    wrapped = RayTaskError("index_shards", "Traceback (most recent call last):\n  File ...", cause)
-    error: RayError = wrapped.as_instanceof_cause()
-    return error
-
-
-@pytest.mark.parametrize("cause", [InputError("a.parquet: no such file"), StorageError("the disk is full")])
-def test_own_error_of_a_task_is_the_one_that_it_raised(cause: MemagentError) -> None:
-    error = task_error(cause)
-    assert isinstance(error, type(cause))
-    found = own_error(error)
-    assert (type(found), str(found)) == (type(cause), str(cause))
-
-
-def test_own_error_leaves_out_what_ray_adds_to_the_message() -> None:
-    note = "Failed to apply UDF transform after 1/1 attempts (total backoff 0.0s).\nTo change retry attempts ..."
-    assert str(own_error(task_error(InputError(f"column 'text' is missing\n{note}")))) == "column 'text' is missing"
 
 
 def test_own_error_of_ray_itself_says_that_the_run_can_go_on() -> None:
