@@ -63,7 +63,7 @@ def fit_budgets_to_window(agent: AgentConfig) -> AgentConfig:
 
 
 def fitted_follow_ups(config: FollowUpConfig, agent: AgentConfig) -> FollowUpConfig:
-    """What is asked after each answer of an agent, whose budgets fit its window (`fitted`)."""
+    """What is asked after each answer of an agent, whose budgets fit its window (`fit_budgets_to_window`)."""
     chunk_tokens = agent.policy.chunk_tokens
     share = max(chunk_tokens // CHUNKS_OF_EVIDENCE, min(MIN_EVIDENCE_TOKENS, chunk_tokens))
     return config.model_copy(update={"evidence_tokens": config.evidence_tokens or min(MAX_EVIDENCE_TOKENS, share)})

@@ -20,11 +20,7 @@ def write_json(place: Location, value: Mapping[str, Any]) -> None:
 
 
 def json_object(data: bytes | None) -> dict[str, Any] | None:
-    """The object that a line of JSONL holds.
-
-    Raises:
-        InputError: it is not JSON, or no object.
-    """
+    """The object that a JSON file holds; None if it is not JSON, or not an object."""
     try:
         value = json.loads(data or b"")
     except (ValueError, RecursionError):  # the second: nested too deeply
