@@ -20,12 +20,12 @@ from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.formats.records import Place
 from memagent_batch.documents.listing import into_batches
-from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard
+from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard, pack_paths
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
 from memagent_batch.logs import EventKind
 from memagent_batch.store.columns import column
-from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
+from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
@@ -96,8 +96,13 @@ limit $limit
 """
 """By `permanent_number`."""
 _PARTS = f'select row, unnest(coalesce("{ROWS_COLUMN}".paths, [path])) as path from documents'
-_CHANGED = f"select distinct row from ({_PARTS}) anti join known using (path)"
 _FILES = f"select distinct path from ({_PARTS})"
+_KNOWN = "(select path from files semi join kept using (path, version))"
+_UNKNOWN = "select path from files anti join kept using (path, version)"
+_CHANGED = f"select distinct row from ({_PARTS}) anti join {_KNOWN} using (path)"
+_KNOWN_FILES = f"select distinct path from ({_PARTS}) semi join {_KNOWN} using (path)"
+"""In these, `files` are found now and `kept` were indexed then; none is known whose version is null."""
+_KEPT = "select path, version from files anti join bad using (path) where version is not null"
 _SHOWN_NAMES = 5
 _LEFT_OUT = (
     "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
@@ -272,11 +277,7 @@ def documents_named(index: pa.Table, document_ids: pa.Array) -> SampledDocuments
 
 
 def _split(index: pa.Table, is_taken: pa.ChunkedArray) -> SampledDocuments:
-    taken, outside = (
-        on_disk((batch.filter(batch["is_wanted"]).select(index.schema.names) for batch in batches), schema=index.schema)
-        for batches in (index.append_column("is_wanted", each).to_batches() for each in (is_taken, pc.invert(is_taken)))
-    )
-    return SampledDocuments(taken=taken, outside=outside)
+    return SampledDocuments(taken=filter_to_disk(index, is_taken), outside=filter_to_disk(index, pc.invert(is_taken)))
 
 
 def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> SampledDocuments:
@@ -332,20 +333,16 @@ class KeptIndex:
     @classmethod
     def of(cls, index: pa.Table, indexed: IndexedFiles) -> "KeptIndex":
         """What a run keeps. A file with rows that can't be read is not known: every night looks again."""
-        bad = index["path"].filter(pc.equal(index["error_type"], BAD_FILE)).combine_chunks()
-        files = indexed.files.filter(pc.is_valid(indexed.files["version"]))
-        files = (
-            files.filter(pc.invert(pc.is_in(files["path"], value_set=bad))).group_by(FOUND_FILES.names).aggregate([])
-        )
+        bad = pa.table({"path": index["path"].filter(pc.equal(index["error_type"], BAD_FILE))})
+        with open_database({"files": indexed.files, "bad": bad}) as database:
+            files = query_to_disk(database, _KEPT, schema=FOUND_FILES)
         rules = {_RULES: indexed.rules.encode()}
-        return cls(
-            documents=_split(index, is_there(index)).taken, files=files.cast(FOUND_FILES).replace_schema_metadata(rules)
-        )
+        return cls(documents=_split(index, is_there(index)).taken, files=files.replace_schema_metadata(rules))
 
     def knows(self, path: str, files: pa.Table) -> bool:
         """Whether a file of a listing, `FOUND_FILES`, has the version that this index was made of."""
-        listed = _named_versions(files.filter(pc.equal(files["path"], path)))
-        return bool(pc.any(pc.is_in(listed, value_set=_named_versions(self.files).combine_chunks())).as_py())
+        now, then = (each["version"].filter(pc.equal(each["path"], path)) for each in (files, self.files))
+        return not {*now.drop_null().to_pylist()}.isdisjoint(then.to_pylist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,31 +365,31 @@ def reuse_index(
     """The rows of a kept index whose files have not changed, and the shards that are left to index."""
     if (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
         return ReusedIndex(rows=KeptIndex.none(settings).documents, shards=[*shards], is_whole=False)
-    known = pc.is_in(_named_versions(indexed.files), value_set=_named_versions(kept.files).combine_chunks())
-    is_whole = bool(pc.all(known).as_py()) and len(pc.unique(indexed.files["path"])) == kept.files.num_rows
-    paths = indexed.files["path"].filter(known).combine_chunks()
-    changed = kept.documents.slice(0, 0)
-    if is_whole:
-        rows = kept.documents
-    elif settings.order_columns:
-        is_changed = np.zeros(kept.documents.num_rows, bool)
-        tables = {"documents": _with_files(kept.documents), "known": pa.table({"path": paths})}
-        is_changed[run_query(_CHANGED, tables)["row"].to_numpy()] = True
-        taken = _split(kept.documents, pa.chunked_array([~is_changed]))
-        rows, changed = taken.taken, taken.outside
-    else:
-        rows = _split(kept.documents, pc.is_in(kept.documents["path"], value_set=paths)).taken
-    again = files_of(changed)
-    again = again.filter(pc.is_in(again, value_set=paths))
-    new = pc.or_(pc.invert(known), pc.is_in(indexed.files["path"], value_set=again))
-    left = shards_with(shards, indexed.files["path"].filter(new).combine_chunks())
+    found = {"files": indexed.files, "kept": kept.files}
+    unknown = _paths(run_query(_UNKNOWN, found))
+    rows, changed, again = kept.documents, kept.documents.slice(0, 0), pa.array([], _TEXT)
+    is_whole = not len(unknown) and indexed.files.num_rows == kept.files.num_rows
+    if not is_whole:
+        is_changed = np.zeros(rows.num_rows, bool)
+        is_changed[run_query(_CHANGED, found | {"documents": _with_files(rows)})["row"].to_numpy()] = True
+        taken = _split(rows, pa.chunked_array([~is_changed]))
+        rows = taken.taken
+        if settings.order_columns:
+            changed = taken.outside
+            again = _paths(run_query(_KNOWN_FILES, found | {"documents": _with_files(changed)}))
+    is_new = len(unknown) == indexed.files.num_rows
+    left = [*shards] if is_new else shards_with(shards, pa.concat_arrays([unknown, again]))
     ids = changed["document_id"].combine_chunks()
     return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, read_again=again, changed=ids)
 
 
 def files_of(documents: pa.Table) -> pa.Array:
     """The files that hold rows of some documents of an index, each once."""
-    return run_query(_FILES, {"documents": _with_files(documents)})["path"].combine_chunks().cast(_TEXT)
+    return _paths(run_query(_FILES, {"documents": _with_files(documents)}))
+
+
+def _paths(found: pa.Table) -> pa.Array:
+    return found["path"].combine_chunks().cast(_TEXT)
 
 
 def _with_files(documents: pa.Table) -> pa.Table:
@@ -402,8 +399,8 @@ def _with_files(documents: pa.Table) -> pa.Table:
 def shards_with(shards: Iterable[Shard], paths: pa.Array) -> list[Shard]:
     """The shards with these files alone."""
     wanted = set(paths.to_pylist())
-    left = [replace(shard, paths=tuple(path for path in shard.paths if path in wanted)) for shard in shards]
-    return [shard for shard in left if shard.paths]
+    left = ((shard, [path for path in shard.paths if path in wanted]) for shard in shards)
+    return [replace(shard, packed_paths=pack_paths(paths)) for shard, paths in left if paths]
 
 
 def with_new_rows(reused: ReusedIndex, rows: pa.Table) -> pa.Table:
@@ -414,10 +411,6 @@ def with_new_rows(reused: ReusedIndex, rows: pa.Table) -> pa.Table:
     new = rows.filter(pc.invert(pc.is_in(rows["path"], value_set=reused.read_again)))
     ids = pc.unique(new["document_id"])
     return _split(reused.rows, pc.is_in(reused.rows["document_id"], value_set=ids)).taken
-
-
-def _named_versions(files: pa.Table) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(files["path"], files["version"], pa.scalar("\0", pa.large_string()))
 
 
 def log_documents(index: pa.Table, found: FoundShards) -> None:

@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from memagent_batch.errors import InputError
+from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.json_files import json_object
 from memagent_batch.store.location import Location
@@ -69,14 +72,58 @@ class InputFile:
         return self.path.removeprefix(self.root)
 
 
+LISTED_FILES = pa.schema(
+    [
+        pa.field("path", pa.large_string(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("version", pa.large_string()),
+        pa.field("left_out", pa.large_string()),
+    ]
+)
+"""Files as `InputFile` describes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The files of an input, sorted by path."""
+
+    root: str
+    """Of each file; see `InputFile`."""
+    files: pa.Table
+    """`LISTED_FILES`, in a temporary file: of ten million files none is an object of Python for long."""
+
+    @classmethod
+    def of(cls, files: Iterable[InputFile], *, root: str) -> "Listing":
+        """These files, a path once."""
+        batches = into_batches(files, size=lambda _: 1, max_size=BATCH_ROWS)
+        columns = ([[getattr(file, name) for file in batch] for name in LISTED_FILES.names] for batch in batches)
+        listed = on_disk((pa.table(each, schema=LISTED_FILES) for each in columns), schema=LISTED_FILES)
+        return cls(root=root, files=_sorted_files(listed))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[InputFile]:
+        for batch in self.files.to_batches(BATCH_ROWS):
+            yield from (InputFile(root=self.root, **row) for row in batch.to_pylist())
+
+    def with_paths(self, paths: Iterable[str]) -> "Listing":
+        """Those of the files that have one of these paths."""
+        is_wanted = pc.is_in(self.files["path"], value_set=pa.array(paths, pa.large_string()))
+        return Listing(root=self.root, files=self.files.filter(is_wanted))
+
+
+def _sorted_files(listed: pa.Table) -> pa.Table:
+    with open_database({"listed": listed}) as database:
+        return query_to_disk(database, "select distinct on (path) * from listed order by path", schema=LISTED_FILES)
+
+
 Inventory = Callable[[Location], Iterable[tuple[str, int, str | None]]]
 """Gives path, size and version of each file below a folder."""
 
 
-def list_files(
-    location: Location, *, keep_left_out: bool = False, inventory: Inventory | None = None
-) -> list[InputFile]:
-    """Files of a file, folder or glob, sorted by path; an inventory lists a folder in place of its file system.
+def list_files(location: Location, *, keep_left_out: bool = False, inventory: Inventory | None = None) -> Listing:
+    """Files of a file, folder or glob; an inventory lists a folder in place of its file system.
 
     `keep_left_out`: hidden files, and files that can't be taken, are listed too, with the reason.
 
@@ -90,30 +137,31 @@ def list_files(
         if info is not None and info["type"] != "directory":
             root = posixpath.dirname(path).rstrip("/") + "/"
             _refuse_tables_around(location, root=root, paths=())
-            return [_named_file(location, info={**info, "name": path}, root=root)]
+            return Listing.of([_named_file(location, info={**info, "name": path}, root=root)], root=root)
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         found = _without_tables(location, _entries(location, info, inventory=inventory, root=root))
-        files = _input_files(found, root=root, keep_left_out=keep_left_out)
-        converted = _converted_paths(location, root=root, has_record=any(file.name == RUN_FILE for file in files))
+        files = Listing.of(_input_files(found, root=root, keep_left_out=keep_left_out), root=root)
+        has_record = bool(pc.any(pc.equal(files.files["path"], root + RUN_FILE)).as_py())
+        converted = _converted_paths(location, root=root, has_record=has_record)
         if converted is not None:
-            files = [file for file in files if file.path in converted]
+            files = files.with_paths(converted)
         if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
             _refuse_tables_around(location, root=posixpath.dirname(root.rstrip("/")), paths=())
         else:
-            paths = () if inventory is not None else [file.path for file in files]
+            paths = () if inventory is not None else (file.path for file in files)
             _refuse_tables_around(location, root=root, paths=paths)
     if not files and inventory is not None:
         raise InputError(f"{location.uri}: input.inventory lists no file below it; name a folder that it lists")
     if not files:
         raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
-    return sorted(files, key=attrgetter("path"))
+    return files
 
 
 def list_places(
     places: Sequence[Location], *, keep_left_out: bool = False, inventory: Inventory | None = None
-) -> list[InputFile]:
+) -> Listing:
     """Files of all places, as `list_files` lists them; a file that is in two of them once.
 
     With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
@@ -125,15 +173,15 @@ def list_places(
     listed = partial(list_files, keep_left_out=keep_left_out, inventory=inventory)
     if len(places) == 1:
         return listed(places[0])
-    files = {file.path: file for place in places for file in listed(place)}
+    found = [listed(place) for place in places]
     for place in places:
         if place.fs != places[0].fs:
             raise InputError(
                 f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
                 "of its own"
             )
-    root = f"{_common_path([file.root.rstrip('/') for file in files.values()])}/"
-    return [replace(files[path], root=root) for path in sorted(files)]
+    root = f"{_common_path([each.root.rstrip('/') for each in found])}/"
+    return Listing(root=root, files=_sorted_files(pa.concat_tables(each.files for each in found)))
 
 
 def into_batches(
@@ -228,26 +276,25 @@ def _entries(
             yield path, partial(_found_file, location, details, root=root)
 
 
-def _input_files(found: Iterable[_Entry], *, root: str, keep_left_out: bool) -> list[InputFile]:
+def _input_files(found: Iterable[_Entry], *, root: str, keep_left_out: bool) -> Iterator[InputFile]:
     """The files of a listing. Of those that are left out, hidden folders are listed as one."""
-    files = dict[str, InputFile]()
     for path, look_at in found:
         hidden = _hidden_path(path, root)
         if path.endswith("/") or (hidden and not keep_left_out):
             continue
         if hidden:
-            files[hidden] = InputFile(path=hidden, root=root, size_bytes=0, left_out=HIDDEN_NAME)
+            yield InputFile(path=hidden, root=root, size_bytes=0, left_out=HIDDEN_NAME)
             continue
         try:
-            files[path] = look_at()
+            file = look_at()
         except FileNotFoundError:
             continue  # it was removed or renamed while the folder was listed
         except InputError as error:
             if not keep_left_out:
                 raise
             name = path.encode("utf-8", errors="backslashreplace").decode()
-            files[path] = InputFile(path=name, root=root, size_bytes=0, left_out=str(error))
-    return list(files.values())
+            file = InputFile(path=name, root=root, size_bytes=0, left_out=str(error))
+        yield file
 
 
 def _hidden_path(path: str, root: str) -> str | None:

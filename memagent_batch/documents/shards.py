@@ -1,14 +1,18 @@
 """Cuts the input files into shards. One task indexes a shard."""
 
+import posixpath
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from fsspec.utils import glob_translate
 
 from memagent_batch.config.sources import InputConfig, OnBadFile, Trust
@@ -25,9 +29,10 @@ from memagent_batch.documents.formats.formats import (
 from memagent_batch.documents.inventory import read_inventory
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
-from memagent_batch.documents.listing import InputFile, into_batches, list_places
+from memagent_batch.documents.listing import InputFile, Listing, into_batches, list_places
 from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.store.database import BATCH_ROWS, filter_to_disk, on_disk
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
@@ -48,8 +53,8 @@ class Shard:
     """URI of the documents, or of one of their places, at the version that is read: names the paths' file system."""
     root: str
     """What the paths begin with, up to the ids of text documents."""
-    paths: tuple[str, ...]
-    """Paths of the files on their file system; at a million files they are most of what the driver holds."""
+    packed_paths: bytes
+    """`paths` as `pack_paths` holds them: in ten million files they would be most of what the driver holds."""
     format: Format
     size_bytes: int
     groups: tuple[int, int] | None = None
@@ -59,9 +64,24 @@ class Shard:
     table_columns: TableColumns = field(default_factory=dict)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the files on their file system."""
+        return tuple(zlib.decompress(self.packed_paths).decode().split("\0"))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Paths below the folder or glob root that was asked for; the ids of text documents."""
         return tuple(path.removeprefix(self.root) for path in self.paths)
+
+
+def pack_paths(paths: Iterable[str]) -> bytes:
+    """The paths in a tenth of their size."""
+    return zlib.compress("\0".join(paths).encode(), level=1)
+
+
+def num_paths(shards: Iterable[Shard]) -> int:
+    """Files of the shards; a large one, cut into several, counts once."""
+    return sum(len(shard.paths) for shard in shards if shard.groups is None or not shard.groups[0])
 
 
 FOUND_FILES = pa.schema([pa.field("path", pa.large_string(), nullable=False), pa.field("version", pa.large_string())])
@@ -92,7 +112,7 @@ class FoundShards:
     @property
     def total_files(self) -> int:
         """Files of all formats."""
-        return len({path for shard in self.shards for path in shard.paths})
+        return len(self.files)
 
     @property
     def total_bytes(self) -> int:
@@ -123,32 +143,31 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
     place = documents[0]
     inventory = settings.inventory and Location(uri=settings.inventory, storage_options=place.storage_options)
-    listed = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
+    listing = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
     if where is not None:
-        listed = [listed[each] for each in files_that_may_match(_folder_keys(listed), where)]
-        _require_some(listed, settings=settings)
-    found = _by_format(listed, place, settings=settings)
-    left_out: list[InputFile] = []
-    if settings.format == "auto" and _COLUMNED & found.keys():
-        texts = found.pop(Format.TEXT, [])
-        named: list[InputFile] = []
-        for file in texts:
-            (named if _is_named(file, documents) else left_out).append(file)
-        found |= {Format.TEXT: named} if named else {}
+        listing = _of_folders(listing, partial(files_that_may_match, condition=where))
+        _require_some(listing, settings=settings)
+    found = _by_format(listing, place, settings=settings)
+    left_out: tuple[str, ...] = ()
+    if settings.format == "auto" and Format.TEXT in found and _COLUMNED & found.keys():
+        texts = found[Format.TEXT]
+        is_named = _each_file(texts, lambda file: _is_named(file, documents))
+        found[Format.TEXT] = _taken(texts, is_named)
+        left_out = tuple(file.name for file in _taken(texts, pc.invert(is_named)))
     if where is not None:
-        found |= {format_: _filtered(files, where) for format_, files in found.items() if format_ not in GROUPED}
-    if settings.slice:
-        found[Format.TEXT] = [file for file in found.get(Format.TEXT, ()) if settings.takes(file.name)]
-    _require_some([each for each in found.values() if each], settings=settings)
-    shards = [
-        shard for format_, files in sorted(found.items()) for shard in _shards_of_files(place, files, format_=format_)
-    ]
-    is_content = settings.trust is Trust.CONTENT
-    versions = {file.path: None if is_content else "pinned" if pins else file.version for file in listed}
+        filtered = partial(_filtered, where=where)
+        found = {each: files if each in GROUPED else filtered(files) for each, files in found.items() if files}
+    if settings.slice and Format.TEXT in found:
+        texts = found[Format.TEXT]
+        found[Format.TEXT] = _taken(texts, _each_file(texts, lambda file: settings.takes(file.name)))
+    files = [(format_, each) for format_, each in sorted(found.items()) if each]
+    _require_some(files, settings=settings)
     return FoundShards(
-        shards=shards,
-        files=_found_files(shards, versions),
-        left_out=tuple(file.name for file in left_out),
+        shards=[shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_)],
+        files=_found_files(
+            [each.files for _, each in files], has_versions=settings.trust is Trust.ETAG, is_pinned=bool(pins)
+        ),
+        left_out=left_out,
         commits={uri: commit for uri, (_, commit) in pins.items()},
         places=tuple(place.uri for place in documents),
     )
@@ -181,45 +200,67 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
         )
         for shard in _shards_of_files(documents, listed, format_=Format.TABLE)
     ]
-    versions = {path: file.fingerprint() for path, file in files.items()}
+    versions = [file.fingerprint() for file in files.values()]
     return FoundShards(
         shards=shards,
-        files=_found_files(shards, versions),
+        files=pa.table([[*files], versions], schema=FOUND_FILES),
         table=replace(table, files=tuple(files.values())),
         places=(uri,),
     )
 
 
-def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
+def _require_some(files: Sized, *, settings: InputConfig) -> None:
     if not files:
         filtered = f" for which input.where can be true: {settings.where}" if settings.where else ""
         part = f" in slice {settings.slice}: divide the documents into fewer slices" if settings.slice else ""
         raise InputError(f"documents: there is no file{filtered}{part}")
 
 
-def _folder_keys(files: Iterable[InputFile]) -> list[Mapping[str, pa.Scalar]]:
-    return [partition_values(file.path, root=file.root) for file in files]
+def _each_file(files: Listing, test: Callable[[InputFile], bool]) -> pa.ChunkedArray:
+    return pa.chunked_array([[test(file) for file in files]], pa.bool_())
 
 
-def _filtered(files: Sequence[InputFile], where: Condition) -> list[InputFile]:
+def _taken(files: Listing, is_taken: pa.ChunkedArray) -> Listing:
+    return replace(files, files=filter_to_disk(files.files, is_taken))
+
+
+def _of_folders(files: Listing, take: Callable[[Sequence[Mapping[str, pa.Scalar]]], npt.NDArray[np.int64]]) -> Listing:
+    """The files whose folders are taken by what their names say, such as `year=2026`; given that of each folder."""
+    first_files = {posixpath.dirname(file.path): file.path for file in files}
+    folders = [*first_files]
+    taken = {folders[row] for row in take([partition_values(path, root=files.root) for path in first_files.values()])}
+    return _taken(files, _each_file(files, lambda file: posixpath.dirname(file.path) in taken))
+
+
+def _filtered(files: Listing, where: Condition) -> Listing:
     """The files that a filter takes by the keys in their folders: of formats whose rows can't be filtered."""
-    keys = _folder_keys(files)
-    shared = [name for name in key_columns(keys).schema.names if all(name in each for each in keys)]
     try:
-        return [files[row] for row in matching_rows(key_columns(keys).select(shared), where)]
+        return _of_folders(files, partial(_rows_of_keys, where=where))
     except InputError as error:
         raise InputError(
             f"{error}. Rows are filtered in Parquet and Arrow files and in tables, other files, such as "
-            f"{files[0].path}, only by the keys in their folders (year=2026), below the place that --documents names"
+            f"{next(iter(files)).path}, only by the keys in their folders (year=2026), below the place that "
+            "--documents names"
         ) from error
 
 
-def _found_files(shards: Iterable[Shard], versions: Mapping[str, str | None]) -> pa.Table:
-    paths = [path for shard in shards for path in shard.paths]
-    return pa.table([paths, [versions[path] for path in paths]], schema=FOUND_FILES)
+def _rows_of_keys(keys: Sequence[Mapping[str, pa.Scalar]], *, where: Condition) -> npt.NDArray[np.int64]:
+    shared = [name for name in key_columns(keys).schema.names if all(name in each for each in keys)]
+    return matching_rows(key_columns(keys).select(shared), where)
 
 
-def _shards_of_files(place: Location, files: Sequence[InputFile], *, format_: Format) -> Iterator[Shard]:
+def _found_files(listed: Iterable[pa.Table], *, has_versions: bool, is_pinned: bool) -> pa.Table:
+    """The files of listings, `FOUND_FILES`."""
+    made = pa.scalar("pinned" if is_pinned and has_versions else None, pa.large_string())
+    batches = (batch for files in listed for batch in files.to_batches(BATCH_ROWS))
+    is_listed = has_versions and not is_pinned
+    versions = ((batch, batch["version"] if is_listed else pa.repeat(made, batch.num_rows)) for batch in batches)
+    return on_disk(
+        (pa.table([each["path"], of_each], schema=FOUND_FILES) for each, of_each in versions), schema=FOUND_FILES
+    )
+
+
+def _shards_of_files(place: Location, files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
     """Shards of files of one format: large ones alone, small ones together."""
     packs = into_batches(files, size=attrgetter("size_bytes"), max_size=SHARD_BYTES, max_items=_SHARD_FILES)
     yield from (_pack(place, pack, format_=format_) for pack in packs)
@@ -231,17 +272,18 @@ def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
     return any(path == file.path or re.fullmatch(glob_translate(path), file.path) for path in named)
 
 
-def _by_format(
-    files: Iterable[InputFile], documents: Location, *, settings: InputConfig
-) -> dict[Format, list[InputFile]]:
+def _by_format(listing: Listing, documents: Location, *, settings: InputConfig) -> dict[Format, Listing]:
     known: dict[str, Format] = {}
-    found: dict[Format, list[InputFile]] = defaultdict(list)
-    for file in files:
+    formats: list[Format] = []
+    for file in listing:
         ending = format_ending(file.path) if settings.format == "auto" else ""
         if ending not in known:
             known[ending] = _format(file, documents, settings=settings)
-        found[known[ending]].append(file)
-    return found
+        formats.append(known[ending])
+    if len(set(formats)) == 1:
+        return {formats[0]: listing}
+    of_files = pa.chunked_array([formats], pa.string())
+    return {format_: _taken(listing, pc.equal(of_files, format_.value)) for format_ in dict.fromkeys(formats)}
 
 
 def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> Format:
@@ -305,7 +347,7 @@ def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -
     return Shard(
         documents=documents.uri,
         root=files[0].root,
-        paths=tuple(file.path for file in files),
+        packed_paths=pack_paths(file.path for file in files),
         format=format_,
         size_bytes=sum(file.size_bytes for file in files),
     )

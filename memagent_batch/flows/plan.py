@@ -35,7 +35,7 @@ from memagent_batch.documents.document_index import (
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import missing_again, missing_documents
 from memagent_batch.documents.rows import group_rows
-from memagent_batch.documents.shards import cut_shards
+from memagent_batch.documents.shards import cut_shards, num_paths
 from memagent_batch.domain.readings import Cost
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
@@ -243,7 +243,7 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     """The index of the documents, a table of `index_schema`; files that have not changed are not read again."""
     shards, schema = inputs.reused.shards, index_schema(job.input)
     index = inputs.reused.rows.cast(schema)
-    num_files = len({path for shard in shards for path in shard.paths})
+    num_files = num_paths(shards)
     known = inputs.found.total_files - num_files
     unchanged = f", {known:,} unchanged" if known else ""
     with step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}"):

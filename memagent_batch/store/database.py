@@ -80,6 +80,12 @@ def on_disk(batches: Iterable[pa.Table | pa.RecordBatch], *, schema: pa.Schema) 
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 
+def filter_to_disk(table: pa.Table, is_taken: pa.ChunkedArray) -> pa.Table:
+    """The rows for which a mask is true, in a temporary file; see `on_disk`."""
+    batches = table.append_column("is_taken", is_taken).to_batches()
+    return on_disk((each.filter(each["is_taken"]).select(table.schema.names) for each in batches), schema=table.schema)
+
+
 def query_to_disk(
     database: "duckdb.DuckDBPyConnection", sql: str, *, schema: pa.Schema | None = None, **parameters: object
 ) -> pa.Table:
