@@ -18,18 +18,29 @@ from pipelines.recipes.reader.texts import Story, cut
 PAPERS: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "papers.yaml").read_text())
 APART_OF = 9
 """One clause in so many is measured alone, beside the types that are apart."""
-CLAUSE_CHARS, MIN_CLAUSES = 150, 12
+CLAUSE_CHARS, MIN_CLAUSES = 120, 12
 AMENDED, NUM_AMENDED = 0.35, (1, 3)
 """Share of documents whose end changes some clauses, and how many."""
-SHEET, MARGIN, UNNAMED, FILLER, NOUN, NAMED = 0.05, 0.3, 0.15, 0.6, 0.12, 0.12
-"""Shares of documents that list values, have a margin, or name no party; of sentences that nobody asks about; of
-questions that ask for the noun, or name the document."""
+LISTS, MARGINS, UNNAMED, FILLERS = 0.05, 0.3, 0.15, 0.6
+"""Shares of documents that list values, have a margin, or name no party; and of sentences that nobody asks about."""
+WORDY, LEADS, JOINED = (0, 0.2, 0.4, 0.8), 0.1, 0.12
+"""Shares of clauses with a sentence that says nothing (one for each document), with words before them, and in one
+sentence with the next."""
+NOUNS, NAMED = 0.12, 0.12
+"""Shares of questions that ask for the noun, and that name the document."""
 BESIDE_CHARS = 1_000
 """Room from which on real text or a document of another family stands beside a document."""
 LEGAL = re.compile(r"licen[cs]e|agreement|copyright|warrant", re.IGNORECASE)
 """Real text that may answer a question about a contract."""
-SPEC = re.compile(r"(?P<sort>.+?)(?: (?P<low>[\d.]+)-(?P<high>[\d.]+))?")
-TIMES = {"minutes", "hours", "days", "working days", "weeks", "months", "years"}
+FAMILIES = {
+    "money": "money",
+    "percent": "percent",
+    **dict.fromkeys(("person", "company"), "name"),
+    **dict.fromkeys(("minutes", "hours", "days", "working days", "weeks", "months", "years"), "duration"),
+}
+"""Sorts of values that may be taken for each other; of the others, numbers with a unit may."""
+JOINT = "; "
+"""In place of the full stop between two clauses of one sentence."""
 ROUND = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 18, 20, 21, 24, 25, 28, 30, 35, 36, 40, 42, 45, 48, 50, 60, 72, 75, 90)
 
 
@@ -38,14 +49,18 @@ class Clause:
     """A clause of a document, and what states it; nothing if it is left out."""
 
     kind: Kind
-    paper: Mapping[str, Any]
-    mentions: tuple[Mention, ...] = ()
+    called: str
+    """What questions call the document."""
+    is_apart: bool
+    """Whether it is measured, and never trained on."""
     place: str = ""
+    mentions: tuple[Mention, ...] = ()
 
     @property
-    def is_apart(self) -> bool:
-        """Whether it is measured, and never trained on."""
-        return self.paper.get("apart", False) or zlib.crc32(self.kind.noun.encode()) % APART_OF == 0
+    def family(self) -> str:
+        """Values that may be taken for each other."""
+        sort = _spec(self.kind)[0]
+        return FAMILIES.get(sort, "count" if sort != self.kind.value else sort)
 
 
 class Papers:
@@ -62,52 +77,42 @@ class Papers:
     def story(self, *, num_chars: int, num_asked: int, num_absent: int) -> Story:
         """A document of about so many characters, with something else beside it if there is room."""
         rng, paper = self._maker.rng, self._maker.rng.choice(self._types)
-        parts, room = [paper], num_chars - CLAUSE_CHARS * sum(map(len, paper["sections"].values()))
-        if room > BESIDE_CHARS:
-            others = [each for each in self._types if each["family"] != paper["family"]]
-            parts.append(rng.choice([None, rng.choice(others)]) if self._texts else rng.choice(others))
+        parts, room = [paper], num_chars - _num_chars(paper)
+        if room > BESIDE_CHARS and rng.random() < 0.5:
+            parts.append(rng.choice([each for each in self._types if each["family"] != paper["family"]]))
+            room -= _num_chars(parts[-1])
+        if room > BESIDE_CHARS and self._texts:
+            parts.append(None)
         draft = Draft(self._maker)
         for part in rng.sample(parts, len(parts)):
             if part is None:
                 draft.add(cut(self._texts, room, rng=rng) + "\n\n")
             else:
                 draft.write(part, num_clauses=num_chars // CLAUSE_CHARS, num_left_out=num_absent + 1)
-        draft.wrap(rng.randint(64, 110) if rng.random() < MARGIN else len(draft.text))
-        asked = [clause for clause in draft.clauses if clause.is_apart or not self._maker.apart]
-        chosen = []
-        for is_stated, number in ((True, num_asked), (False, num_absent)):
-            there = [clause for clause in asked if bool(clause.mentions) is is_stated]
-            chosen += rng.sample(there, min(number, len(there)))
-        return Story(text=draft.text, facts=tuple(self._fact(each, draft, named=len(parts) > 1) for each in chosen))
+        if rng.random() < MARGINS:
+            draft.wrap(rng.randint(64, 110))
+        asked = [clause for clause in draft.clauses if clause.is_apart is self._maker.apart]
+        stated, absent = ([each for each in asked if bool(each.mentions) is has] for has in (True, False))
+        chosen = rng.sample(stated, min(num_asked, len(stated))) + rng.sample(absent, min(num_absent, len(absent)))
+        return Story(text=draft.text, facts=tuple(self._fact(each, draft, is_alone=len(parts) == 1) for each in chosen))
 
-    def _fact(self, clause: Clause, draft: "Draft", *, named: bool) -> Fact:
-        rng, kind, called = self._maker.rng, clause.kind, clause.paper["called"]
+    def _fact(self, clause: Clause, draft: "Draft", *, is_alone: bool) -> Fact:
+        rng, kind = self._maker.rng, clause.kind
         question = rng.choice(kind.asks)
-        if kind.value != "bool" and rng.random() < NOUN:
-            question = rng.choice(PAPERS["asks of names" if _family(kind) == "name" else "asks"]).format(noun=kind.noun)
-        if named or rng.random() < NAMED:
-            small = question[0].lower() + question[1:]
-            named_asks = rng.choice(PAPERS["named asks"])
-            question = named_asks.format(question=question.rstrip("?."), small=small, called=called)
-        others = [other for other in draft.clauses if other.kind is not kind and _family(other.kind) == _family(kind)]
+        if kind.value != "bool" and rng.random() < NOUNS:
+            question = rng.choice(PAPERS["asks of names" if clause.family == "name" else "asks"]).format(noun=kind.noun)
+        if not is_alone or rng.random() < NAMED:
+            slots = {"question": question.rstrip("?"), "small": _small(question), "called": clause.called}
+            question = rng.choice(PAPERS["named asks"]).format_map(slots)
+        others = [other for other in draft.clauses if other is not clause and other.family == clause.family]
         return Fact(
             kind=kind,
-            who=f"the {called}",
+            who=f"the {clause.called}",
             mentions=clause.mentions,
-            question=question.format_map(draft.slots),
-            value_type=_value_type(kind, clause.mentions[-1].value if clause.mentions else draft.value(kind)),
+            question=question,
+            value_type=_value_type(kind, (clause.mentions and clause.mentions[-1].value) or draft.value(kind)),
             rivals=tuple(mention for other in others for mention in other.mentions),
         )
-
-
-class Slots(dict[str, str]):
-    """What stands in the braces of sentences: names, or a new value of a sort."""
-
-    def __init__(self, draft: "Draft") -> None:
-        self._draft = draft
-
-    def __missing__(self, sort: str) -> str:
-        return self._draft.value(make_kind({"noun": sort, "value": sort})).text
 
 
 class Draft:
@@ -115,14 +120,12 @@ class Draft:
 
     def __init__(self, maker: FactMaker) -> None:
         rng = maker.rng
-        self.text, self.clauses, self.slots = "", list[Clause](), Slots(self)
+        self.text, self.clauses = "", list[Clause]()
         self._maker, self._rng, self._seen, self._roles = maker, rng, set[str](), dict[str, str]()
+        self._slots, self._wordy = Slots(self, {}), rng.choice(WORDY)
         self._currency, self._year = rng.choice([*NAMES["currencies"]]), rng.randint(2012, 2032)
         self._forms = {sort: rng.choice(NAMES["values"][sort]) for sort in ("money", "date", "percent")}
-        self._forms["count"], self._forms["time"] = (
-            rng.choices(PAPERS["counts"], [6, 2, 1])[0],
-            rng.choice(PAPERS["times"]),
-        )
+        self._forms |= {"count": rng.choices(PAPERS["counts"], [6, 2, 1])[0], "time": rng.choice(PAPERS["times"])}
 
     def add(self, text: str) -> int:
         """Adds text; gives where it starts."""
@@ -132,91 +135,102 @@ class Draft:
     def write(self, paper: Mapping[str, Any], *, num_clauses: int, num_left_out: int) -> None:
         """Adds a document of a type with about so many of its clauses; so many at least are left out."""
         rng = self._rng
-        self.slots.update({name: self._maker.entity(sort) for name, sort in paper.get("names", {}).items()})
-        self.add(rng.choice([str, str.upper])(rng.choice(paper["titles"])) + "\n\n")
+        self._slots = Slots(self, {name: self._maker.entity(sort) for name, sort in paper.get("names", {}).items()})
+        title: str = rng.choice(paper["titles"])
+        self.add(rng.choice([title, title.upper()]) + "\n\n")
         self._open(paper)
         entries = {
-            heading: [each if isinstance(each, str) else Clause(kind=make_kind(each), paper=paper) for each in section]
+            heading: [each if isinstance(each, str) else self._clause(paper, **each) for each in section]
             for heading, section in paper["sections"].items()
         }
         clauses = [each for section in entries.values() for each in section if isinstance(each, Clause)]
         clauses = [clause for clause in clauses if self._maker.apart or not clause.is_apart]
         kept = rng.sample(clauses, min(len(clauses) - num_left_out, max(MIN_CLAUSES, num_clauses)))
         self.clauses += clauses
-        self._lay_out(
-            {
-                heading: [
-                    each for each in section if (each in kept if isinstance(each, Clause) else rng.random() < FILLER)
-                ]
-                for heading, section in entries.items()
-            }
-        )
+        for heading, section in entries.items():
+            entries[heading] = [
+                each for each in section if (rng.random() < FILLERS if isinstance(each, str) else each in kept)
+            ]
+        self._lay_out(entries)
         if rng.random() < AMENDED:
             self.add(rng.choice(PAPERS["changes"]) + "\n")
-            changed = [clause for clause in kept if clause.kind.value != "bool"]
-            for clause in rng.sample(changed, rng.randint(*NUM_AMENDED)):
-                self._state(clause, rng.choice(PAPERS["amendments"]))
+            stated = [clause for clause in kept if clause.kind.value != "bool"]
+            for clause in rng.sample(stated, rng.randint(*NUM_AMENDED)):
+                self._state(clause, PAPERS["amendments"])
                 self.add("\n")
             self.add("\n")
 
     def _open(self, paper: Mapping[str, Any]) -> None:
         """Names the parties; now and then nobody does."""
-        rng, opening = self._rng, self._rng.choice(PAPERS["openings"])
-        has_capitals = rng.random() < 0.5
-        self._roles, parties = {}, []
-        for role, (sort, *others) in paper.get("parties", {}).items():
-            name = rng.choice([role, role, *others])
-            self._roles[role] = name.title() if has_capitals else name
-            asks = [ask.format(role=role) for ask in PAPERS["party asks"]]
-            said = opening["party"].format(role=f"the {role}", Role=role.capitalize(), value="{value}")
-            kind = make_kind({"noun": role, "value": sort, "asks": asks, "says": [said]})
-            parties.append(Clause(kind=kind, paper=paper))
-        self.clauses += [clause for clause in parties if self._maker.apart or not clause.is_apart]
-        if not parties or rng.random() < UNNAMED:
+        rng, opening, has_capitals = self._rng, self._rng.choice(PAPERS["openings"]), self._rng.random() < 0.5
+        parties = paper.get("parties", {})
+        self._roles = {role: rng.choice([role, role, *others]) for role, (_, *others) in parties.items()}
+        self._roles = {role: name.title() if has_capitals else name for role, name in self._roles.items()}
+        clauses = [
+            self._clause(
+                paper,
+                noun=role,
+                value=sort,
+                asks=[ask.format(role=role) for ask in PAPERS["party asks"]],
+                says=[opening["party"].format(role=f"the {role}", Role=role.capitalize(), value="{value}")],
+            )
+            for role, (sort, *_) in parties.items()
+        ]
+        self.clauses += [clause for clause in clauses if self._maker.apart or not clause.is_apart]
+        if not clauses or rng.random() < UNNAMED:
             return
-        before, after = opening["all"].format(called=paper["called"], parties="|").split("|")
-        self.add(before)
-        for number, clause in enumerate(parties):
+        before, after = opening["all"].split("{parties}")
+        self.add(before.format(called=paper["called"]))
+        for number, clause in enumerate(clauses):
             self.add(opening["joint"] if number else "")
-            self._state(clause)
+            self._state(clause, clause.kind.says, end="")
         self.add(after + "\n\n")
 
     def _lay_out(self, sections: Mapping[str, Sequence[Clause | str]]) -> None:
         """Writes sections with the headings and numbers of one style."""
-        layout, is_sheet = self._rng.choice(PAPERS["layouts"]), self._rng.random() < SHEET
+        rng, layout, is_list = self._rng, self._rng.choice(PAPERS["layouts"]), self._rng.random() < LISTS
         place: dict[str, Any] = {"s": 0, "n": 0}
         for heading, section in sections.items():
             if not any(isinstance(each, Clause) for each in section):
                 continue
-            place |= {"s": place["s"] + 1, "heading": heading, "HEADING": heading.upper()}
+            place |= {"s": place["s"] + 1, "c": 0, "heading": heading, "HEADING": heading.upper()}
             self.add(layout["heading"].format_map(place))
-            for number, each in enumerate(section):
-                noun = (
-                    "" if isinstance(each, str) else self._said(f"{_capital(each.kind.noun)}{layout.get('noun', '')}")
-                )
-                place |= {"c": number + 1, "letter": chr(97 + number), "n": place["n"] + 1, "noun": noun}
-                self.add(layout["before"].format_map(place))
-                if isinstance(each, Clause):
-                    each.place = layout["place"].format_map(place)
-                    is_listed = is_sheet and each.kind.value != "bool"
-                    self._state(each, f"{_capital(each.kind.noun)}: {{value}}" if is_listed else "")
+            for each, after in zip(section, [*section[1:], ""], strict=True):
+                noun = _capital(self._said(each.kind.noun)) if isinstance(each, Clause) else ""
+                if not self.text.endswith(JOINT):
+                    place |= {"c": place["c"] + 1, "letter": chr(97 + place["c"]), "n": place["n"] + 1}
+                    self.add(layout["before"].format_map({**place, "noun": noun and noun + layout.get("noun", "")}))
+                    self.add(rng.choice(PAPERS["leads"]) if rng.random() < LEADS and not is_list else "")
+                if isinstance(each, str):
+                    self.add(self._sentence(each))
                 else:
-                    self.add(self._said(each).format_map(self.slots))
+                    each.place = layout["place"].format_map(place)
+                    is_listed = is_list and each.kind.value != "bool"
+                    if not is_list and isinstance(after, Clause) and rng.random() < JOINED:
+                        self._state(each, end=JOINT)
+                        continue
+                    self._state(each, [f"{noun}: {{value}}"] if is_listed else [], end="" if is_listed else ".")
+                self.add(" " + self._sentence(rng.choice(PAPERS["tails"])) if rng.random() < self._wordy else "")
                 self.add(layout["after"])
             self.add("\n" if layout["after"].endswith("\n") else "\n\n")
 
-    def _state(self, clause: Clause, wording: str = "") -> None:
+    def _state(self, clause: Clause, wordings: Sequence[str] = (), *, end: str = ".") -> None:
         """Adds a sentence that gives a value, the last of the clause."""
-        kind, value, last = clause.kind, self.value(clause.kind), clause.mentions[-1:]
-        if not wording:
-            wording = self._rng.choice(kind.denies if (kind.value, value.typed) == ("bool", "no") else kind.says)
-        old = last[0].value.text if last and last[0].value else ""
+        kind, value = clause.kind, self.value(clause.kind)
+        wordings = wordings or (kind.denies if value.typed == "no" else kind.says)
+        old = clause.mentions[-1].value.text if clause.mentions and clause.mentions[-1].value else ""
         slots = {"noun": kind.noun, "place": clause.place, "old": old, "value": value.text}
-        text = _capital(self._said(wording).format_map(ChainMap(slots, self.slots))).replace("..", ".")
-        before, after = text.rsplit(value.text, 1) if value.text in text else (text, "")
+        text = self._sentence(self._rng.choice(wordings).removesuffix("."), slots)
+        before, _, after = text.rpartition(value.text) if kind.value != "bool" else ("", "", text)
         near = before.split()[-3:] if len(before.split()) > 2 else after.split()[:3]
-        name = " ".join(text.split()[:3] if kind.value == "bool" else near)
-        clause.mentions += (Mention(text=text, name=name, value=value, char_start=self.add(text)),)
+        clause.mentions += (Mention(text=text, name=" ".join(near), value=value, char_start=self.add(text)),)
+        self.add("" if end == "." and text.endswith(".") else end)
+
+    def _sentence(self, wording: str, slots: dict[str, str] | None = None) -> str:
+        """With its slots filled; it begins small where it goes on."""
+        goes_on = self.text.endswith((", ", JOINT))
+        text = self._said(_small(wording) if goes_on else wording).format_map(ChainMap(slots or {}, self._slots))
+        return text if goes_on else _capital(text)
 
     def _said(self, text: str) -> str:
         """With the parties as this document calls them."""
@@ -237,9 +251,8 @@ class Draft:
                 signs[space], start = "\n", space
         self.text = "".join(signs)
         for clause in self.clauses:
-            clause.mentions = tuple(
-                replace(each, text=self.text[each.char_start : each.char_end]) for each in clause.mentions
-            )
+            spans = [(each, self.text[each.char_start : each.char_end]) for each in clause.mentions]
+            clause.mentions = tuple(replace(each, text=text) for each, text in spans)
 
     def value(self, kind: Kind) -> Value:
         """A value of the kind that the document doesn't have yet, if that can be."""
@@ -252,13 +265,16 @@ class Draft:
 
     def _drawn(self, kind: Kind) -> Value:
         rng, form = self._rng, self._forms
-        sort, low, high = SPEC.fullmatch(kind.value).groups()  # type: ignore[union-attr]
+        sort, low, high = _spec(kind)
         if sort == "date":
             day = date(self._year, 1, 1) + timedelta(days=rng.randrange(700))
             return Value(text=form[sort].format(day=day), typed=day.isoformat())
         if sort == "time":
             return Value(text=form[sort].format(hour=rng.randint(1, 11), minute=rng.choice([0, 15, 30, 45])))
-        if low is None:
+        if sort == "label":
+            label = rng.choice(kind.labels)
+            return Value(text=label, typed=rng.choice([label, ""]))
+        if not low:
             return self._maker.value(kind)
         number = self._number(low, high)
         if sort == "money":
@@ -273,7 +289,7 @@ class Draft:
         return Value(text=text, typed=str(number), unit=sort)
 
     def _number(self, low: str, high: str) -> float:
-        """Within these ends, mostly round."""
+        """A number within these ends, mostly round."""
         if "." in low:
             return round(self._rng.uniform(float(low), float(high)), 1)
         least, most = int(low), int(high)
@@ -281,28 +297,50 @@ class Draft:
         if round_ones and self._rng.random() < 0.7:
             return self._rng.choice(round_ones)
         number = self._rng.randint(least, most)
-        return max(least, round(number, 1 - len(str(number // 10)))) if number > 999 else number
+        return max(least, round(number, 2 - len(str(number)))) if number > 999 else number
+
+    def _clause(self, paper: Mapping[str, Any], *, noun: str, asks: Sequence[str], **entry: Any) -> Clause:
+        """A clause of `papers.yaml`; a list of values is a choice."""
+        value = entry.pop("value")
+        labels = [str(label) for label in value] if isinstance(value, list) else []
+        asks = [ask.format_map(self._slots) for ask in asks]
+        kind = Kind(noun=noun, value="label" if labels else value, of=(), asks=asks, labels=labels, **entry)
+        is_apart = paper.get("apart", False) or zlib.crc32(noun.encode()) % APART_OF == 0
+        return Clause(kind=kind, called=paper["called"], is_apart=is_apart)
 
 
-def make_kind(entry: Mapping[str, Any]) -> Kind:
-    """The kind of an entry of `papers.yaml`; a list of values is a choice."""
-    value = entry["value"]
-    labels = value if isinstance(value, list) else ()
-    slots = {"asks": (), "says": (), **entry}
-    return Kind(**{**slots, "value": "label" if labels else value, "labels": labels, "of": ()})
+class Slots(dict[str, str]):
+    """What stands in the braces of sentences: names, or a new value of a sort."""
+
+    def __init__(self, draft: Draft, names: Mapping[str, str]) -> None:
+        super().__init__(names)
+        self._draft = draft
+
+    def __missing__(self, sort: str) -> str:
+        return self._draft.value(Kind(noun=sort, value=sort, of=(), says=(), asks=())).text
 
 
-def _family(kind: Kind) -> str:
-    """Values that may be taken for each other."""
-    sort = kind.value.rsplit(" ", 1)[0] if kind.value[-1].isdigit() else kind.value
-    return "time" if sort in TIMES else "name" if sort in ("person", "company") else sort
+def _num_chars(paper: Mapping[str, Any]) -> int:
+    """About so long is a document of this type with all of its clauses."""
+    return CLAUSE_CHARS * sum(map(len, paper["sections"].values()))
+
+
+def _spec(kind: Kind) -> tuple[str, str, str]:
+    """The sort of the values, and their ends, which may be empty."""
+    found = re.fullmatch(r"(.+?)(?: ([\d.]+)-([\d.]+))?", kind.value)
+    assert found is not None
+    return found[1], found[2] or "", found[3] or ""
 
 
 def _value_type(kind: Kind, value: Value) -> ValueType:
-    if kind.value in ("bool", "date", "label"):
+    if kind.value in ("bool", "date") or (kind.value == "label" and value.typed):
         return ValueType(type=AnswerType(kind.value), labels=tuple(kind.labels))
     return ValueType(type=AnswerType.NUMBER, unit=value.unit) if value.unit else ValueType()
 
 
 def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+    return text[:1].upper() + text[1:]
+
+
+def _small(text: str) -> str:
+    return text if text.startswith(("{", "Dr ")) else text[:1].lower() + text[1:]

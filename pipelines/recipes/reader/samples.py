@@ -34,8 +34,8 @@ POLICIES = {
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
-PAPER_SHARE = 0.5
-"""Share of documents that are whole papers."""
+PAPER_SHARE, PAPER_CHUNKS = 0.5, (1.5, 2, 3, 4, 6, 9, 12)
+"""Share of documents that are whole papers, and their lengths in chunks."""
 TASK_SHARE, TASKS = 0.4, {"changelog": 1, "copyright": 1, "licence": 4}
 """Share of the others that are real files with a truth of their own, and their sorts; facts are put into the rest."""
 CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (256, 384, 512, 512), (96, 128, 192)
@@ -130,6 +130,7 @@ def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
         num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4, 6]))
         asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
         if not first and rng.random() < PAPER_SHARE:
+            num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice(PAPER_CHUNKS))
             yield papers.story(num_chars=num_chars, **asked), chunk_tokens
             continue
         if not first and tasks.names and rng.random() < TASK_SHARE:
