@@ -72,11 +72,13 @@ class Papers:
 
     def __init__(self, maker: FactMaker, texts: Sequence[str]) -> None:
         self._maker, self._texts = maker, [text for text in texts if not LEGAL.search(text)]
-        self._types = [paper for paper in PAPERS["types"] if maker.apart or not paper.get("apart")]
+        halves = [[paper for paper in PAPERS["types"] if paper.get("apart", False) is apart] for apart in (False, True)]
+        self._types, self._apart_types = halves[0], halves[1] if maker.apart else []
 
     def story(self, *, num_chars: int, num_asked: int, num_absent: int) -> Story:
         """A document of about so many characters, with something else beside it if there is room."""
-        rng, paper = self._maker.rng, self._maker.rng.choice(self._types)
+        rng = self._maker.rng
+        paper = rng.choice(self._apart_types if self._apart_types and rng.random() < 0.5 else self._types)
         parts, room = [paper], num_chars - _num_chars(paper)
         if room > BESIDE_CHARS and rng.random() < 0.5:
             parts.append(rng.choice([each for each in self._types if each["family"] != paper["family"]]))
@@ -94,14 +96,15 @@ class Papers:
         asked = [clause for clause in draft.clauses if clause.is_apart is self._maker.apart]
         stated, absent = ([each for each in asked if bool(each.mentions) is has] for has in (True, False))
         chosen = rng.sample(stated, min(num_asked, len(stated))) + rng.sample(absent, min(num_absent, len(absent)))
-        return Story(text=draft.text, facts=tuple(self._fact(each, draft, is_alone=len(parts) == 1) for each in chosen))
+        is_clear = len(parts) == 1 or (parts[1] is None and paper["family"] == "contract")
+        return Story(text=draft.text, facts=tuple(self._fact(each, draft, is_clear=is_clear) for each in chosen))
 
-    def _fact(self, clause: Clause, draft: "Draft", *, is_alone: bool) -> Fact:
+    def _fact(self, clause: Clause, draft: "Draft", *, is_clear: bool) -> Fact:
         rng, kind = self._maker.rng, clause.kind
         question = rng.choice(kind.asks)
         if kind.value != "bool" and rng.random() < NOUNS:
             question = rng.choice(PAPERS["asks of names" if clause.family == "name" else "asks"]).format(noun=kind.noun)
-        if not is_alone or rng.random() < NAMED:
+        if not is_clear or rng.random() < NAMED:
             slots = {"question": question.rstrip("?"), "small": _small(question), "called": clause.called}
             question = rng.choice(PAPERS["named asks"]).format_map(slots)
         others = [other for other in draft.clauses if other is not clause and other.family == clause.family]
