@@ -23,9 +23,9 @@ AMENDED, NUM_AMENDED = 0.35, (1, 3)
 """Share of documents whose end changes some clauses, and how many."""
 LISTS, MARGINS, UNNAMED, FILLERS = 0.05, 0.3, 0.15, 0.6
 """Shares of documents that list values, have a margin, or name no party; and of sentences that nobody asks about."""
-WORDY, LEADS, JOINED = (0, 0.2, 0.4, 0.8), 0.1, 0.12
-"""Shares of clauses with a sentence that says nothing (one for each document), with words before them, and in one
-sentence with the next."""
+WORDY, LEADS, ENDS, JOINED = (0, 0.2, 0.4, 0.8), 0.1, 0.1, 0.12
+"""Shares of clauses with a sentence that says nothing (one for each document), with words before or after them, and in
+one sentence with the next."""
 NOUNS, NAMED = 0.12, 0.12
 """Shares of questions that ask for the noun, and that name the document."""
 BESIDE_CHARS = 1_000
@@ -36,6 +36,7 @@ FAMILIES = {
     "money": "money",
     "percent": "percent",
     **dict.fromkeys(("person", "company"), "name"),
+    **dict.fromkeys(("label", "choice"), "choice"),
     **dict.fromkeys(("minutes", "hours", "days", "working days", "weeks", "months", "years"), "duration"),
 }
 """Sorts of values that may be taken for each other; of the others, numbers with a unit may."""
@@ -146,6 +147,9 @@ class Draft:
             heading: [each if isinstance(each, str) else self._clause(paper, **each) for each in section]
             for heading, section in paper["sections"].items()
         }
+        for heading, section in PAPERS["common"].items() if self._roles else ():
+            common = {**paper, "apart": False}
+            entries[heading] = [each if isinstance(each, str) else self._clause(common, **each) for each in section]
         clauses = [each for section in entries.values() for each in section if isinstance(each, Clause)]
         clauses = [clause for clause in clauses if self._maker.apart or not clause.is_apart]
         kept = rng.sample(clauses, min(len(clauses) - num_left_out, max(MIN_CLAUSES, num_clauses)))
@@ -227,6 +231,8 @@ class Draft:
         before, _, after = text.rpartition(value.text) if kind.value != "bool" else ("", "", text)
         near = before.split()[-3:] if len(before.split()) > 2 else after.split()[:3]
         clause.mentions += (Mention(text=text, name=" ".join(near), value=value, char_start=self.add(text)),)
+        if end == "." and self._rng.random() < ENDS:
+            end = self._sentence(self._rng.choice(PAPERS["ends"]))
         self.add("" if end == "." and text.endswith(".") else end)
 
     def _sentence(self, wording: str, slots: dict[str, str] | None = None) -> str:
@@ -274,9 +280,8 @@ class Draft:
             return Value(text=form[sort].format(day=day), typed=day.isoformat())
         if sort == "time":
             return Value(text=form[sort].format(hour=rng.randint(1, 11), minute=rng.choice([0, 15, 30, 45])))
-        if sort == "label":
-            label = rng.choice(kind.labels)
-            return Value(text=label, typed=rng.choice([label, ""]))
+        if sort == "choice":
+            return Value(text=rng.choice(kind.labels))
         if not low:
             return self._maker.value(kind)
         number = self._number(low, high)
@@ -303,11 +308,18 @@ class Draft:
         return max(least, round(number, 2 - len(str(number)))) if number > 999 else number
 
     def _clause(self, paper: Mapping[str, Any], *, noun: str, asks: Sequence[str], **entry: Any) -> Clause:
-        """A clause of `papers.yaml`; a list of values is a choice."""
+        """A clause of `papers.yaml`; a list of values is a choice, which questions list or not."""
         value = entry.pop("value")
         labels = [str(label) for label in value] if isinstance(value, list) else []
         asks = [ask.format_map(self._slots) for ask in asks]
-        kind = Kind(noun=noun, value="label" if labels else value, of=(), asks=asks, labels=labels, **entry)
+        kind = Kind(
+            noun=noun,
+            value=self._rng.choice(["label", "choice"]) if labels else value,
+            of=(),
+            asks=asks,
+            labels=labels,
+            **entry,
+        )
         is_apart = paper.get("apart", False) or zlib.crc32(noun.encode()) % APART_OF == 0
         return Clause(kind=kind, called=paper["called"], is_apart=is_apart)
 
@@ -336,7 +348,7 @@ def _spec(kind: Kind) -> tuple[str, str, str]:
 
 
 def _value_type(kind: Kind, value: Value) -> ValueType:
-    if kind.value in ("bool", "date") or (kind.value == "label" and value.typed):
+    if kind.value in ("bool", "date", "label"):
         return ValueType(type=AnswerType(kind.value), labels=tuple(kind.labels))
     return ValueType(type=AnswerType.NUMBER, unit=value.unit) if value.unit else ValueType()
 

@@ -94,7 +94,8 @@ def test_a_later_change_is_the_truth_and_rivals_are_of_the_same_sort() -> None:
         assert first
         assert last
         assert first.text != last.text == _value(fact)
-        assert (first.unit, fact.mentions[0].char_start < fact.mentions[1].char_start) == (last.unit, True)
+        assert (first.unit, bool(first.typed)) == (last.unit, bool(last.typed))
+        assert fact.mentions[0].char_start < fact.mentions[1].char_start
     for told, fact in facts:
         assert not {mention.char_start for mention in fact.mentions} & {rival.char_start for rival in fact.rivals}
         for rival in fact.rivals:
