@@ -2,7 +2,6 @@
 
 import re
 import zlib
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -19,7 +18,7 @@ PAPERS: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "papers.yaml
 APART_OF = 9
 """One clause in so many is measured alone, beside the types that are apart."""
 CLAUSE_CHARS, MIN_CLAUSES = 120, 12
-AMENDED, NUM_AMENDED = 0.35, (1, 3)
+AMENDED, NUM_AMENDED = 0.4, (1, 4)
 """Share of documents whose end changes some clauses, and how many."""
 LISTS, MARGINS, UNNAMED, FILLERS = 0.05, 0.3, 0.15, 0.6
 """Shares of documents that list values, have a margin, or name no party; and of sentences that nobody asks about."""
@@ -40,8 +39,8 @@ FAMILIES = {
     **dict.fromkeys(("minutes", "hours", "days", "working days", "weeks", "months", "years"), "duration"),
 }
 """Sorts of values that may be taken for each other; of the others, numbers with a unit may."""
-JOINT = "; "
-"""In place of the full stop between two clauses of one sentence."""
+SLOT, JOINT = re.compile(r"\{(.+?)\}"), "; "
+"""What is filled in a sentence; and what stands in place of the full stop between two clauses."""
 ROUND = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 18, 20, 21, 24, 25, 28, 30, 35, 36, 40, 42, 45, 48, 50, 60, 72, 75, 90)
 
 
@@ -126,7 +125,7 @@ class Draft:
         rng = maker.rng
         self.text, self.clauses = "", list[Clause]()
         self._maker, self._rng, self._seen, self._roles = maker, rng, set[str](), dict[str, str]()
-        self._slots, self._wordy = Slots(self, {}), rng.choice(WORDY)
+        self._names, self._wordy = dict[str, str](), rng.choice(WORDY)
         self._currency, self._year = rng.choice([*NAMES["currencies"]]), rng.randint(2012, 2032)
         self._forms = {sort: rng.choice(NAMES["values"][sort]) for sort in ("money", "date", "percent")}
         self._forms |= {"count": rng.choices(PAPERS["counts"], [6, 2, 1])[0], "time": rng.choice(PAPERS["times"])}
@@ -139,24 +138,22 @@ class Draft:
     def write(self, paper: Mapping[str, Any], *, num_clauses: int, num_left_out: int) -> None:
         """Adds a document of a type with about so many of its clauses; so many at least are left out."""
         rng = self._rng
-        self._slots = Slots(self, {name: self._maker.entity(sort) for name, sort in paper.get("names", {}).items()})
+        self._names = {name: self._maker.entity(sort) for name, sort in paper.get("names", {}).items()}
         title: str = rng.choice(paper["titles"])
         self.add(rng.choice([title, title.upper()]) + "\n\n")
         self._open(paper)
         entries = {
-            heading: [each if isinstance(each, str) else self._clause(paper, **each) for each in section]
+            heading: self._entries(paper, section, is_apart=paper.get("apart", False))
             for heading, section in paper["sections"].items()
         }
         for heading, section in PAPERS["common"].items() if self._roles else ():
-            common = {**paper, "apart": False}
-            entries[heading] = [each if isinstance(each, str) else self._clause(common, **each) for each in section]
+            entries[heading] = self._entries(paper, section, is_apart=False)
         clauses = [each for section in entries.values() for each in section if isinstance(each, Clause)]
-        clauses = [clause for clause in clauses if self._maker.apart or not clause.is_apart]
         kept = rng.sample(clauses, min(len(clauses) - num_left_out, max(MIN_CLAUSES, num_clauses)))
         self.clauses += clauses
-        for heading, section in entries.items():
+        for heading, entry in entries.items():
             entries[heading] = [
-                each for each in section if (rng.random() < FILLERS if isinstance(each, str) else each in kept)
+                each for each in entry if (each in kept if isinstance(each, Clause) else rng.random() < FILLERS)
             ]
         self._lay_out(entries)
         if rng.random() < AMENDED:
@@ -173,16 +170,12 @@ class Draft:
         parties = paper.get("parties", {})
         self._roles = {role: rng.choice([role, role, *others]) for role, (_, *others) in parties.items()}
         self._roles = {role: name.title() if has_capitals else name for role, name in self._roles.items()}
-        clauses = [
-            self._clause(
-                paper,
-                noun=role,
-                value=sort,
-                asks=[ask.format(role=role) for ask in PAPERS["party asks"]],
-                says=[opening["party"].format(role=f"the {role}", Role=role.capitalize(), value="{value}")],
-            )
-            for role, (sort, *_) in parties.items()
-        ]
+        clauses = []
+        for role, (sort, *_) in parties.items():
+            said = opening["party"].format(role=f"the {role}", Role=role.capitalize(), value="{value}")
+            asks = [ask.format(role=role) for ask in PAPERS["party asks"]]
+            entry = {"noun": role, "value": sort, "asks": asks, "says": [said]}
+            clauses.append(self._clause(paper, is_apart=paper.get("apart", False), **entry))
         self.clauses += [clause for clause in clauses if self._maker.apart or not clause.is_apart]
         if not clauses or rng.random() < UNNAMED:
             return
@@ -195,7 +188,8 @@ class Draft:
 
     def _lay_out(self, sections: Mapping[str, Sequence[Clause | str]]) -> None:
         """Writes sections with the headings and numbers of one style."""
-        rng, layout, is_list = self._rng, self._rng.choice(PAPERS["layouts"]), self._rng.random() < LISTS
+        rng, is_list = self._rng, self._rng.random() < LISTS
+        layout = rng.choice([each for each in PAPERS["layouts"] if not (is_list and "noun" in each)])
         place: dict[str, Any] = {"s": 0, "n": 0}
         for heading, section in sections.items():
             if not any(isinstance(each, Clause) for each in section):
@@ -217,7 +211,8 @@ class Draft:
                         self._state(each, end=JOINT)
                         continue
                     self._state(each, [f"{noun}: {{value}}"] if is_listed else [], end="" if is_listed else ".")
-                self.add(" " + self._sentence(rng.choice(PAPERS["tails"])) if rng.random() < self._wordy else "")
+                if rng.random() < self._wordy and not is_list:
+                    self.add(" " + self._sentence(rng.choice(PAPERS["tails"])))
                 self.add(layout["after"])
             self.add("\n" if layout["after"].endswith("\n") else "\n\n")
 
@@ -226,8 +221,8 @@ class Draft:
         kind, value = clause.kind, self.value(clause.kind)
         wordings = wordings or (kind.denies if value.typed == "no" else kind.says)
         old = clause.mentions[-1].value.text if clause.mentions and clause.mentions[-1].value else ""
-        slots = {"noun": kind.noun, "place": clause.place, "old": old, "value": value.text}
-        text = self._sentence(self._rng.choice(wordings).removesuffix("."), slots)
+        slots = {"noun": self._said(f"the {kind.noun}")[4:], "place": clause.place, "old": old, "value": value.text}
+        text = self._sentence(self._rng.choice(wordings).removesuffix("."), **slots)
         before, _, after = text.rpartition(value.text) if kind.value != "bool" else ("", "", text)
         near = before.split()[-3:] if len(before.split()) > 2 else after.split()[:3]
         clause.mentions += (Mention(text=text, name=" ".join(near), value=value, char_start=self.add(text)),)
@@ -235,11 +230,19 @@ class Draft:
             end = self._sentence(self._rng.choice(PAPERS["ends"]))
         self.add("" if end == "." and text.endswith(".") else end)
 
-    def _sentence(self, wording: str, slots: dict[str, str] | None = None) -> str:
-        """With its slots filled; it begins small where it goes on."""
+    def _sentence(self, wording: str, **slots: str) -> str:
+        """A wording with its slots filled; it begins small where it goes on."""
         goes_on = self.text.endswith((", ", JOINT))
-        text = self._said(_small(wording) if goes_on else wording).format_map(ChainMap(slots or {}, self._slots))
+        text = self._filled(self._said(_small(wording) if goes_on else wording), **slots)
         return text if goes_on else _capital(text)
+
+    def _filled(self, text: str, **slots: str) -> str:
+        """With names and values in place of what stands in braces; of another sort, a value that nobody asks about."""
+        slots = self._names | slots
+        return SLOT.sub(lambda found: slots[found[1]] if found[1] in slots else self._other(found[1]), text)
+
+    def _other(self, sort: str) -> str:
+        return self.value(Kind(noun=sort, value=sort, of=(), says=(), asks=())).text
 
     def _said(self, text: str) -> str:
         """With the parties as this document calls them."""
@@ -307,32 +310,21 @@ class Draft:
         number = self._rng.randint(least, most)
         return max(least, round(number, 2 - len(str(number)))) if number > 999 else number
 
-    def _clause(self, paper: Mapping[str, Any], *, noun: str, asks: Sequence[str], **entry: Any) -> Clause:
+    def _entries(self, paper: Mapping[str, Any], section: Sequence[Any], *, is_apart: bool) -> list[Clause | str]:
+        """The clauses of a section that this half may have, and its other sentences."""
+        entries = [
+            each if isinstance(each, str) else self._clause(paper, is_apart=is_apart, **each) for each in section
+        ]
+        return [each for each in entries if isinstance(each, str) or self._maker.apart or not each.is_apart]
+
+    def _clause(self, paper: Mapping[str, Any], *, is_apart: bool, noun: str, value: Any, **entry: Any) -> Clause:
         """A clause of `papers.yaml`; a list of values is a choice, which questions list or not."""
-        value = entry.pop("value")
         labels = [str(label) for label in value] if isinstance(value, list) else []
-        asks = [ask.format_map(self._slots) for ask in asks]
-        kind = Kind(
-            noun=noun,
-            value=self._rng.choice(["label", "choice"]) if labels else value,
-            of=(),
-            asks=asks,
-            labels=labels,
-            **entry,
-        )
-        is_apart = paper.get("apart", False) or zlib.crc32(noun.encode()) % APART_OF == 0
+        value = self._rng.choice(["label", "choice"]) if labels else value
+        entry["asks"] = [self._filled(ask) for ask in entry["asks"]]
+        is_apart = is_apart or zlib.crc32(noun.encode()) % APART_OF == 0
+        kind = Kind(noun=noun, value=value, of=(), labels=labels, **entry)
         return Clause(kind=kind, called=paper["called"], is_apart=is_apart)
-
-
-class Slots(dict[str, str]):
-    """What stands in the braces of sentences: names, or a new value of a sort."""
-
-    def __init__(self, draft: Draft, names: Mapping[str, str]) -> None:
-        super().__init__(names)
-        self._draft = draft
-
-    def __missing__(self, sort: str) -> str:
-        return self._draft.value(Kind(noun=sort, value=sort, of=(), says=(), asks=())).text
 
 
 def _num_chars(paper: Mapping[str, Any]) -> int:
