@@ -32,6 +32,8 @@ class Written:
     completion: Sequence[int]
     """Ends with the token that ends a completion."""
     says_news: bool
+    is_tempting: bool = False
+    """Whether it shows a value of the sort that is asked for, and no news."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,11 +67,21 @@ class Oracle:
         if is_sample:
             completion = [*token_ids, self.tokenizer.end_token_id or 0]
             self.written.append(
-                Written(kind=prompt.kind, prompt=list(prompt.token_ids), completion=completion, says_news=says_news)
+                Written(
+                    kind=prompt.kind,
+                    prompt=list(prompt.token_ids),
+                    completion=completion,
+                    says_news=says_news,
+                    is_tempting=not says_news and self._shows_rival(prompt),
+                )
             )
         return Completion(
             token_ids=token_ids, text=text, finish_reason=FinishReason.STOP, num_prompt_tokens=len(prompt.token_ids)
         )
+
+    def _shows_rival(self, prompt: Prompt) -> bool:
+        span = prompt.span
+        return span is not None and any(span.char_start <= each.char_start < span.char_end for each in self.fact.rivals)
 
     def _turn(self, prompt: Prompt) -> tuple[str, bool, bool]:
         """What to write, whether it is to be learnt, and whether it is news."""

@@ -20,6 +20,7 @@ from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_prompt_set, make_tokenizer
 from pipelines.recipes.reader.facts import Fact, FactMaker
 from pipelines.recipes.reader.oracle import Oracle, Written
+from pipelines.recipes.reader.papers import Papers
 from pipelines.recipes.reader.tasks import Tasks
 from pipelines.recipes.reader.texts import Story, name_words, source_texts, story
 
@@ -33,8 +34,10 @@ POLICIES = {
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
+PAPER_SHARE, PAPER_CHUNKS = 0.5, (1.5, 2, 3, 4, 6, 9, 12)
+"""Share of documents that are whole papers, and their lengths in chunks."""
 TASK_SHARE, TASKS = 0.4, {"changelog": 1, "copyright": 1, "licence": 4}
-"""Share of documents that are real files with a truth of their own, and their sorts; facts are put into the others."""
+"""Share of the others that are real files with a truth of their own, and their sorts; facts are put into the rest."""
 CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (256, 384, 512, 512), (96, 128, 192)
 """Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""
 CHARS_A_TOKEN = 3
@@ -45,6 +48,8 @@ LEARNT = {"answer": 0.9, "evidence": 0.9, "support": 0.2}
 """Shares of the turns of a kind that are learnt; all of the others."""
 LEARNT_WITHOUT_NEWS = {"update": 0.4, "read": 0.3, "answer": 0.6, "direct": 1.0}
 """The same of turns without news; in place of the above."""
+LEARNT_IF_TEMPTING = 0.9
+"""The same of turns without news that show a value of the sort that is asked for."""
 NUM_ASKED, NUM_ABSENT = 10, (2, 3)
 """Questions about a document that has the answer, and that has not: they share what is read."""
 STRAY, WRONG_ANSWER, WRONG_EVIDENCE = 0.12, 0.06, 0.08
@@ -69,6 +74,7 @@ async def written(told: Story, fact: Fact, config: AgentConfig, *, rng: random.R
     """The turns of one reading as they should be, follow-up questions included."""
     agent, tokenizer, prompts = make_agent(config), make_tokenizer(config), make_prompt_set(config)
     values = [mention.value.text for mention in fact.rivals if mention.value is not None]
+    is_named = fact.who.casefold() in fact.question.casefold()  # else a note of a rival looks like one of the fact
     oracle = Oracle(
         story=told,
         fact=fact,
@@ -76,7 +82,7 @@ async def written(told: Story, fact: Fact, config: AgentConfig, *, rng: random.R
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
         num_heads=config.policy.heads if config.policy.kind == "heads" else 0,
-        stray=rng.choice(fact.rivals) if fact.rivals and rng.random() < STRAY else None,
+        stray=rng.choice(fact.rivals) if fact.rivals and is_named and rng.random() < STRAY else None,
         wrong_answer=rng.choice(values) if values and rng.random() < WRONG_ANSWER else None,
         wrong_evidence=rng.random() < WRONG_EVIDENCE,
     )
@@ -106,7 +112,8 @@ def groups(told: Story, config: AgentConfig, *, rng: random.Random) -> Iterator[
     for fact in told.facts:
         for turn in asyncio.run(written(told, fact, config, rng=rng)):
             shares = LEARNT if turn.says_news else LEARNT | LEARNT_WITHOUT_NEWS
-            if rng.random() < shares.get(turn.kind, 1.0):
+            share = LEARNT_IF_TEMPTING if turn.is_tempting else shares.get(turn.kind, 1.0)
+            if rng.random() < share:
                 by_start[tuple(turn.prompt[:150])].append(turn)
     singles = [turn for turns in by_start.values() if len(turns) == 1 for turn in turns]
     yield from (turns for turns in by_start.values() if len(turns) > 1)
@@ -117,14 +124,19 @@ def groups(told: Story, config: AgentConfig, *, rng: random.Random) -> Iterator[
 def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
     """Stories without end, each with the size of its chunks, tokens."""
     maker, rng = tasks.maker, tasks.maker.rng
+    papers = Papers(maker, tasks.texts)
     while True:
         chunk_tokens = rng.choice(FIRST_CHUNK_TOKENS if first else CHUNK_TOKENS)
         num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4, 6]))
+        asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
+        if not first and rng.random() < PAPER_SHARE:
+            num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice(PAPER_CHUNKS))
+            yield papers.story(num_chars=num_chars, **asked), chunk_tokens
+            continue
         if not first and tasks.names and rng.random() < TASK_SHARE:
             task = rng.choices(tasks.names, [TASKS[name] for name in tasks.names])[0]
             yield tasks.story(task, num_chars=num_chars), chunk_tokens
             continue
-        asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
         num_facts = rng.randint(4, 6 + num_chars // 200)
         yield story(maker, tasks.texts, num_chars=num_chars, num_facts=num_facts, **asked), chunk_tokens
 

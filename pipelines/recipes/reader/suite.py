@@ -23,15 +23,19 @@ from memagent_batch.evaluation.suite import (
 )
 from memagent_batch.store.location import Location
 from pipelines.recipes.reader.facts import Fact, FactMaker
+from pipelines.recipes.reader.papers import Papers
 from pipelines.recipes.reader.samples import CHARS_A_TOKEN
 from pipelines.recipes.reader.tasks import Tasks
 from pipelines.recipes.reader.texts import Story, name_words, source_texts, story
 
-FACTS = "facts"
+FACTS, PAPERS = "facts", "papers"
 CHUNK_TOKENS = 512
 CELLS = [("2", "100"), ("8", "100"), ("32", "40"), ("128", "12")]
 """Lengths in chunks, each with the number of its documents: fewer of those that cost most."""
 ABSENT_SHARE = 0.15
+PAPER_CHUNKS = 3
+"""Length of whole papers, chunks."""
+PAPER_ASKED = {"num_asked": 4, "num_absent": 1}
 RIVALS = 4
 """How many others of the same kind a fact has."""
 WRITTEN = pa.field("written", pa.string())
@@ -43,7 +47,7 @@ class Cell:
     """Documents of one kind and length."""
 
     name: str = FACTS
-    """`FACTS`, or a real task."""
+    """`FACTS`, `PAPERS`, or a real task."""
     num_chunks: int
     num_documents: int
 
@@ -51,7 +55,11 @@ class Cell:
 def stories(tasks: Tasks, cell: Cell) -> Iterator[Story]:
     """The documents of a cell; those with facts have one question each."""
     num_chars = cell.num_chunks * CHUNK_TOKENS * CHARS_A_TOKEN
+    papers = Papers(tasks.maker, tasks.texts)
     for _ in range(cell.num_documents):
+        if cell.name == PAPERS:
+            yield papers.story(num_chars=num_chars, **PAPER_ASKED)
+            continue
         if cell.name != FACTS:
             yield tasks.story(cell.name, num_chars=num_chars, num_asked=1)
             continue
@@ -70,7 +78,7 @@ def question_row(fact: Fact, *, document_id: str, number: int, cell: Cell) -> di
         "document_id": document_id,
         "question": fact.question,
         "references": [value.typed or words if value else words],
-        "task": fact.form,
+        "task": PAPERS if cell.name == PAPERS and value else fact.form,
         "length_tokens": cell.num_chunks * CHUNK_TOKENS,
         "depth": None,
         "metric": Metric.VALUE.value,
@@ -106,6 +114,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder of the suite")
     parser.add_argument("--cells", nargs="+", default=CELLS, type=lambda cell: cell.split(":"), help="CHUNKS:DOCUMENTS")
     parser.add_argument("--real", type=int, default=0, help="documents of each real task")
+    parser.add_argument("--papers", type=int, default=0, help="whole papers, with five questions each")
     parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -115,6 +124,8 @@ def main() -> None:
     cells = [Cell(num_chunks=int(chunks), num_documents=int(number)) for chunks, number in arguments.cells]
     if arguments.real:
         cells += [Cell(name=name, num_chunks=2, num_documents=arguments.real) for name in tasks.names]
+    if arguments.papers:
+        cells.append(Cell(name=PAPERS, num_chunks=PAPER_CHUNKS, num_documents=arguments.papers))
     write_suite(tasks, arguments.output, cells=cells, seed=arguments.seed)
 
 

@@ -22,7 +22,7 @@ from pipelines import licence_scan
 from pipelines.recipes.reader.facts import NAMES, Fact, FactMaker, Kind, Mention, Value
 from pipelines.recipes.reader.oracle import Written
 from pipelines.recipes.reader.samples import agent_config, sample_lines, written
-from pipelines.recipes.reader.suite import Cell, write_suite
+from pipelines.recipes.reader.suite import PAPERS, Cell, write_suite
 from pipelines.recipes.reader.tasks import LICENCES, Tasks, granting, telling
 from pipelines.recipes.reader.texts import Story, name_words, story
 
@@ -280,12 +280,13 @@ def test_licences_of_the_scan_are_taught() -> None:
 
 def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) -> None:
     tasks = _tasks(tmp_path / "wheel.zip", apart=True)
-    cells = [Cell(num_chunks=1, num_documents=30), *(Cell(name=n, num_chunks=1, num_documents=4) for n in tasks.names)]
+    names = [*tasks.names, PAPERS]
+    cells = [Cell(num_chunks=1, num_documents=30), *(Cell(name=name, num_chunks=1, num_documents=4) for name in names)]
     suite = tmp_path / "suite"
     write_suite(tasks, suite, cells=cells, seed=1)
     texts = {row["document_id"]: row["text"] for row in pq.read_table(tmp_path / "suite" / "documents").to_pylist()}
     rows = pq.read_table(tmp_path / "suite" / QUESTIONS_FILE).to_pylist()
-    assert {"plain", "absent", "licence", "list of licences", "patents"} <= {row["task"] for row in rows}
+    assert {"plain", "absent", "licence", "list of licences", "patents", PAPERS} <= {row["task"] for row in rows}
     for row in rows:
         spans = row["gold_spans"]
         assert bool(spans) != row["is_absent"]
