@@ -98,7 +98,7 @@ class OutputsCommand(StorageCommand):
 
     words: ClassVar[tuple[str, ...]] = ("output",)
     output: Annotated[TextOrTexts, Field(min_length=1)]
-    """The output of `memagent answer` or `memagent scan`, a folder or any fsspec URL; or those of slices, as one scan."""
+    """The output of `memagent answer` or `memagent scan`: a folder or fsspec URL; or those of slices, as one scan."""
 
     @property
     def locations(self) -> "list[Location]":

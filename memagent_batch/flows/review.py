@@ -376,7 +376,9 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     others = sum(row["reading_hash"] not in of_run for row in checked)
     if others:
         verb = "signs" if others == 1 else "sign"
-        log.warning(f"{quantity(others, 'row')} {verb} readings of another run: kept, for if a run answers so again")
+        log.warning(
+            f"{quantity(others, 'row')} {verb} readings of another run; a sign-off counts only for the answer that was signed"
+        )
     return Signed(
         added=added, of_other_runs=others, signed=sum(each in signed for each in hashes), readings=len(hashes)
     )

@@ -146,7 +146,9 @@ def signed_run(tmp_path: Path) -> tuple[Location, Any]:
         output,
         [
             SignOff(
-                **{name: row[name] for name in ("document_id", "question_id", "sample")},
+                document_id=row["document_id"],
+                question_id=row["question_id"],
+                sample=row["sample"],
                 reading_hash=reading_hash(row),
                 signed_by="Ada",
                 signed_at=datetime(2026, 11, 27, tzinfo=UTC),
