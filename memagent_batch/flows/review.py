@@ -10,7 +10,6 @@ from memagent_batch.documents.questions import value_type_of
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.values import written_value
-from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.calibration import (
@@ -375,10 +374,8 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     signed, of_run = current_sign_offs(output), {*hashes}
     others = sum(row["reading_hash"] not in of_run for row in checked)
     if others:
-        verb = "signs" if others == 1 else "sign"
-        log.warning(
-            f"{quantity(others, 'row')} {verb} readings of another run; a sign-off counts only for the answer that was signed"
-        )
+        rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
+        log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
     return Signed(
         added=added, of_other_runs=others, signed=sum(each in signed for each in hashes), readings=len(hashes)
     )
