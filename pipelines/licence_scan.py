@@ -50,6 +50,7 @@ def scan(documents: pa.Table, output: str, agent: ma.Agent) -> ma.Run:
     )
     chosen = [row for row in run.evidence().to_pylist() if (row["how"], row["rank"]) == ("chosen", 1)]
     sentences = {(row["document_id"], row["question_id"]): " ".join(row["text"].split()) for row in chosen}
+    print("packages whose files say something else (package, what it declares, what was read, the sentence):")
     for row in run.answers().to_pylist():
         names, read = row["declared"].split(), json.loads(row["value"] or "[]")
         read = [read] if isinstance(read, str) else read

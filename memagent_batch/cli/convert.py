@@ -44,4 +44,5 @@ def convert_lines(manifest: "ConvertManifest", *, output: str) -> Iterator[str]:
     endings = {ending: counts[f"files_{ending}"] for ending in PartStatus}
     yield ", ".join(f"{num:,} {ending.replace('_', ' ')}" for ending, num in endings.items() if num)
     yield ""
-    yield f'next: memagent answer --documents {output} --output out/ --ask "..." --model MODEL'
+    yield f'next: memagent answer --config reader --documents {output} --output out/ --ask "What is it about?"'
+    yield "      (needs once: memagent models install reader-135m; for larger models: memagent doctor)"

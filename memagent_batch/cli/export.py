@@ -8,24 +8,31 @@ from memagent_batch.errors import SettingsError
 
 
 class Export(OutputCommand):
-    """Writes the answers of the last finished run as XLSX, one row a reading; or the rollouts of `memagent collect`
-    as a Parquet file that another trainer reads.
+    """Writes the answers of the last finished run as XLSX or CSV, one row a reading, as people have signed them; or
+    the rollouts of `memagent collect` as a Parquet file that another trainer reads.
 
     Text that a spreadsheet would run as a formula is quoted. Samples without an advantage are left out and counted.
     """
 
     command = "memagent export"
-    examples = ("memagent export out/ --to xlsx", "memagent export rollouts/ --to verl --into verl.parquet")
+    examples = (
+        "memagent export out/ --to csv --into answers.csv",
+        "memagent export rollouts/ --to verl --into verl.parquet",
+    )
     page = "docs/how-to/page.md"
 
-    to: Literal["xlsx", "verl", "trl", "skyrl"]
-    """`xlsx` for answers; the trainer for rollouts."""
+    to: Literal["xlsx", "csv", "verl", "trl", "skyrl"]
+    """`xlsx` or `csv` for answers; the trainer for rollouts."""
     into: str | None = None
-    """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.xlsx)."""
+    """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.xlsx or .csv)."""
 
     def run(self) -> None:
-        if self.to == "xlsx":
-            self._export_answers()
+        is_answers = self.to in {"xlsx", "csv"}
+        ending = f".{self.to}" if is_answers else ".parquet"
+        if self.into is not None and not self.into.endswith(ending):
+            raise SettingsError(f"--into: {self.into!r} does not end in {ending}, as a file of --to {self.to} does")
+        if is_answers:
+            self._export_answers(f"export/answers{ending}")
             return
         if self.into is None:
             raise SettingsError(f"--into: missing; name the Parquet file for {self.to}")
@@ -35,8 +42,8 @@ class Export(OutputCommand):
         counts = export_rollouts(self.location, output, to=self.to)
         print(json.dumps({"output": str(output), "to": self.to, **counts}))
 
-    def _export_answers(self) -> None:
+    def _export_answers(self, default: str) -> None:
         from memagent_batch.pages.spreadsheets import export_answers
 
-        target = self.locate(self.into) if self.into else self.location / "export/answers.xlsx"
-        print(json.dumps({"file": str(target), "rows": export_answers(self.location, target)}))
+        target = self.locate(self.into) if self.into else self.location / default
+        print(json.dumps({"file": str(target), "rows": export_answers(self.location, target, to=self.to)}))

@@ -22,7 +22,7 @@ class Page(OutputsCommand):
     page = "docs/how-to/page.md"
 
     to: str | None = None
-    """Folder of the site (default: OUTPUT/page, in the first output)."""
+    """Folder of the site (default: OUTPUT/page, in the first output; of a scan, its pages/)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
     """Characters of the document that are shown before and behind evidence."""
     without_text: bool = False
@@ -31,9 +31,11 @@ class Page(OutputsCommand):
     """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
 
     def run(self) -> None:
+        outputs, first = self.locations, self.locate(self.output[0])
+        default = first / ("page" if outputs[0] == first else "pages")
         written = write_site(
-            self.locations,
-            self.locate(self.to) if self.to else self.locations[0] / "page",
+            outputs,
+            self.locate(self.to) if self.to else default,
             context_chars=None if self.without_text else self.context,
             is_large_allowed=self.yes,
         )

@@ -1,9 +1,17 @@
 """`memagent scan`: convert, answer, pages and summary, in one command a night."""
 
+import shlex
 import sys
 
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import Command, ScanSettings
+from memagent_batch.masking import mask_url, printable
+
+_NEXT = """\
+next: open {page} in a browser
+  memagent export {place} --to xlsx   # for a spreadsheet; or csv
+  memagent review sign {place} signed.csv   # takes in what the page saved; then memagent page {place}
+"""
 
 
 class Scan(ScanSettings, Command):
@@ -40,7 +48,8 @@ class Scan(ScanSettings, Command):
         )
         asked = job.model_copy(update={"documents": (conversion.output,), "output": f"{folder}/{ANSWERS}"})
         night = scan(asked, conversion)
-        sys.stdout.write(night["text"])
+        place = shlex.quote(mask_url(folder))
+        sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")
         require_success(night["manifest"], max_failed_share=job.max_failed_share)
         if night["files_not_read"] is not None:
             raise night["files_not_read"]

@@ -17,7 +17,7 @@ from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ANSWERS = 3
 SEARCHED_ANSWERS = 50
-"""Of so many, answers whose sentence was found in the text are shown first."""
+"""Of so many, answers whose sentence was found in the text are shown first, one of each document."""
 
 
 def cut(text: str, width: int) -> str:
@@ -30,8 +30,10 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
     counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
-    readings = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
-    readings = readings[:SHOWN_ANSWERS]
+    found = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
+    first_of_document = {reading.document_id: reading for reading in reversed(found)}
+    readings = sorted(found, key=lambda reading: reading is not first_of_document[reading.document_id])[:SHOWN_ANSWERS]
+    is_part = len(readings) < counts["asked"]
     rows = {ANSWERS_FOLDER: counts["answers_rows"], MEMORIES_FOLDER: counts["memories_rows"]}
     places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
     places += [f"  {name:<9} {folder}/{files[0]}" for name, files in manifest["files"].items() if name not in rows]
@@ -40,6 +42,11 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             "",
             *_sample_lines(readings, num_columns=num_columns),
+            *(
+                [f"  {len(readings)} of {counts['asked']:,}; all: memagent page {shlex.quote(folder)}"]
+                if is_part
+                else []
+            ),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",

@@ -67,18 +67,30 @@ class StorageCommand(Command, Storage):
 
         return Location(uri=uri, storage_options=self.storage_options)
 
+    def find_output(self, uri: str) -> "Location":
+        """An output; of the folder of `memagent scan` its answers."""
+        from memagent_batch.runs.manifest import RUN_FILE
+        from memagent_batch.runs.tables import ANSWERS_FOLDER
+        from memagent_batch.store.errors import output_errors
+
+        output = self.locate(uri)
+        answers = output / ANSWERS_FOLDER
+        with output_errors(uri):
+            is_scan = not (output / RUN_FILE).exists() and (answers / RUN_FILE).exists()
+        return answers if is_scan else output
+
 
 class OutputCommand(StorageCommand):
     """A command that looks at an output."""
 
     words: ClassVar[tuple[str, ...]] = ("output",)
     output: Text
-    """The output of `memagent answer`: a folder or any fsspec URL."""
+    """The output of `memagent answer` or `memagent scan`: a folder or any fsspec URL."""
 
     @property
     def location(self) -> "Location":
         """The output."""
-        return self.locate(self.output)
+        return self.find_output(self.output)
 
 
 class OutputsCommand(StorageCommand):
@@ -86,12 +98,12 @@ class OutputsCommand(StorageCommand):
 
     words: ClassVar[tuple[str, ...]] = ("output",)
     output: Annotated[TextOrTexts, Field(min_length=1)]
-    """The output of `memagent answer`, a folder or any fsspec URL; or those of slices, which are then one scan."""
+    """The output of `memagent answer` or `memagent scan`: a folder or fsspec URL; or those of slices, as one scan."""
 
     @property
     def locations(self) -> "list[Location]":
         """The outputs."""
-        return [self.locate(output) for output in self.output]
+        return [self.find_output(output) for output in self.output]
 
 
 class Settings(Section):

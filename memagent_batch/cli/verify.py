@@ -57,7 +57,7 @@ class Verify(OutputsCommand, JsonCommand):
         from memagent_batch.flows.audit import verify
 
         return verify(
-            self.locate(output),
+            self.find_output(output),
             with_text=not self.without_text,
             all_runs=self.all_runs,
             allowed_signers=_file_of_signers(self.allowed_signers),

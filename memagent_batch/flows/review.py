@@ -1,11 +1,15 @@
 """How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from memagent_batch.documents.questions import value_type_of
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
+from memagent_batch.domain.follow_ups.answer_types import ValueType
+from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.calibration import (
@@ -34,12 +38,17 @@ from memagent_batch.review.record import (
 )
 from memagent_batch.review.sheet import parse_sheet, parse_sign_sheet
 from memagent_batch.review.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import read_parquet
+from memagent_batch.store.turn_log.index import Row
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 from memagent_batch.templates.pages import markdown_template
+
+log = logging.getLogger(__name__)
 
 ESTIMATE_PAGE = "estimate.md"
 
@@ -331,6 +340,8 @@ class Signed(TypedDict):
 
     added: int
     """Sign-offs that the table did not have."""
+    of_other_runs: int
+    """Rows of the sheets that sign a text, answer, value or support that the last run does not have."""
     signed: int
     """Readings of the last run that are signed off now."""
     readings: int
@@ -344,7 +355,7 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
         OutputError: no run has finished, or a table can't be read.
         StorageError: nothing was added.
     """
-    rows: list[SignOff] = []
+    rows: list[tuple[str, SignOff]] = []
     for sheet in sheets:
         with input_errors(sheet.uri):
             data = sheet.read_bytes()
@@ -352,8 +363,51 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     if not rows:
         raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
     with output_errors(output.uri):
-        files = require_manifest(output)["files"][ANSWERS_FOLDER]
-    added = append_sign_offs(output, rows)
-    signed = current_sign_offs(output)
-    hashes = [reading_hash(row) for name in files for batch in table_rows(output / name) for row in batch.to_pylist()]
-    return Signed(added=added, signed=sum(each in signed for each in hashes), readings=len(hashes))
+        manifest = require_manifest(output)
+    asked = {(row["document_id"], row["question_id"]) for _, row in rows}
+    hashes, found = list[str](), set[tuple[str, str]]()
+    for row in (row for name in manifest["files"][ANSWERS_FOLDER] for row in _table_rows(output / name)):
+        hashes.append(reading_hash(row))
+        found |= asked & {(row["document_id"], row["question_id"])}
+    checked = _checked_sign_offs(output, manifest, rows, asked=found)
+    added = append_sign_offs(output, checked)
+    signed, of_run = current_sign_offs(output), {*hashes}
+    others = sum(row["reading_hash"] not in of_run for row in checked)
+    if others:
+        rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
+        log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
+    return Signed(
+        added=added, of_other_runs=others, signed=sum(each in signed for each in hashes), readings=len(hashes)
+    )
+
+
+def _table_rows(place: Location) -> Iterator[Row]:
+    return (row for batch in table_rows(place) for row in batch.to_pylist())
+
+
+def _checked_sign_offs(
+    output: Location, manifest: Manifest, rows: Sequence[tuple[str, SignOff]], *, asked: Collection[tuple[str, str]]
+) -> list[SignOff]:
+    """The sign-offs, each of a document and question that the run asked, and with corrections of its type."""
+    types: dict[str, ValueType | None] = {}
+    if any(row["correction"] for _, row in rows):
+        with output_errors(output.uri):
+            questions = read_parquet(output / f"{ASKED_FOLDER}/{manifest['run_id']}.parquet")
+        types = {row["question_id"]: value_type_of(row) for row in questions.to_pylist()}
+    for where, row in rows:
+        if (row["document_id"], row["question_id"]) not in asked:
+            raise InputError(
+                f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "
+                "keep the ids as the page wrote them, or remove the row"
+            )
+    return [_checked_correction(row, types.get(row["question_id"]), where=where) for where, row in rows]
+
+
+def _checked_correction(row: SignOff, value_type: ValueType | None, *, where: str) -> SignOff:
+    """The sign-off; of a number with its unit, the number."""
+    if row["correction"] is None or value_type is None:
+        return row
+    correction = row["correction"].removesuffix(value_type.unit).strip()
+    if (problem := written_value(correction, value_type).problem) is not None:
+        raise InputError(f"{where}: correction: {problem}; write a value of the type that the question asks for")
+    return {**row, "correction": correction}

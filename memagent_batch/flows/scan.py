@@ -23,6 +23,7 @@ class Scan(TypedDict):
     run_id: str
     manifest: Manifest
     text: str
+    page: str
     files_not_read: NotReadError | None
     """Set if some files could not be read now; the same command reads them, the answers are those of the others."""
 
@@ -48,6 +49,8 @@ def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
             files_not_read = error
         manifest = answer(job)
     pages = make_output(job.model_copy(update={"output": f"{job.output.rpartition('/')[0]}/{PAGES}"}))
-    write_site([make_output(job)], pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
+    written = write_site([make_output(job)], pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
     text = (pages / TEXT_FILE).read_bytes().decode("utf-8")
-    return Scan(run_id=manifest["run_id"], manifest=manifest, text=text, files_not_read=files_not_read)
+    return Scan(
+        run_id=manifest["run_id"], manifest=manifest, text=text, page=written["page"], files_not_read=files_not_read
+    )

@@ -212,6 +212,11 @@ def shown_evidence(reading: RunReading) -> list[Row]:
     return sorted(rows, key=lambda row: (row["how"] != How.CHOSEN, row["rank"]))
 
 
+def place_of(row: Row) -> str:
+    """Where the sentence of a row of `evidence` stands: in the source, or in the text if that is all that is known."""
+    return row["locator"] or f"characters {row['char_start']:,} to {row['char_end']:,}"
+
+
 def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
     """What the template of a document's page takes."""
     rows: Sequence[Row] = [view.answer for view in sheet.readings]

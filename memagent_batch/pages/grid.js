@@ -24,12 +24,12 @@ let shown = [];
 
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
-  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look, signed, hash] of file.rows) {
+  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look, signed, hash, sentence, place] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
     asked.add(`${doc}\n${id}`);
     rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
-      href, before, look, why: SITE.needs[look] ?? null, signed, hash, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
+      href, before, look, why: SITE.needs[look] ?? null, signed, hash, sentence, place, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }
 
@@ -153,6 +153,9 @@ function answerOf(row) {
   return element("a", { href: row.href, className: `answer outcome-${row.outcome.split(" ")[0]}`, title: row.answer || row.value }, text);
 }
 
+const sentenceOf = (row) => (row.sentence === "" ? null : element("span", { className: "sentence" },
+  element("q", { dir: "auto" }, row.sentence), " ", element("span", { className: "muted" }, element("bdi", {}, row.place))));
+
 const whyOf = (row) => (row.why === null ? null : element("small", { className: "why" }, row.why));
 
 function cell(found, doc, id) {
@@ -219,7 +222,7 @@ function drawList(found) {
     document: (row) => element("th", { scope: "row", className: "name" }, element("bdi", {}, row.doc)),
     question: (row) => element("td", { className: "text" }, element("bdi", { title: row.text }, row.question),
       element("small", {}, element("bdi", {}, row.text)), row.sample ? element("small", {}, `sample ${row.sample}`) : null),
-    answer: (row) => element("td", { className: "text" }, answerOf(row)),
+    answer: (row) => element("td", { className: "text" }, answerOf(row), sentenceOf(row)),
     outcome: (row) => element("td", {}, row.outcome),
     confidence: (row) => element("td", {}, confidenceOf(row)),
     support: (row) => element("td", {}, supportOf(row)),

@@ -39,7 +39,8 @@ SUGGESTED_IDS = 3
 NO_UNIT = "1"
 """The unit of a number that has none."""
 NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invalid", "no answer", "not read"
-OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
+ANSWERED = "answered"
+OUTCOMES = (ANSWERED, NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
 NEEDS = (
     *("the evidence contradicts the answer", "the evidence says too little"),
@@ -146,14 +147,14 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
             yield from (batch.select(names) for batch in file.batches(group, names=names))
 
 
-def column_names(place: Location) -> list[str]:
+def table_schema(place: Location) -> pa.Schema:
     """The columns of a table file.
 
     Raises:
         OutputError: the file is gone or can't be read.
     """
     with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
-        return list(file.schema.names)
+        return file.schema
 
 
 def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
@@ -234,7 +235,7 @@ def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
     if row["status"] != Status.OK:
         return _status_words(row)
-    return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else "answered")
+    return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else ANSWERED)
 
 
 def need_of(row: Row, *, is_changed: bool, is_accepted: bool) -> int:

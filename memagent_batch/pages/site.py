@@ -24,14 +24,23 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.pages.document_page import Passages, ReadingView, Sheet, template_values, view_reading, windows
+from memagent_batch.pages.document_page import (
+    Passages,
+    ReadingView,
+    Sheet,
+    place_of,
+    template_values,
+    view_reading,
+    windows,
+)
 from memagent_batch.pages.readings import NEEDS, OUTCOMES, RunChanges, changes_of, run_time, stream_readings, table_rows
 from memagent_batch.pages.summary import Summary
 from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import REMOVED
+from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
@@ -172,7 +181,14 @@ class AnswerTable:
             view.need if view.signed is None else len(NEEDS),
             brief(view.signed or ""),
             view.hash,
+            *_sentence_and_place(view),
         ]
+
+
+def _sentence_and_place(view: ReadingView) -> tuple[str, str]:
+    """The first sentence that the model chose, if any, and where it stands."""
+    first = next((row for row in view.evidence if row["how"] == How.CHOSEN and row["text"]), None)
+    return (brief(first["text"]), brief(place_of(first))) if first else ("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +353,7 @@ def _index_values(
     counted = Counter(change.kind.value.replace("added", "new") for change in changes.readings.values())
     num_readings = table.outcomes.total()
     return {
-        "name": ", ".join(str(run.output).rstrip("/").rsplit("/", 1)[-1] for run in runs),
+        "name": ", ".join(_name_of(run.output) for run in runs),
         "run_id": manifest["run_id"],
         "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
         "model": manifest["settings"]["model"],
@@ -355,6 +371,12 @@ def _index_values(
         "estimates": [each for run in runs for each in latest_estimates(run.output)],
         "site": {**_signing(manifest["run_id"]), "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
     }
+
+
+def _name_of(output: Location) -> str:
+    """What people call an output: its folder; of the answers of a scan, the scan's."""
+    parts = str(output).rstrip("/").split("/")
+    return parts[-2] if parts[-1] == ANSWERS_FOLDER and len(parts) > 1 else parts[-1]
 
 
 def _signing(run_id: str) -> dict[str, Any]:

@@ -1,23 +1,45 @@
-"""The answers of a run, with their evidence, for a spreadsheet program, with nothing that it would run."""
+"""The answers of a run, with their evidence, for a spreadsheet program, with nothing that it would run.
 
+What people have signed counts: a correction stands in place of the answer, and a rejected answer is not shown as one.
+"""
+
+import csv
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD, UNREAD_JOIN
+from memagent_batch.domain.follow_ups.answer_types import AnswerType
+from memagent_batch.domain.follow_ups.values import NUMBER_FORM
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
-from memagent_batch.pages.readings import NEEDS, GroupedRows, column_names, need_of, shown_value, table_rows
-from memagent_batch.review.sign_offs import SignOff, current_sign_offs, reading_hash, signed_words
+from memagent_batch.pages.document_page import place_of
+from memagent_batch.pages.readings import (
+    ANSWERED,
+    NEEDS,
+    NO_UNIT,
+    GroupedRows,
+    need_of,
+    outcome_of,
+    shown_value,
+    table_rows,
+    table_schema,
+)
+from memagent_batch.review.sheet import quoted
+from memagent_batch.review.sign_offs import Decision, SignOff, current_sign_offs, reading_hash, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
@@ -36,30 +58,37 @@ WIDTHS = {
     "document": 28,
     "question": 34,
     "value": 22,
+    "unit": 10,
+    "state": 12,
     "answer": 40,
     "support": 14,
     "confidence": 11,
-    "evidence": 70,
+    "sentence": 70,
+    "place": 24,
     "not read": 40,
     "error": 40,
-    "accepted": 30,
     "signed off": 30,
 }
-"""Columns of the sheet `readings`, with their widths in characters."""
+"""Columns of the sheet `readings` and of a CSV file, with their widths in characters."""
 WIDTH = 16
 """Characters of a column of the other sheets."""
 EVIDENCE_COLUMN = "evidence"
 """Column behind those of `answers`, of a run with evidence; a carried column of that name stays itself."""
+DECIDED = {Decision.CORRECT: "corrected", Decision.REJECT: "rejected"}
+"""State of a reading whose answer a person has not accepted."""
+NOT_ASKED, DIFFERENT = "not asked", "samples differ"
+"""What a cell of `results` says if the document was not asked, and if most samples have no one outcome."""
 
 
 Cell = str | float | bool | None
 
 
-def export_answers(output: Location, target: Location) -> int:
-    """Writes all answers of the last finished run as XLSX, whole or not at all; returns how many there are.
+def export_answers(output: Location, target: Location, *, to: str) -> int:
+    """Writes all answers of the last finished run as `xlsx` or `csv`, whole or not at all; returns how many there are.
 
     Sheets: `results` (a row a document, if questions have types), `readings` (what people read, with what needs a look
-    first) and `answers` (all columns, and the sentences that they rest on). Text stays text, and can't be a formula.
+    first) and `answers` (all columns, and the sentences that they rest on); a CSV file has the rows of `readings`. Text
+    stays text, and can't be a formula.
 
     Raises:
         OutputError: no run has finished, a table file is gone, or there are more rows than a sheet holds.
@@ -68,10 +97,30 @@ def export_answers(output: Location, target: Location) -> int:
     with output_errors(output.uri):
         manifest = require_manifest(output)
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "answers.xlsx"
-        write_spreadsheet(output, manifest, file=file)
+        file = Path(folder) / "answers"
+        write = write_readings if to == "csv" else write_spreadsheet
+        write(output, manifest, file=file)
         target.write_file(file)
     return manifest["counts"]["answers_rows"]
+
+
+def write_readings(output: Location, manifest: Manifest, *, file: Path) -> None:
+    """Writes the readings of a run to a local CSV file, with a byte order mark, which Excel needs.
+
+    Raises:
+        OutputError: a table file is gone.
+    """
+    with file.open("w", encoding="utf-8-sig", errors="backslashreplace", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(WIDTHS)
+        for row in _by_need(output, manifest, signed=current_sign_offs(output)):
+            writer.writerow([_csv_cell(cell) for cell in row])
+
+
+def _csv_cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return quoted(cell)
+    return "" if cell is None else str(cell).removesuffix(".0")
 
 
 def write_spreadsheet(output: Location, manifest: Manifest, *, file: Path) -> None:
@@ -86,71 +135,128 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, file: Path) -> No
             f"--to xlsx: the run has {num_rows:,} answers, and a sheet holds {MAX_XLSX_ROWS - 1:,}; read the Parquet "
             "files of answers/, or export slices"
         )
-    names = _column_names(output, manifest)
+    signed = current_sign_offs(output)
     with _xlsx_book(file) as book:
         if RESULTS_FOLDER in manifest["files"]:
-            book.write(RESULTS_FOLDER, *_results(output, manifest))
-        book.write("readings", list(WIDTHS), _by_need(output, manifest), widths=WIDTHS)
-        book.write(ANSWERS_FOLDER, names, (_plain_cells(row, names) for row in _exported_rows(output, manifest)))
+            schema = table_schema(output / manifest["files"][RESULTS_FOLDER][0])
+            book.write(RESULTS_FOLDER, [*map(_heading, schema)], _results(output, manifest, schema, signed=signed))
+        book.write("readings", list(WIDTHS), _by_need(output, manifest, signed=signed), widths=WIDTHS)
+        names = _column_names(output, manifest)
+        book.write(ANSWERS_FOLDER, names, (_all_cells(*row, names) for row in _exported_rows(output, manifest)))
 
 
 def _column_names(output: Location, manifest: Manifest) -> list[str]:
     """The columns of all files, which are the same in each."""
-    names = [name for file in manifest["files"][ANSWERS_FOLDER][:1] for name in column_names(output / file)]
+    names = [name for file in manifest["files"][ANSWERS_FOLDER][:1] for name in table_schema(output / file).names]
     return [*names, EVIDENCE_COLUMN] if EVIDENCE_FOLDER in manifest["files"] else names
 
 
-def _exported_rows(output: Location, manifest: Manifest) -> Iterator[Row]:
-    """The rows of `answers`; of a run with evidence, with what they rest on."""
+def _exported_rows(output: Location, manifest: Manifest) -> Iterator[tuple[Row, Sequence[Row]]]:
+    """The rows of `answers`, each with the sentences that the model pointed at."""
     evidence_files = {part["answers_file"]: part["evidence_file"] for part in manifest["parts"]}
     for name in manifest["files"][ANSWERS_FOLDER]:
         file = evidence_files.get(name)
-        evidence = GroupedRows(output / file) if file else None
-        for batch in table_rows(output / name):
-            for row in batch.to_pylist():
-                yield (
-                    row
-                    if evidence is None
-                    else {EVIDENCE_COLUMN: _chosen_sentences(evidence.take(reading_ids(row))), **row}
-                )
+        evidence = GroupedRows(output / file if file else None)
+        for row in _rows(output / name):
+            found = (each for each in evidence.take(reading_ids(row)) if each["how"] == How.CHOSEN)
+            yield row, sorted(found, key=lambda each: each["rank"])
 
 
-def _chosen_sentences(rows: Sequence[Row]) -> str | None:
-    """The sentences that the model pointed at, a line each, with their places."""
-    chosen = sorted((row for row in rows if row["how"] == How.CHOSEN), key=lambda row: row["rank"])
-    return "\n".join(map(_sentence, chosen)) or None
+def _rows(place: Location) -> Iterator[Row]:
+    return (row for batch in table_rows(place) for row in batch.to_pylist())
 
 
 def _sentence(row: Row) -> str:
-    text = "(the text could not be fetched)" if row["text"] is None else " ".join(row["text"].split())
-    place = row["locator"] or f"characters {row['char_start']:,} to {row['char_end']:,}"
-    return f"{text} [{place}]"
+    return "(the text could not be fetched)" if row["text"] is None else " ".join(row["text"].split())
 
 
-def _results(output: Location, manifest: Manifest) -> tuple[list[str], Iterator[list[Cell]]]:
-    files = [output / name for name in manifest["files"][RESULTS_FOLDER]]
-    names = column_names(files[0])
-    rows = (row for file in files for batch in table_rows(file) for row in batch.to_pylist())
-    return names, (_plain_cells(row, names) for row in rows)
+def _all_cells(row: Row, chosen: Sequence[Row], names: Sequence[str]) -> list[Cell]:
+    """A row of the sheet `answers`; a carried column may have the name of the one with the sentences."""
+    sentences = "\n".join(f"{_sentence(each)} [{place_of(each)}]" for each in chosen) or None
+    whole = {EVIDENCE_COLUMN: sentences, **row}
+    return [_plain_cell(whole.get(name)) for name in names]
 
 
-def _by_need(output: Location, manifest: Manifest) -> Iterator[list[Cell]]:
+def _heading(column: pa.Field) -> str:
+    unit = (column.metadata or {}).get(b"unit", b"").decode()
+    return f"{column.name} ({unit})" if unit not in {"", NO_UNIT} else column.name
+
+
+def _results(
+    output: Location, manifest: Manifest, schema: pa.Schema, *, signed: Mapping[str, SignOff]
+) -> Iterator[list[Cell]]:
+    """The rows of the sheet `results`. No cell is empty: one without a value says why."""
+    document, *questions = schema
+    for part in manifest["parts"]:
+        words = _words_of_part(output / part["answers_file"], signed=signed)
+        for row in _rows(output / part["results_file"]) if part["results_file"] else ():
+            of_row = [words.get((row[document.name], each.name), (NOT_ASKED, None)) for each in questions]
+            cells = zip(questions, of_row, strict=True)
+            yield [row[document.name], *(_result_cell(row[each.name], each, *said) for each, said in cells)]
+
+
+def _words_of_part(place: Location, *, signed: Mapping[str, SignOff]) -> dict[tuple[str, str], tuple[str, str | None]]:
+    """By document and question why there may be no value, and what people have decided in its place, if anything."""
+    words = {}
+    for key, of_question in groupby(_rows(place), key=lambda row: (row["document_id"], row["question_id"])):
+        samples = [*of_question]
+        decided = [signed.get(reading_hash(row)) for row in samples] if signed else []
+        correction = next((by["correction"] for by in decided if by and by["correction"]), None)
+        is_rejected = decided and all(by and by["decision"] == Decision.REJECT for by in decided)
+        ((outcome, number),) = Counter(map(outcome_of, samples)).most_common(1)
+        why = outcome if outcome != ANSWERED and 2 * number > len(samples) else DIFFERENT
+        words[key] = (why, correction or (DECIDED[Decision.REJECT] if is_rejected else None))
+    return words
+
+
+def _result_cell(value: object, column: pa.Field, why: str, decided: str | None) -> Cell:
+    if decided is None:
+        return why if value is None else _plain_cell(value)
+    if pa.types.is_boolean(column.type):
+        return {"yes": True, "no": False}.get(decided.casefold(), decided)
+    return _number_or_text(decided) if pa.types.is_floating(column.type) else decided
+
+
+def _number_or_text(text: str) -> float | str:
+    return float(text) if re.fullmatch(NUMBER_FORM, text) else text
+
+
+def _by_need(output: Location, manifest: Manifest, *, signed: Mapping[str, SignOff]) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
-    signed = current_sign_offs(output)
     need_of_row = partial(_need, signed=signed, manifest=manifest)
-    needs = sorted({need_of_row(row) for row in _exported_rows(output, manifest)})
+    needs = sorted({need_of_row(row) for row, _ in _exported_rows(output, manifest)})
     for need in needs:
-        for row in _exported_rows(output, manifest):
+        for row, chosen in _exported_rows(output, manifest):
             if need_of_row(row) == need:
                 why = NEEDS[need] if need < len(NEEDS) else None
                 by = signed.get(reading_hash(row)) if signed else None
                 answer = row["answer"] if row["status"] == Status.OK else None
-                source = UNREAD_JOIN.join(filter(None, (row.get(SOURCE_UNREAD), row.get(SOURCE_REVIEW)))) or None
+                sentences, places = "\n".join(map(_sentence, chosen)), "\n".join(map(place_of, chosen))
                 yield [
-                    *(why, row["document_id"], row["question"], shown_value(row), answer, row["support"]),
-                    *(row["confidence"], row.get(EVIDENCE_COLUMN), source, row["error_message"]),
-                    *(accepted_reason(row, manifest), by and signed_words(by)),
+                    *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
+                    *(row["confidence"], sentences or None, places or None),
+                    *(_unread_words(row, manifest), row["error_message"], by and signed_words(by)),
                 ]
+
+
+def _value_cells(row: Row, by: SignOff | None) -> tuple[Cell, Cell, Cell]:
+    """Value, unit and state of a reading: what a person has signed, if anything."""
+    outcome, number, correction = outcome_of(row), row["value_number"], by and by["correction"]
+    state = by and DECIDED.get(Decision(by["decision"]))
+    is_number = row["answer_type"] == AnswerType.NUMBER
+    if state:
+        value: Cell = _number_or_text(correction) if is_number and correction else correction
+    else:
+        value = number if is_number and outcome == ANSWERED else shown_value({**row, "value_unit": None})
+    has_unit = isinstance(value, float) and row["value_unit"] != NO_UNIT
+    return value, row["value_unit"] if has_unit else None, state or outcome
+
+
+def _unread_words(row: Row, manifest: Manifest) -> str | None:
+    """What of the source was not read, or not surely, and why the run accepts that."""
+    accepted = accepted_reason(row, manifest)
+    words = (row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}", row.get(SOURCE_REVIEW))
+    return UNREAD_JOIN.join(filter(None, words)) or None
 
 
 def _need(row: Row, *, signed: Mapping[str, SignOff], manifest: Manifest) -> int:
@@ -221,10 +327,6 @@ def _xlsx_text(text: str) -> str:
         return text
     note = f" … cut: {len(text):,} characters in all; answers/ has them"
     return encoded[: 2 * (MAX_XLSX_CHARACTERS - len(note))].decode("utf-16-le", errors="ignore") + note
-
-
-def _plain_cells(row: Row, names: Sequence[str]) -> list[Cell]:
-    return [_plain_cell(row.get(name)) for name in names]
 
 
 def _plain_cell(value: object) -> Cell:

@@ -72,14 +72,16 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
     return rows
 
 
-def parse_sign_sheet(data: bytes, *, name: str, now: datetime) -> list[SignOff]:
-    """The sign-offs of a sheet that a page saved; a row without a time is signed now, one without a decision accepts.
+def parse_sign_sheet(data: bytes, *, name: str, now: datetime) -> list[tuple[str, SignOff]]:
+    """The sign-offs of a sheet that a page saved, each with its line.
+
+    A row without a time is signed now, one without a decision accepts.
 
     Raises:
         InputError: a row can't be taken; names the line and what to do. None is taken then.
     """
     return [
-        _sign_off(values, where=where, now=now)
+        (where, _sign_off(values, where=where, now=now))
         for where, values in _filled_rows(data, name=name, required=SIGNED_CELLS, kept="signed.csv")
     ]
 
@@ -116,14 +118,16 @@ def _filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) 
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not UTF-8; save it as CSV UTF-8") from error
     csv.field_size_limit(sys.maxsize)  # a comment may have any length
+    first, _, rest = text.partition("\n")
+    text, num_before = (rest, 1) if re.fullmatch(r"sep=.\r?", first) else (text, 0)  # a line that Excel is told by
     head = text.split("\n", 1)[0]
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count))
     missing = [column for column in required if column not in (reader.fieldnames or [])]
     if missing:
         raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the {kept} that was written")
     for cells in reader:
         values = {key: unquoted(value or "").strip() for key, value in cells.items() if isinstance(key, str)}
-        yield f"{name}, line {reader.line_num}", values
+        yield f"{name}, line {reader.line_num + num_before}", values
 
 
 def quoted(text: str) -> str:

@@ -39,12 +39,23 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert "Ann [2J Smith" in said
     assert "failed: p: the text is null" in said
     assert "never shown" not in said
+    assert f"\n  3 of 4; all: memagent page {tmp_path}/run\n" in said
     assert f"{tmp_path}/run/answers/   4 rows" in said
     assert f"memagent status {tmp_path}/run\n" in f"{said}\n"
     assert "memagent diff" not in said
     assert f'table_files("{tmp_path}/run", "answers")' in said
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
+
+
+def test_ending_shows_answers_of_different_documents(tmp_path: Path) -> None:
+    output = Location(uri=f"{tmp_path}/run/")
+    questions = {"q": "Who signed?", "r": "Who paid?"}
+    manifest = Nights(output).run({"a": "Ann", "b": "Bob"}, questions)
+    said = ending(output, manifest, num_columns=110)
+    assert [said.count(f"    {name}  ") for name in ("a", "b")] == [2, 1]
+    assert "\n  3 of 4; all: " in said
+    assert "; all: " not in ending(output, Nights(output).run({"a": "Ann"}, questions), num_columns=110)
 
 
 def test_ending_shows_a_response_without_an_answer_as_such_and_how_to_take_it_whole(tmp_path: Path) -> None:
@@ -79,7 +90,13 @@ def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_e
     answered, run = ["2 readings: 1 ok, 1 failed", "/run/answers/   2 rows"], f"{tmp_path}/run"
     to_do = ["2 documents, 1 question: 2 readings", "next: `memagent answer`"]
     commands: list[tuple[list[str], int, str, Any, list[str]]] = [
-        (["convert", *texts], 0, "files_ok", 2, ["2 files, 2 of them", "2 ok", "next: memagent answer --documents"]),
+        (
+            ["convert", *texts],
+            0,
+            "files_ok",
+            2,
+            ["2 files, 2 of them", "2 ok", "next: memagent answer --config reader"],
+        ),
         (["plan", *arguments], 0, "readings_to_do", 1, to_do),
         (["answer", *arguments], EXIT_TOO_MANY_FAILED, "ok", 1, answered),
         (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),

@@ -1,9 +1,11 @@
 """`memagent page`, `show` and `export`, as they are typed."""
 
+import csv
 import json
 import re
 import zipfile
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +30,40 @@ def test_page_prints_where_it_is_and_how_large(scan: str, tmp_path: Path, capsys
     assert (told["readings"], told["documents"], told["page"]) == (20, 4, f"{tmp_path}/index.html")
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "page.json"]
     assert told["bytes"] == sum(path.stat().st_size for path in files)
+
+
+def test_commands_find_the_answers_of_a_scan(scan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copytree(scan, tmp_path / "night/answers")
+    night = str(tmp_path / "night")
+    assert cli.main(["show", night]) == 0
+    assert cli.main(["export", night, "--to", "csv"]) == 0
+    assert cli.main(["page", night, "--without-text"]) == 0
+    said = capsys.readouterr().out
+    assert f"{night}/answers/export/answers.csv" in said
+    assert f'"page": "{night}/pages/index.html"' in said
+    assert '<h1 class="wrap">Answers of <bdi>night</bdi></h1>' in (tmp_path / "night/pages/index.html").read_text()
+
+
+@pytest.mark.parametrize(("to", "file"), [("xlsx", "a.csv"), ("csv", "a.xlsx"), ("verl", "a.csv")])
+def test_export_into_a_file_of_another_ending_is_refused(
+    scan: str, tmp_path: Path, to: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["export", scan, "--to", to, "--into", str(tmp_path / file)]) == cli.EXIT_USAGE
+    assert f"does not end in .{'parquet' if to == 'verl' else to}" in capsys.readouterr().err
+    assert not (tmp_path / file).exists()
+
+
+def test_csv_has_a_row_for_each_reading_with_its_sentence(scan: str, tmp_path: Path) -> None:
+    assert cli.main(["export", scan, "--to", "csv", "--into", str(tmp_path / "a.csv")]) == 0
+    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
+        rows = [*csv.DictReader(stream)]
+    assert len(rows) == 20
+    (row,) = [
+        row for row in rows if row["document"] == DOCUMENT and row["question"] == "How long is the notice period?"
+    ]
+    assert (row["value"], row["unit"], row["state"]) == ("45", "days", "answered")
+    assert row["sentence"] == "Either party may end this agreement on 45 days' notice."
+    assert row["place"].startswith("characters ")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,10 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
     (item,) = said["items"]
     assert (item["document_id"], item["why"], item["before"]) == ("scan.pdf", "not all of its source was read", None)
     assert (tmp_path / "scan/pages" / item["page"].partition("#")[0]).exists()
-    assert shown == (tmp_path / "scan/pages/summary.txt").read_text()
+    text, _, rest = shown.partition("\nnext: ")
+    assert text == (tmp_path / "scan/pages/summary.txt").read_text()
+    assert rest.startswith(f"open {tmp_path}/scan/pages/index.html in a browser\n")
+    assert f"memagent export {tmp_path}/scan --to xlsx" in rest
     for line in ("1 of 2 answers need a look", "NOT READ TO THE END\n  scan.pdf: needs_ocr: ", "GONE SINCE", "old.txt"):
         assert line in shown
     page = (tmp_path / "scan/pages/summary.html").read_text()

@@ -71,7 +71,7 @@ def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
 ) -> None:
     before = summary(scan)
     assert sign_document(scan, tmp_path, question="signatory", comment="<b>on paper") == 0
-    assert json.loads(capsys.readouterr().out) == {"added": 1, "signed": 1, "readings": 20}
+    assert json.loads(capsys.readouterr().out) == {"added": 1, "of_other_runs": 0, "signed": 1, "readings": 20}
     after = summary(scan)
     assert (after["num_needs"], after["num_signed"]) == (before["num_needs"] - 1, 1)
     assert "reading it failed" not in after["needs"]
@@ -115,16 +115,19 @@ def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, t
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    ("question", "cells", "said"),
     [
-        ({"decision": "correct", "correction": "Jana"}, "corrected to “Jana” by Ada, 20"),
-        ({"decision": "reject"}, "rejected by Ada, 20"),
+        ("signatory", {"decision": "correct", "correction": "Jana"}, "corrected to “Jana” by Ada, 20"),
+        ("notice-period", {"decision": "correct", "correction": "60 days"}, "corrected to “60” by Ada, 20"),
+        ("liability-cap", {"decision": "correct", "correction": "No"}, "corrected to “No” by Ada, 20"),
+        ("end-date", {"decision": "correct", "correction": "not stated"}, "corrected to “not stated” by Ada, 20"),
+        ("", {"decision": "reject"}, "rejected by Ada, 20"),
     ],
 )
 def test_answer_that_is_wrong_is_corrected_or_rejected(
-    scan: Location, tmp_path: Path, cells: dict[str, str], said: str
+    scan: Location, tmp_path: Path, question: str, cells: dict[str, str], said: str
 ) -> None:
-    assert sign_document(scan, tmp_path, **cells) == 0
+    assert sign_document(scan, tmp_path, question=question, **cells) == 0
     assert {signed_words(each)[: len(said)] for each in current_sign_offs(scan).values()} == {said}
 
 
@@ -140,7 +143,7 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
     sheet = written_sheet(tmp_path, rows_of(scan)[0], comment="'=1, two")
     for added in (1, 0):
         assert sign(scan, str(sheet)) == 0
-        assert json.loads(capsys.readouterr().out) == {"added": added, "signed": 1, "readings": 20}
+        assert json.loads(capsys.readouterr().out) == {"added": added, "of_other_runs": 0, "signed": 1, "readings": 20}
     (signed,) = current_sign_offs(scan).values()
     assert (signed["signed_by"], signed["comment"], signed["decision"]) == ("Ada", "=1, two", "accept")
 
@@ -153,6 +156,13 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
         ({"signed_at": "noon"}, "signed.csv, line 2: signed_at 'noon' is not a time"),
         ({"decision": "maybe"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
         ({"decision": "correct"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
+        ({"question_id": "nonsense"}, "line 2: the last run asked no question 'nonsense' of document 'Calder & Voss"),
+        ({"document_id": "gone"}, "line 2: the last run asked no question 'governing-law' of document 'gone'"),
+        ({"decision": "correct", "correction": "Peru"}, "line 2: correction: 'Peru' is not one of Germany, England"),
+        (
+            {"question_id": "end-date", "decision": "correct", "correction": "May"},
+            "line 2: correction: 'May' is not a date: it is not written as YYYY-MM-DD",
+        ),
     ],
 )
 def test_row_that_can_not_be_taken_is_named_and_none_is_added(
@@ -161,6 +171,28 @@ def test_row_that_can_not_be_taken_is_named_and_none_is_added(
     assert sign(scan, str(written_sheet(tmp_path, rows_of(scan)[0], **cells))) == EXIT_USAGE
     assert said in capsys.readouterr().err
     assert read_sign_offs(scan) == []
+
+
+def test_row_of_another_run_is_kept_and_said_to_be_one(
+    scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sign(scan, str(written_sheet(tmp_path, rows_of(scan)[0], reading_hash="0" * 32))) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"added": 1, "of_other_runs": 1, "signed": 0, "readings": 20}
+    assert "1 row signs readings of another run" in said.err
+
+
+@pytest.mark.parametrize("mark", ["sep=;\r\n", ""])
+def test_sheet_that_excel_saved_with_semicolons_is_taken_and_its_lines_are_counted(
+    scan: Location, tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet = written_sheet(tmp_path, rows_of(scan)[0])
+    whole = sheet.read_text(encoding="utf-8-sig").replace(",", ";")
+    sheet.write_text(f"{mark}{whole}", encoding="utf-8-sig")
+    assert sign(scan, str(sheet)) == 0
+    sheet.write_text(f"{mark}{whole.replace('Ada', '')}", encoding="utf-8-sig")
+    assert sign(scan, str(sheet)) == EXIT_USAGE
+    assert f"line {3 if mark else 2}: nobody is named" in capsys.readouterr().err
 
 
 def test_hash_of_a_reading_of_unread_sources_is_of_the_source_file_too(scan: Location) -> None:

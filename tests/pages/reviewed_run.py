@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
@@ -53,10 +54,12 @@ class Asked:
     question: str
     answer_type: str | None
     unit: str | None = None
+    labels: Sequence[str] | None = None
 
 
+LAWS = ("Germany", "England and Wales", "Delaware", "France")
 QUESTIONS = (
-    Asked(question_id="governing-law", question="Which law governs the contract?", answer_type="label"),
+    Asked(question_id="governing-law", question="Which law governs the contract?", answer_type="label", labels=LAWS),
     Asked(question_id="liability-cap", question="Is the supplier's liability capped?", answer_type="bool"),
     Asked(question_id="notice-period", question="How long is the notice period?", answer_type="number", unit="days"),
     Asked(question_id="end-date", question="When does the contract end?", answer_type="date"),
@@ -127,7 +130,7 @@ def _clause(rng: random.Random, asked: Asked, scan: Scan) -> Clause | None:
     if rng.random() < 0.12 and asked.answer_type is not None:
         return None
     days, day = rng.choice(scan.notice_days), date(2027, 1, 31) + timedelta(days=rng.randrange(1500))
-    law = rng.choice(("Germany", "England and Wales", "Delaware", "France"))
+    law = rng.choice(LAWS)
     is_capped = rng.random() < 0.7
     name = rng.choice(("Ines Carvalho", "Tom Ashworth", "Jana Nováková", "Mei-Ling Zhou", "Sigrid Aas"))
     cap = "is limited to the fees paid in the last twelve months" if is_capped else "is unlimited"
@@ -297,20 +300,24 @@ def _write_run(
         "tables": written.tables,
         "parts": [part],
     }
+    questions = _questions(scan)
+    (output / f"log/questions/{TONIGHT}.parquet").write_bytes(parquet_bytes(questions))
     if since:
-        _write_history(output, manifest, tables["answers"])
+        _write_history(output, manifest, tables["answers"], questions)
     record = {"format": FORMAT, "run_id": TONIGHT, "documents": (folder / "documents").as_uri()}
     write_json(output / RUN_FILE, record)
     write_json(output / "manifest.json", manifest)
 
 
-def _write_history(output: Location, manifest: Any, answers: list[Row]) -> None:
+def _questions(scan: Scan) -> pa.Table:
+    rows = [{**asdict(asked), "question_id": asked.question_id + scan.hostile} for asked in scan.questions]
+    hashes = [text_hash(asked.question + scan.hostile) for asked in scan.questions]
+    return pa.Table.from_pylist(rows, schema=QUESTION_SCHEMA).append_column("question_hash", pa.array(hashes))
+
+
+def _write_history(output: Location, manifest: Any, answers: list[Row], questions: pa.Table) -> None:
     """Two nights; of the first, every ninth answer was another one, and every eleventh was not asked."""
-    ids = list(dict.fromkeys(row["question_id"] for row in answers))
-    by_question = {row["question_id"]: row for row in reversed(answers)}
-    questions = pa.Table.from_pylist(
-        [{n: by_question[q][n] for n in ("question_id", "question", "question_hash")} for q in ids]
-    )
+    ids = questions["question_id"].to_pylist()
     shown = {
         LAST_NIGHT: list(filter(None, map(_answer_before, *zip(*enumerate(answers), strict=True)))),
         TONIGHT: answers,

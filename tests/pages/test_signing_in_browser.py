@@ -21,7 +21,7 @@ from tests.pages.test_site_in_browser import WAIT_SECONDS, choose, column, log_o
 
 pytestmark = pytest.mark.system
 
-NUM_DOCUMENTS, QUESTIONS_ASKED = 64, QUESTIONS[:4]
+NUM_DOCUMENTS, QUESTIONS_ASKED = 64, tuple(QUESTIONS[place] for place in (0, 4, 2, 3))
 FAILED = {"status": "failed", "answer": None, "value": None, "value_status": None, "error_message": "the engine died"}
 PLANTED: tuple[tuple[str, dict[str, Any]], ...] = (
     *[("the evidence contradicts the answer", {"support": "contradicted"})] * 3,

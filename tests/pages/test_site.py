@@ -1,5 +1,6 @@
 """The files of a site: what they hold, and that one build replaces another whole or not at all."""
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -48,6 +49,25 @@ def test_site_shows_the_sentences_of_the_document_itself(scan: Location, tmp_pat
     for row in (row for row in evidence if row["how"] == "chosen"):
         assert texts[row["document_id"]][row["char_start"] : row["char_end"]] == row["text"]
         assert row["text"] in unescape(re.sub("<[^>]+>", "", pages[row["document_id"]].partition("<figure")[2]))
+
+
+def test_list_has_the_sentence_of_each_answer_and_its_place(scan: Location) -> None:
+    write(scan, scan / "page")
+    (file,) = (path for path in (scan / "page").files() if "/rows/" in path)
+    data = json.loads(
+        unescape(re.findall('<script type="application/json"[^>]*>(.*?)</script>', Path(file).read_text())[0])
+    )
+    shown = {(row[-2], row[-1]) for row in data["rows"]}
+    chosen = [row for row in pq.read_table((scan / "evidence").path).to_pylist() if row["how"] == "chosen"]
+    places = {(row["text"], f"characters {row['char_start']:,} to {row['char_end']:,}") for row in chosen}
+    assert shown - {("", "")} == places
+    assert ("", "") in shown  # of the reading that failed
+
+
+@pytest.mark.parametrize(("folder", "title"), [("night/answers", "night"), ("night", "night"), ("answers", "answers")])
+def test_site_is_named_by_the_folder_of_the_output_or_of_the_scan(tmp_path: Path, folder: str, title: str) -> None:
+    place = str(tmp_path / folder) if folder != "answers" else folder
+    assert site._name_of(Location(uri=place)) == title
 
 
 def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:

@@ -105,6 +105,7 @@ def test_table_begins_with_what_needs_a_look_and_shows_the_answer_before(table: 
     table.find_element(By.CSS_SELECTOR, "input[value=list]").click()
     outcomes, supports, changes = (column(table, number) for number in (3, 5, 6))
     assert column(table, 0)[0] == first_document
+    assert any("\nSigned for the supplier by " in text and " to " in text for text in column(table, 2))
     is_weak = [text in ("contradicted", "not enough") for text in supports]
     place = outcomes.index("failed")
     assert all(is_weak[:place])

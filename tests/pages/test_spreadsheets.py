@@ -1,5 +1,7 @@
+import csv
 import sys
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -7,10 +9,15 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
+from memagent_batch.domain.follow_ups.answer_types import Bool, Number
 from memagent_batch.errors import OutputError, SettingsError
-from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_spreadsheet
+from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
+from memagent_batch.review.sign_offs import SignOff, append_sign_offs, reading_hash
+from memagent_batch.runs.results import results_schema
+from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
+from tests.runs.recorded_nights import Nights
 
 NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1+1", "＝1+1", "- a point"]
@@ -23,6 +30,8 @@ ROW = {
     "none": None,
     "list": ["a", "b"],
     "document_id": "a.pdf",
+    "question_id": "who",
+    "sample": 0,
     "question": "Who?",
     "status": "ok",
     "error_message": None,
@@ -30,7 +39,9 @@ ROW = {
     "confidence": 0.5,
     "value_status": None,
     "value": None,
+    "value_number": None,
     "value_unit": None,
+    "answer_type": None,
     "support": None,
     "source_unread": None,
 }
@@ -87,7 +98,9 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     results = [{"document_id": "fine", "who": "Ann"}]
     (output / "results/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(results)))
     files = {"answers": ["answers/a.parquet"], "results": ["results/a.parquet"]}
-    parts = [{"answers_file": "answers/a.parquet", "evidence_file": None}]
+    parts = [
+        {"answers_file": "answers/a.parquet", "evidence_file": None, "results_file": "results/a.parquet"},
+    ]
     manifest: Any = {"counts": {"answers_rows": 3}, "files": files, "parts": parts}
     file = tmp_path / "a.xlsx"
     write_spreadsheet(output, manifest, file=file)
@@ -95,11 +108,120 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     head, *people = cells_of(file, sheet_number=2)
     assert head == list(WIDTHS)
     assert people == [
-        ["the evidence contradicts the answer", "denied", "Who?", "Bob", "Bob", "contradicted", "0.5"],
-        ["not all of its source was read", "scan", "Who?", "not read", "0.5", "needs_ocr"],
-        ["fine", "Who?", "Ann", "Ann", "supported", "0.5"],
+        ["the evidence contradicts the answer", "denied", "Who?", "Bob", "answered", "Bob", "contradicted", "0.5"],
+        ["not all of its source was read", "scan", "Who?", "not read", "not read", "0.5", "needs_ocr"],
+        ["fine", "Who?", "Ann", "answered", "Ann", "supported", "0.5"],
     ]
     assert len(cells_of(file, sheet_number=3)) == 4
+
+
+UNREAD = {"status": "failed", "answer": None, "value_status": "not_read", "value": None, "error_message": "needs_ocr"}
+RENTS: dict[str, dict[str, Any]] = {
+    "stated": {},
+    "corrected": {},
+    "rejected": {},
+    "accepted": {"value_status": "not_stated", "value": None},
+    "absent": {"value_status": "not_stated", "value": None},
+    "scan": UNREAD,
+    "odd": {"value_status": "invalid", "value": None},
+}
+"""What differs of the answers of some documents to one question."""
+
+
+@pytest.fixture
+def signed_run(tmp_path: Path) -> tuple[Location, Any]:
+    """A run that asked for a rent, of which three answers are signed; one document was not asked."""
+    output = Location(uri=str(tmp_path / "out"))
+    value = {"value_status": "ok", "value": "30.0", "value_number": 30.0, "value_unit": "EUR", "answer_type": "number"}
+    rent = dict.fromkeys(ANSWERS.names) | ROW | {"question_id": "rent", "question": "Which rent?", "answer": "30 EUR"}
+    rows = [rent | value | {"document_id": name} | changes for name, changes in RENTS.items()]
+    rows = [row | {"value_number": None if row["value"] is None else 30.0} for row in rows]
+    types = {"rent": ("Which rent?", Number(unit="EUR")), "who": ("Who?", None)}
+    cells = [{"document_id": row["document_id"], "rent": row["value_number"], "who": None} for row in rows]
+    results = pa.Table.from_pylist([*cells, {"document_id": "not asked"}], schema=results_schema(types))
+    (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
+    (output / "results/a.parquet").write_bytes(parquet_bytes(results))
+    decided = {"corrected": ("correct", "45.5"), "rejected": ("reject", None), "accepted": ("accept", None)}
+    append_sign_offs(
+        output,
+        [
+            SignOff(
+                document_id=row["document_id"],
+                question_id=row["question_id"],
+                sample=row["sample"],
+                reading_hash=reading_hash(row),
+                signed_by="Ada",
+                signed_at=datetime(2026, 11, 27, tzinfo=UTC),
+                decision=decided[row["document_id"]][0],
+                correction=decided[row["document_id"]][1],
+                comment=None,
+                withdrawn=False,
+            )
+            for row in rows
+            if row["document_id"] in decided
+        ],
+    )
+    part = {"answers_file": "answers/a.parquet", "evidence_file": None, "results_file": "results/a.parquet"}
+    files = {"answers": ["answers/a.parquet"], "results": ["results/a.parquet"]}
+    return output, {"counts": {"answers_rows": len(rows)}, "files": files, "parts": [part]}
+
+
+def test_results_show_what_was_signed_and_say_in_words_why_there_is_no_value(
+    signed_run: tuple[Location, Any], tmp_path: Path
+) -> None:
+    write_spreadsheet(*signed_run, file=tmp_path / "a.xlsx")
+    assert cells_of(tmp_path / "a.xlsx", sheet_number=1) == [
+        ["document_id", "rent (EUR)", "who"],
+        ["stated", "30", "not asked"],
+        ["corrected", "45.5", "not asked"],
+        ["rejected", "rejected", "not asked"],
+        ["accepted", "not stated", "not asked"],
+        ["absent", "not stated", "not asked"],
+        ["scan", "not read", "not asked"],
+        ["odd", "invalid", "not asked"],
+        ["not asked", "not asked", "not asked"],
+    ]
+
+
+def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(
+    signed_run: tuple[Location, Any], tmp_path: Path
+) -> None:
+    write_readings(*signed_run, file=tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
+        rows = {row["document"]: row for row in csv.DictReader(stream)}
+    shown = ("value", "unit", "state", "answer", "signed off")
+    assert {name: tuple(row[column] for column in shown) for name, row in rows.items()} == {
+        "stated": ("30", "EUR", "answered", "30 EUR", ""),
+        "corrected": ("45.5", "EUR", "corrected", "30 EUR", "corrected to “45.5” by Ada, 2026-11-27"),
+        "rejected": ("", "", "rejected", "30 EUR", "rejected by Ada, 2026-11-27"),
+        "accepted": ("not stated", "", "not stated", "30 EUR", "accepted by Ada, 2026-11-27"),
+        "absent": ("not stated", "", "not stated", "30 EUR", ""),
+        "scan": ("not read", "", "not read", "", ""),
+        "odd": ("invalid", "", "invalid", "30 EUR", ""),
+    }
+
+
+def test_csv_quotes_what_a_spreadsheet_would_run(run: tuple[Location, Any], tmp_path: Path) -> None:
+    write_readings(*run, file=tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
+        answers = [row["answer"] for row in csv.DictReader(stream)]
+    assert [f"'{text}" for text in FORMULAS] == answers[: len(FORMULAS)]
+
+
+def test_samples_without_a_most_frequent_value_are_said_to_differ(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path / "out"))
+    nights = Nights(output)
+    questions = {"q": "Who?"}
+    nights.run({"a": "Ann"}, questions, sampling={"samples": 2, "temperature": 1.0})
+    rows = nights.table("answers")
+    results = pa.Table.from_pylist([{"document_id": "a", "q": None}], schema=results_schema({"q": ("Who?", Bool())}))
+    (output / "results/a.parquet").write_bytes(parquet_bytes(results))
+    manifest: Any = nights.last().manifest
+    manifest["files"]["results"] = ["results/a.parquet"]
+    manifest["parts"][0]["results_file"] = "results/a.parquet"
+    assert len(rows) == 2
+    write_spreadsheet(output, manifest, file=tmp_path / "a.xlsx")
+    assert cells_of(tmp_path / "a.xlsx", sheet_number=1)[1] == ["a", "samples differ"]
 
 
 def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, Any], tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_licence_scan_reads_the_environment_and_lists_packages_that_declare_some
     read = {row["document_id"]: row for row in run.results().to_pylist()}
     assert read.keys() == {"pytest", "packaging", "ruff", "x"}
     said = {name: [row["licence"]] if name != "packaging" else row["licences"] or [] for name, row in read.items()}
-    listed = {line.split("\t")[0] for line in capsys.readouterr().out.splitlines() if "\t" in line}
+    shown = capsys.readouterr().out
+    assert "(package, what it declares, what was read, the sentence):\n" in shown
+    listed = {line.split("\t")[0] for line in shown.splitlines() if "\t" in line}
     differ = {name for name in said if declared.get(name) and {*said[name]} != {*declared[name].split()}}
     assert listed == differ
     assert listed
