@@ -9,8 +9,9 @@ them read from the first quarter of the documents to the last one.
 With `--read`, all documents are indexed and a sample of them is read, as by `--limit`: so the index of millions of
 documents, or of their pages, is measured in minutes.
 
-With `--plan-only` nothing is listed, read or written but the plan and its record: index and keys of the log are made by
-a query. So millions of documents can be measured in minutes. The first run plans with an empty log, too.
+With `--plan-only` nothing is read or written but the plan and its record: index and keys of the log are made by a
+query, and an inventory lists the files. So millions of documents can be measured in minutes. The first run plans with
+an empty log, too.
 
 Of a phase, `cpu_seconds` are those of this process. `anonymous_mib` is the most memory that only this process can hold,
 without mapped files, which the system takes back when others need the memory; from `/proc`, looked at every 20 ms.
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,17 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import MemoryWatch, copy_tokenizer, simulated_job
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, IndexedFiles, in_order, require_unique_ids
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import (
+    INDEX_SCHEMA,
+    IndexedFiles,
+    KeptIndex,
+    in_order,
+    require_unique_ids,
+    reuse_index,
+)
 from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.shards import FOUND_FILES
+from memagent_batch.documents.shards import find_shards
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows import answer
@@ -54,7 +64,7 @@ from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.question_list import write_asked
 from memagent_batch.store.turn_log.writer import new_run_id
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import make_documents, make_output
 
 flow: Any = answer
 """The flow, whose functions a measured run replaces by timed ones."""
@@ -81,11 +91,16 @@ KEYED_READINGS = 50_000
 """Readings of a file of keys that the script writes."""
 PLANNED = {"run_id": "20260101T000000.000Z.aaaa", "fingerprint": "f"}
 _INDEX = """
-select 'd' || number as document_id, sha256('Line ' || number) as document_hash, '/corpus/part.parquet' as path,
-       'parquet' as format, number // 100000 as start, number % 100000 as stop, 25 as num_bytes,
+select format('{:06d}/{:010d}.txt', number // 1000, number) as document_id, sha256('Line ' || number) as document_hash,
+       $root || document_id as path, 'text' as format, 0 as start, 0 as stop, 25 as num_bytes,
        null as error, null as error_type, null as rows
 from range($num_documents) as numbers(number)
 """
+_INVENTORY = """
+select format('{:06d}/{:010d}.txt', number // 1000, number) as path, 25 as size, md5(path) as etag
+from range($num_documents) as numbers(number)
+"""
+INVENTORY, INVENTORY_COLUMNS = "inventory.parquet", [("path", pa.string()), ("size", pa.int64()), ("etag", pa.string())]
 _KEYS = """
 select sha256('Line ' || number) as document_hash, question_hash, 0 as sample, $fingerprint as fingerprint,
        $run_id as run_id, folder || '/' || $name as file, if(folder = 'log/turns', null, 'ok') as status,
@@ -236,13 +251,19 @@ def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
     limit_memory(job.driver.memory_gib)
     kept = phases.timed(read_kept_index, name="read_kept_index")(output)
     before = phases.timed(last_run, name="last_run")(output)
-    if kept is None:
-        documents = _made(_INDEX, schema=INDEX_SCHEMA, num_documents=num_documents)
+    (place,) = make_documents(job)
+    settings = InputConfig(inventory=str(Path(place.path).parent / INVENTORY))
+    found = phases.timed(find_shards, name="find_shards")(place, settings=settings)
+    indexed = IndexedFiles.found(found, settings=settings)
+    given = (kept or KeptIndex.none(settings), indexed, found.shards)
+    reused = phases.timed(reuse_index, name="reuse_index")(*given, settings=settings)
+    assert reused.is_whole is (kept is not None)
+    documents = reused.rows
+    if not reused.is_whole:
+        documents = _made(_INDEX, schema=INDEX_SCHEMA, num_documents=num_documents, root=f"{place.path}/")
         documents = phases.timed(in_order, name="in_order")(documents)
-    else:
-        documents = kept.documents
     phases.timed(require_unique_ids, name="require_unique_ids")(documents, documents=output)
-    files = IndexedFiles(versions={}, files=pa.table([["f"], ["1"]], schema=FOUND_FILES), rules="", is_kept=bool(kept))
+    files = replace(indexed, is_kept=reused.is_whole)
     plan = Plan(documents, read_questions(None, ask=job.ask), samples=1, indexed=files)
     if kept is None:
         everything = plan.pending(LogIndex(), retry_failed=False)  # as where nothing is read yet
@@ -271,6 +292,8 @@ def _made(sql: str, *, schema: pa.Schema, **parameters: object) -> pa.Table:
 
 def _write_keys(job: JobConfig, num_documents: int) -> None:
     """Keys of a turn and an outcome of each reading; the files that they are of are empty."""
+    inventory = _made(_INVENTORY, schema=pa.schema(INVENTORY_COLUMNS), num_documents=num_documents)
+    pq.write_table(inventory, Path(job.documents[0]).parent / INVENTORY)
     output, questions = make_output(job), [text_hash(str(question)) for question in job.ask]
     for number, rows in enumerate(_pieces(num_documents, KEYED_READINGS // len(questions))):
         name = f"{PLANNED['run_id']}-w-{number:06d}.parquet"
