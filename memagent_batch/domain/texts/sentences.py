@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from memagent_batch.domain.document import Document
 
+SPLIT = 2
+"""Raised with each change of where sentences end: evidence is then asked for again where its prompt is another one."""
 MAX_SENTENCE_CHARS = 400
 """Longest sentence, characters; longer runs are cut, at white space if there is some."""
 WRAPPED_LINE_CHARS = 40
@@ -178,7 +180,11 @@ def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following
     line, below = text[line_start:line_end].lstrip(), text[following : following + MARGIN_CHARS]
     below = LINE_ENDS.split(below, 1)[0].rstrip()
     first, last = below[0], line.rstrip(CLOSERS.replace("\\", ""))[-1:]
-    if not last or last in LINE_MARKS or not (first.isalnum() or first in OPENERS or unicodedata.category(first) == "Sc"):
+    if (
+        not last
+        or last in LINE_MARKS
+        or not (first.isalnum() or first in OPENERS or unicodedata.category(first) == "Sc")
+    ):
         return False
     if line.isupper() != below.isupper() or (last.isdigit() and first.isupper()):
         return False  # a heading, or the rows of a table

@@ -112,7 +112,10 @@ def test_lines_of_a_page_that_break_before_a_capital_digit_or_quote_go_on() -> N
         ["Base rent for each month of the first year USD 4,850", "Security deposit that is due on signing USD 14,550"],
         ["A Master Services Agreement Between These Two Parties", "This Agreement is made between " + "two of " * 9],
         ["The parties agree on all that follows in this agreement", "Governing Law", "Oregon law governs it."],
-        ["A paragraph on one line " + "that is longer than any page is wide " * 5, "Another paragraph of the text here"],
+        [
+            "A paragraph on one line " + "that is longer than any page is wide " * 5,
+            "Another paragraph of the text",
+        ],
         ["This sentence ends here, with a quote (that is closed).)", '"Another one begins with a quote in this line".'],
     ],
 )
