@@ -1,8 +1,8 @@
-"""Whether a value can come from its answer: a number in the answer's unit, a date whose parts were written.
+"""Checks that a value can come from its answer: a number has the answer's unit, a date the answer's parts.
 
-A value turn writes what its guide allows, also where the answer has nothing of that kind: "five years" becomes 5 GBP,
-clause "15.2" a day in the year 1522. Such a value is `invalid`. Units and months are known by their English names,
-symbols and ISO codes; months of other languages by their place in the date.
+A value turn writes what its guide allows, even if the answer has nothing of that kind: it makes 5 GBP of "five years",
+and a day in the year 1522 of clause "15.2". Such a value is `invalid`. Units are known by their English names, symbols
+and ISO codes, months by their names in some languages, and in the others by their place in the date.
 """
 
 import json
@@ -127,9 +127,9 @@ class _Mention:
 
     text: str
     numbers: frozenset[float]
-    """What it may say: "4,850" is 4850, or 4.85 in other countries."""
+    """What it may stand for: "4,850" is 4850, or 4.85 in other countries."""
     units: frozenset[str]
-    """What its unit may stand for; empty where none is known beside it."""
+    """What its unit may stand for; empty if no known unit stands beside it."""
 
 
 def has_grounds(value_type: ValueType) -> bool:
@@ -140,7 +140,7 @@ def has_grounds(value_type: ValueType) -> bool:
 def grounded(
     value: TypedValue, value_type: ValueType, *, answer: str, context: str, read_texts: Callable[[], Sequence[str]]
 ) -> TypedValue:
-    """The value, or why it is invalid: what the answer says is not of its kind.
+    """The value, or `invalid` with the reason, if the answer has nothing of its kind.
 
     Args:
         value: what the value turn wrote.
@@ -161,10 +161,10 @@ def grounded(
 
 
 def unit_misfit(number: float, *, unit: str, answer: str) -> str | None:
-    """Why a number in a unit does not come from the answer; None where nothing speaks against it.
+    """Why a number in a unit can't come from the answer; None if it can.
 
-    An answer without a unit, and a unit that is not known, say nothing. A time in another unit is converted if that is
-    sure: 24 months are 2 years, 3 months are no number of days.
+    An answer without a unit is not judged, nor is a unit that is not known. A time in another unit is converted if that
+    is sure: 24 months are 2 years, but 3 months have no certain number of days.
     """
     asked, number = _units_named(unit), abs(number)
     if not asked:
@@ -181,10 +181,10 @@ def unit_misfit(number: float, *, unit: str, answer: str) -> str | None:
 
 
 def date_misfit(day: date, *, answer: str, context: str) -> str | None:
-    """Why a date does not come from the answer; None if its parts were written there.
+    """Why a date can't come from the answer; None if it can: day, month and year stand there.
 
-    What the answer leaves out may stand in `context`, the notes that it rests on: the year of a day and a month, or the
-    whole date if the answer has no number of its own, as "the Effective Date".
+    `context`, the notes that the answer rests on, may have what the answer leaves out: the year of a day and a month,
+    or the whole date of an answer such as "the Effective Date".
     """
     if _has_date(answer, day):
         return None
@@ -199,7 +199,7 @@ def date_misfit(day: date, *, answer: str, context: str) -> str | None:
 
 
 def clause_misfit(answer: str, *, texts: Sequence[str]) -> str | None:
-    """Why an answer is no number in a unit but that of a clause: in the texts it stands for clauses alone."""
+    """Why an answer is not a number in a unit: in the texts it stands for clauses alone."""
     number = answer.strip().rstrip(".")
     whole = rf"(?<![\d.,]){re.escape(number)}(?![\d,]|\.\d)"
     head = rf"(?:^|\n)[ \t]*{whole}\.?\s+\W{{0,3}}[A-Z]"
@@ -305,7 +305,7 @@ def _names_month(text: str, month: int) -> bool:
 
 
 def _has_unknown_month(text: str, day: date, *, year: str) -> bool:
-    """Whether a word that is no known month stands between day and year, as the month does in most languages."""
+    """Whether a word that is not one of the months above stands between day and year, as most languages write it."""
     number, word, small = rf"(?<!\d)0?{day.day}(?!\d)", r"(\S{3,}?)", r"(?:\S{1,2}\s+)?"
     forms = rf"{number}\S{{0,3}}\s+{small}{word},?\s+{small}{year}(?!\d)", rf"(?<!\d){year}\S?\s+{word}\s+{number}"
     words = [found[1].casefold() for form in forms for found in re.finditer(form, text)]

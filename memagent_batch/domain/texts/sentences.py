@@ -31,9 +31,9 @@ PLAIN_MARKS = ".!?…‽．"
 SURE_MARKS = "。！？｡；؟۔।॥።፧፨။།༎។៕։\u037e"
 """Marks that end a sentence whatever follows; many of their scripts put no space there."""
 LINE_MARKS = f"{PLAIN_MARKS}{SURE_MARKS};:；："
-"""A line that ends with one of these is not joined to one that begins with a capital, a digit or a quote."""
+"""A line that ends with one of these is not joined to a line that begins with a capital, a digit or a quote."""
 OPENERS = "\"'“‘„«»("
-"""Beside letters, digits and currency signs, what a line may begin with that goes on with the one before."""
+"""Beside letters, digits and currency signs, what a line may begin with that continues the one before."""
 BREAK = re.compile(
     rf"[{SURE_MARKS}]+[{CLOSERS}{SURE_MARKS}]*"
     rf"|(?<![{PLAIN_MARKS}])[{PLAIN_MARKS}]++(?:[ \t]++[{PLAIN_MARKS}]++)*[{CLOSERS}]*+(?=\s|$|[{SURE_MARKS}])"
@@ -171,9 +171,9 @@ def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool
 
 
 def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following: int) -> bool:
-    """Whether a line goes on in the next one, which begins with no small letter.
+    """Whether a line is continued by the next one, although that does not begin with a small letter.
 
-    It is as long as a line of prose, says no end, and the next line is no heading, entry or record.
+    It is as long as a line of prose and ends without a mark; the next line is not a heading, an entry or a record.
     """
     if line_end - line_start > MARGIN_CHARS:
         return False
