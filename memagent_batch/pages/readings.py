@@ -7,7 +7,8 @@ Numbers have the digits that are stored and no separators, since one may be a co
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -17,11 +18,14 @@ import pyarrow as pa
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.documents.formats.columnar import open_grouped
+from memagent_batch.domain.follow_ups.answer_types import AnswerType
 from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, compare_runs
+from memagent_batch.runs.evidence import Alignment, How
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.tables import MOVED_TABLES_REMEDY, READING_COLUMNS, ReadingIds, reading_ids
@@ -43,11 +47,17 @@ ANSWERED = "answered"
 OUTCOMES = (ANSWERED, NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
 NEEDS = (
+    "the answer's words are nowhere in the document",
     *("the evidence contradicts the answer", "the evidence says too little"),
     *("reading it failed", "not all of its source was read"),
     *("no valid answer", "the evidence says a part of the answer", "another answer than before"),
 )
 """Why a reading needs a look, the most pressing first."""
+COPIED_WORDS = 5
+"""Longest answer, words, that a document can be expected to hold as it is: a longer one is prose."""
+WRITTEN_OTHERWISE = re.compile(r"\W?\s?[\d.,:/-]+\s?%?")
+"""A bare number or date, which the document may write in another way."""
+_COPIED_TYPES = frozenset({None, AnswerType.TEXT, AnswerType.NUMBER, AnswerType.DATE})
 _WITHOUT_VALUE: Mapping[str | None, str] = {
     ValueStatus.NOT_STATED: NOT_STATED_OUTCOME,
     ValueStatus.NOT_READ: NOT_READ_OUTCOME,
@@ -238,11 +248,26 @@ def outcome_of(row: Row) -> str:
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else ANSWERED)
 
 
-def need_of(row: Row, *, is_changed: bool, is_accepted: bool) -> int:
+def is_nowhere(row: Row, evidence: Sequence[Row]) -> bool:
+    """Whether the document holds no string of a short answer, by its rows of `evidence`.
+
+    Words that all stand in the sentences that the model pointed at are there, in another order.
+    """
+    answer = (row["answer"] or "").strip()
+    aligned = [each["alignment"] for each in evidence if each["how"] == How.ALIGNED]
+    is_copied = row.get("answer_type") in _COPIED_TYPES and len(answer.split()) <= COPIED_WORDS
+    if not is_copied or WRITTEN_OTHERWISE.fullmatch(answer) or not aligned or set(aligned) != {Alignment.NONE}:
+        return False
+    chosen = Counter(folded_words("\n".join(each["text"] or "" for each in evidence if each["how"] == How.CHOSEN)))
+    return not Counter(folded_words(answer)) <= chosen
+
+
+def need_of(row: Row, *, is_nowhere: bool, is_changed: bool, is_accepted: bool) -> int:
     """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
     outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
     is_unread = row["value_status"] == ValueStatus.NOT_READ
     asked = (
+        is_nowhere,
         support == Support.CONTRADICTED,
         support == Support.NOT_ENOUGH,
         not is_ok and not is_unread,

@@ -32,6 +32,7 @@ from memagent_batch.pages.readings import (
     NEEDS,
     NO_UNIT,
     GroupedRows,
+    is_nowhere,
     need_of,
     outcome_of,
     shown_value,
@@ -152,27 +153,31 @@ def _column_names(output: Location, manifest: Manifest) -> list[str]:
 
 
 def _exported_rows(output: Location, manifest: Manifest) -> Iterator[tuple[Row, Sequence[Row]]]:
-    """The rows of `answers`, each with the sentences that the model pointed at."""
+    """The rows of `answers`, each with its rows of `evidence`."""
     evidence_files = {part["answers_file"]: part["evidence_file"] for part in manifest["parts"]}
     for name in manifest["files"][ANSWERS_FOLDER]:
         file = evidence_files.get(name)
         evidence = GroupedRows(output / file if file else None)
         for row in _rows(output / name):
-            found = (each for each in evidence.take(reading_ids(row)) if each["how"] == How.CHOSEN)
-            yield row, sorted(found, key=lambda each: each["rank"])
+            yield row, evidence.take(reading_ids(row))
 
 
 def _rows(place: Location) -> Iterator[Row]:
     return (row for batch in table_rows(place) for row in batch.to_pylist())
 
 
+def _chosen_sentences(evidence: Sequence[Row]) -> list[Row]:
+    """The sentences that the model pointed at, the best first."""
+    return sorted((each for each in evidence if each["how"] == How.CHOSEN), key=lambda each: each["rank"])
+
+
 def _sentence(row: Row) -> str:
     return "(the text could not be fetched)" if row["text"] is None else " ".join(row["text"].split())
 
 
-def _all_cells(row: Row, chosen: Sequence[Row], names: Sequence[str]) -> list[Cell]:
+def _all_cells(row: Row, evidence: Sequence[Row], names: Sequence[str]) -> list[Cell]:
     """A row of the sheet `answers`; a carried column may have the name of the one with the sentences."""
-    sentences = "\n".join(f"{_sentence(each)} [{place_of(each)}]" for each in chosen) or None
+    sentences = "\n".join(f"{_sentence(each)} [{place_of(each)}]" for each in _chosen_sentences(evidence)) or None
     whole = {EVIDENCE_COLUMN: sentences, **row}
     return [_plain_cell(whole.get(name)) for name in names]
 
@@ -224,13 +229,14 @@ def _number_or_text(text: str) -> float | str:
 def _by_need(output: Location, manifest: Manifest, *, signed: Mapping[str, SignOff]) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
     need_of_row = partial(_need, signed=signed, manifest=manifest)
-    needs = sorted({need_of_row(row) for row, _ in _exported_rows(output, manifest)})
+    needs = sorted({need_of_row(row, evidence) for row, evidence in _exported_rows(output, manifest)})
     for need in needs:
-        for row, chosen in _exported_rows(output, manifest):
-            if need_of_row(row) == need:
+        for row, evidence in _exported_rows(output, manifest):
+            if need_of_row(row, evidence) == need:
                 why = NEEDS[need] if need < len(NEEDS) else None
                 by = signed.get(reading_hash(row)) if signed else None
                 answer = row["answer"] if row["status"] == Status.OK else None
+                chosen = _chosen_sentences(evidence)
                 sentences, places = "\n".join(map(_sentence, chosen)), "\n".join(map(place_of, chosen))
                 yield [
                     *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
@@ -259,11 +265,12 @@ def _unread_words(row: Row, manifest: Manifest) -> str | None:
     return UNREAD_JOIN.join(filter(None, words)) or None
 
 
-def _need(row: Row, *, signed: Mapping[str, SignOff], manifest: Manifest) -> int:
+def _need(row: Row, evidence: Sequence[Row], *, signed: Mapping[str, SignOff], manifest: Manifest) -> int:
     """The place in `NEEDS`; a spreadsheet knows of no run before."""
     is_signed = signed and reading_hash(row) in signed
     is_accepted = accepted_reason(row, manifest) is not None
-    return len(NEEDS) if is_signed else need_of(row, is_changed=False, is_accepted=is_accepted)
+    nowhere = is_nowhere(row, evidence)
+    return len(NEEDS) if is_signed else need_of(row, is_nowhere=nowhere, is_changed=False, is_accepted=is_accepted)
 
 
 class XlsxBook:

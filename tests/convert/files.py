@@ -1,5 +1,6 @@
 """Makes real files of every kind: PDFs by hand, DOCX by python-docx and zipfile, mails by the standard library."""
 
+import base64
 import io
 import zipfile
 import zlib
@@ -36,6 +37,15 @@ def pdf(*pages: str, extra: Sequence[bytes] = (), trailer: str = "") -> bytes:
 def stream(entries: str, data: bytes) -> bytes:
     packed = zlib.compress(data)
     return f"<< {entries} /Filter /FlateDecode /Length {len(packed)} >>\nstream\n".encode() + packed + b"\nendstream"
+
+
+def pdf_in_letters(page: str, *, letters: str, is_cut: bool) -> bytes:
+    """A PDF whose packed page is written in `ASCII85` or `ASCIIHex`, as ReportLab does; or the first half of it."""
+    packed = zlib.compress(page.encode("latin-1"))
+    packed = packed[: len(packed) // 2] if is_cut else packed
+    data = base64.a85encode(packed, wrapcol=76) + b"~>" if letters == "ASCII85" else packed.hex(" ").encode() + b">"
+    head = f"<< /Filter [ /{letters}Decode /FlateDecode ] /Length {len(data)} >>\nstream\n"
+    return pdf(page).replace(stream("", page.encode("latin-1")), head.encode() + data + b"\nendstream")
 
 
 def assembled(objects: Sequence[bytes], *, trailer: str = "") -> bytes:

@@ -13,7 +13,7 @@ from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
+from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
 from memagent_batch.domain.follow_ups.evidence import MemoryTrace
 from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
@@ -237,6 +237,32 @@ async def test_answer_that_needs_no_value_turn_has_none(
     )
     assert result["value"] == value
     assert VALUE not in {prompt.kind for prompt in engine.asked}
+
+
+@pytest.mark.parametrize(
+    ("answer", "written", "value_type", "problem"),
+    [
+        ("five years", "5", Number(unit="GBP"), "the answer has 'five years', which is not in GBP"),
+        ("3.1", "3.1", Number(unit="GBP"), "'3.1' is the number of a clause"),
+        ("15.2", "1522-02-15", Date(), "'15.2' does not have the day, month and year of 1522-02-15"),
+    ],
+)
+async def test_value_that_its_answer_does_not_bear_out_is_invalid_and_says_why(
+    answer: str,
+    written: str,
+    value_type: ValueType,
+    problem: str,
+    agent: LoadedAgent,
+    follow_ups: FollowUps,
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    engine = Scripted(tiny_tokenizer, answers={"answer": f"\\boxed{{{answer}}}", "value": written})
+    text = FILLER + f"3.1 The Tenant pays.\r\n{FACT}\r\n" + FILLER
+    result = await closed_by(
+        engine, agent=agent, follow_ups=follow_ups, tokenizer=tiny_tokenizer, value_type=value_type, text=text
+    )
+    assert (result["value_status"], result["value"], result["value_number"]) == (ValueStatus.INVALID, None, None)
+    assert result["follow_up_error"] == problem
 
 
 @pytest.mark.parametrize("kind", ["truncate", "retrieve"])

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 
 from memagent_batch.domain.document import Document
 
+SPLIT = 2
+"""Raised with each change of where sentences end: evidence is then asked for again where its prompt is another one."""
 MAX_SENTENCE_CHARS = 400
 """Longest sentence, characters; longer runs are cut, at white space if there is some."""
 WRAPPED_LINE_CHARS = 40
 """A shorter line is an entry of a list, not prose that was broken at a margin."""
+MARGIN_CHARS = 160
+"""A longer line was not broken at a margin: it is a paragraph."""
+FULL_SHARE = 0.75
+"""Share of the next line's length that a line has at least, the next word included, if it was broken at a margin."""
 WORD_CHARS = 24
 """Characters that are looked at before a full stop: longer words are not abbreviations."""
 
@@ -24,6 +30,10 @@ PLAIN_MARKS = ".!?…‽．"
 """Marks that end a sentence where white space follows: they also stand inside numbers, names and addresses."""
 SURE_MARKS = "。！？｡；؟۔।॥።፧፨။།༎។៕։\u037e"
 """Marks that end a sentence whatever follows; many of their scripts put no space there."""
+LINE_MARKS = f"{PLAIN_MARKS}{SURE_MARKS};:；："
+"""A line that ends with one of these is not joined to a line that begins with a capital, a digit or a quote."""
+OPENERS = "\"'“‘„«»("
+"""Beside letters, digits and currency signs, what a line may begin with that continues the one before."""
 BREAK = re.compile(
     rf"[{SURE_MARKS}]+[{CLOSERS}{SURE_MARKS}]*"
     rf"|(?<![{PLAIN_MARKS}])[{PLAIN_MARKS}]++(?:[ \t]++[{PLAIN_MARKS}]++)*[{CLOSERS}]*+(?=\s|$|[{SURE_MARKS}])"
@@ -39,6 +49,10 @@ ROW = re.compile(r"\t|\||(?:,\S[^,]{0,40}+){3}|[^\s.!?:] {2,}+\S")
 """What shows that a line is the row of a table."""
 BULLET = re.compile(r"(?:[-*+•‣·–—]|\(?\w{1,3}[.)])\s")
 """What a line begins with that is an entry of a list."""
+CLAUSE = re.compile(r"(?:\d{1,3}\.)+\d{1,3}\s+\W{0,3}[^\W\d_]")
+"""What a line begins with that is a numbered clause; a number such as 2.5 is followed by a small letter."""
+LABEL = re.compile(r"[^.:]{1,40}:(?:\s|$)")
+"""What a line begins with that is an entry of a form or a record of who spoke."""
 NUMBERED = re.compile(r"(?:^|[\n\r])[ \t]*(?:[#§(]\s*)?(?:\d{1,3}\.)*\d{1,3}\.$")
 """The end of a text that is the number of a heading or entry."""
 ABBREVIATIONS = (
@@ -151,8 +165,42 @@ def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool
     if BULLET.match(following) or ROW.search(text, line_start, line_end):
         return True
     first, last = following[0], text[line_end - 1]
-    goes_on = first.islower() or (last == "," and first.isalnum())
-    return not (goes_on or (_has_no_case(first) and last.isalpha()))
+    if first.islower() or (last == "," and first.isalnum()) or (_has_no_case(first) and last.isalpha()):
+        return False
+    return not _is_broken_at_margin(text, line_start=line_start, line_end=line_end, following=found.end())
+
+
+def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following: int) -> bool:
+    """Whether a line is continued by the next one, although that does not begin with a small letter.
+
+    It is as long as a line of prose and ends without a mark; the next line is not a heading, an entry or a record.
+    """
+    if line_end - line_start > MARGIN_CHARS:
+        return False
+    line, below = text[line_start:line_end].lstrip(), text[following : following + MARGIN_CHARS]
+    below = LINE_ENDS.split(below, 1)[0].rstrip()
+    first, last = below[0], line.rstrip(CLOSERS.replace("\\", ""))[-1:]
+    if (
+        not last
+        or last in LINE_MARKS
+        or not (first.isalnum() or first in OPENERS or unicodedata.category(first) == "Sc")
+    ):
+        return False
+    if line.isupper() != below.isupper() or (last.isdigit() and first.isupper()):
+        return False  # a heading, or the rows of a table
+    clause = CLAUSE.match(below)
+    if (clause and not clause[0][-1].islower()) or LABEL.match(below):
+        return False
+    words = below.split(None, 1)
+    if _shape(line.split(None, 1)[0]) == _shape(words[0]):
+        return False
+    is_title = first.isupper() and len(below) < WRAPPED_LINE_CHARS and below[-1] not in LINE_MARKS
+    return not is_title and len(line) + 1 + len(words[0]) >= FULL_SHARE * len(below)
+
+
+def _shape(word: str) -> str:
+    """What the records of a list begin with alike: a word, or a number with as many digits."""
+    return re.sub(r"\d", "0", word)
 
 
 def _has_no_case(character: str) -> bool:

@@ -72,6 +72,57 @@ def test_line_that_was_broken_at_a_margin_goes_on_and_a_row_of_a_table_does_not(
     assert sentences_of(rows) == rows.split("\n")
 
 
+NDA = """MUTUAL NON-DISCLOSURE AGREEMENT
+This Agreement is made between Arden Therapeutics Limited, a company registered in England
+with number 09114427, whose office is at 14 Babraham Road, Cambridge ("Arden"), and
+Kestrel Data Systems GmbH, a company registered in Munich under HRB 218844, whose
+registered office is at Leopoldstrasse 61, Munich ("Kestrel"). It takes effect on 12 June 2025 (the
+"Effective Date"), although the parties signed it before two witnesses of theirs on 19 June
+2025 without seal
+BACKGROUND
+1.1 "Confidential Information" means all information, in any form, that a party makes available
+1.2 "Trade Secret" means Confidential Information that meets the definition in the Trade Secrets
+(Enforcement) Regulations 2018, at a fee of no more than five thousand pounds sterling or
+£5,000."""
+"""A page as it comes from a PDF or OCR: lines end at the margin."""
+
+
+def test_lines_of_a_page_that_break_before_a_capital_digit_or_quote_go_on() -> None:
+    assert [" ".join(each.split()) for each in sentences_of(NDA)] == [
+        "MUTUAL NON-DISCLOSURE AGREEMENT",
+        "This Agreement is made between Arden Therapeutics Limited, a company registered in England with number "
+        '09114427, whose office is at 14 Babraham Road, Cambridge ("Arden"), and Kestrel Data Systems GmbH, a '
+        "company registered in Munich under HRB 218844, whose registered office is at Leopoldstrasse 61, Munich "
+        '("Kestrel").',
+        'It takes effect on 12 June 2025 (the "Effective Date"), although the parties signed it before two witnesses '
+        "of theirs on 19 June 2025 without seal",
+        "BACKGROUND",
+        '1.1 "Confidential Information" means all information, in any form, that a party makes available',
+        '1.2 "Trade Secret" means Confidential Information that meets the definition in the Trade Secrets '
+        "(Enforcement) Regulations 2018, at a fee of no more than five thousand pounds sterling or £5,000.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["2021-03-04 12:00 the server of the north did not start again", "2021-03-05 09:30 the server did start again"],
+        ["ERROR the server of the north did not start again in time", "ERROR the server of the south did not either"],
+        ["Name of the landlord and owner: Halvorsen Holdings LLC", "Name of the tenant and user: Bluefin Ceramics Inc"],
+        ["Base rent for each month of the first year USD 4,850", "Security deposit that is due on signing USD 14,550"],
+        ["A Master Services Agreement Between These Two Parties", "This Agreement is made between " + "two of " * 9],
+        ["The parties agree on all that follows in this agreement", "Governing Law", "Oregon law governs it."],
+        [
+            "A paragraph on one line " + "that is longer than any page is wide " * 5,
+            "Another paragraph of the text",
+        ],
+        ["This sentence ends here, with a quote (that is closed).)", '"Another one begins with a quote in this line".'],
+    ],
+)
+def test_lines_of_records_forms_headings_and_paragraphs_do_not_go_on(lines: list[str]) -> None:
+    assert sentences_of("\n".join(lines)) == [line.strip() for line in lines]
+
+
 def test_long_run_is_cut_at_white_space_and_never_inside_a_sign() -> None:
     assert sentences_of("aaaa bbbb cccc", max_chars=10) == ["aaaa bbbb", "cccc"]
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
