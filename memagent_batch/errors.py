@@ -5,12 +5,19 @@ are shown without their secrets, whoever wrote it.
 """
 
 from importlib.util import find_spec
+from typing import ClassVar
 
 from memagent_batch.masking import mask_urls
+
+EXIT_INTERRUPTED = 130
+"""Exit code after SIGINT, as shells count it; the same command goes on."""
 
 
 class MemagentError(Exception):
     """Base of every error that this project raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+    """What the command ends with, and a program of yours may: see docs/reference/exit-codes-and-events.md."""
 
     def __init__(self, message: str) -> None:
         """Masks the secrets of URLs in `message`, which may quote a file system's or an endpoint's own words."""
@@ -18,7 +25,9 @@ class MemagentError(Exception):
 
 
 class UsageError(MemagentError):
-    """The user's mistake, found before an engine starts: settings, inputs, output location. Exit code 2."""
+    """The user's mistake, found before an engine starts: settings, inputs, output location."""
+
+    exit_code = 2
 
 
 class SettingsError(UsageError):
@@ -106,7 +115,9 @@ class EngineUnavailableError(NotReadError):
 
 
 class BoundReachedError(NotReadError):
-    """The run may start no further turn: it has met its own bound. Exit code 6; the same command goes on."""
+    """The run may start no further turn: it has met its own bound; the same command goes on."""
+
+    exit_code = 6
 
 
 class TextUnavailableError(NotReadError):
@@ -118,19 +129,25 @@ class EngineRefusedError(UsageError):
 
 
 class TooManyFailedError(MemagentError):
-    """The run is closed and its tables are written, but more readings failed than `max_failed_share` allows. Exit 4."""
+    """The run is closed and its tables are written, but more readings failed than `max_failed_share` allows."""
+
+    exit_code = 4
 
 
 class UnreadSourcesError(MemagentError):
-    """The run is closed and its tables are written; of some documents not all of the source was read. Exit code 7."""
+    """The run is closed and its tables are written; of some documents not all of the source was read."""
+
+    exit_code = 7
 
 
 class NotVerifiedError(MemagentError):
-    """The record of an output does not hold: a file was changed, a row does not follow from the log. Exit code 5."""
+    """The record of an output does not hold: a file was changed, a row does not follow from the log."""
+
+    exit_code = 5
 
 
 class OutputChangedError(MemagentError):
-    """A run has finished while its output was looked at; the same command looks at the new one. Exit code 1."""
+    """A run has finished while its output was looked at; the same command looks at the new one."""
 
 
 class EngineDeadError(MemagentError):
@@ -150,19 +167,23 @@ class StorageOutageError(StorageError):
 
 
 class CountsError(MemagentError):
-    """The tables do not hold one row for each reading that was asked for. Exit code 1."""
+    """The tables do not hold one row for each reading that was asked for."""
 
 
 class SupersededError(MemagentError):
-    """A newer attempt has claimed the output; this one leaves it. Exit code 3."""
+    """A newer attempt has claimed the output; this one leaves it."""
+
+    exit_code = 3
 
 
 class TerminatedError(MemagentError):
-    """The run had to leave, as when its node is removed; the same command goes on. Exit code 143."""
+    """The run had to leave, as when its node is removed; the same command goes on."""
+
+    exit_code = 143
 
 
 class RunFailedError(MemagentError):
-    """The run stopped before its readings were done; the same command goes on from the log. Exit code 1."""
+    """The run stopped before its readings were done; the same command goes on from the log."""
 
 
 class LearningError(MemagentError):

@@ -27,13 +27,12 @@ from memagent_batch.cli.settings import Command
 from memagent_batch.config.job import LogFormat
 from memagent_batch.config.problems import remedy
 from memagent_batch.errors import (
+    EXIT_INTERRUPTED,
     BoundReachedError,
     MemagentError,
-    NotVerifiedError,
     SettingsError,
     SupersededError,
     TerminatedError,
-    TooManyFailedError,
     UnreadSourcesError,
     UsageError,
 )
@@ -43,39 +42,20 @@ log = logging.getLogger(__name__)
 
 CommandT = TypeVar("CommandT", bound=Command)
 
-EXIT_FAILED = 1
-"""The run stopped, its counts do not close, or some readings could not be read now; the same command goes on."""
-EXIT_USAGE = 2
-"""The user's mistake."""
-EXIT_SUPERSEDED = 3
-"""A newer attempt has claimed the output; this one must not be started again."""
-EXIT_TOO_MANY_FAILED = 4
-"""The run is closed and its tables are written, but too many readings failed, or all."""
-EXIT_NOT_VERIFIED = 5
-"""`memagent verify` found something that is not as it was recorded."""
-EXIT_BOUND_REACHED = 6
-"""The run stopped at its own bound and left the tables as they were; the same command goes on."""
-EXIT_UNREAD_SOURCES = 7
-"""The run is closed and its tables are written; of some documents not all of the source was read."""
-EXIT_INTERRUPTED = 130
-"""SIGINT, as shells count it; the same command goes on."""
-EXIT_TERMINATED = 143
-"""SIGTERM, as shells count it; the same command goes on."""
+EXIT_USAGE = UsageError.exit_code
 WAY_OUT_SECONDS = 5.0
 """Longest way out of the process once its command has stopped: Python waits for threads, and these for a store that
 hangs."""
 
-ENDING_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
-    UsageError: ("error", EXIT_USAGE),
-    SupersededError: ("superseded", EXIT_SUPERSEDED),
-    TerminatedError: ("stopped", EXIT_TERMINATED),
-    TooManyFailedError: ("failed", EXIT_TOO_MANY_FAILED),
-    BoundReachedError: ("stopped", EXIT_BOUND_REACHED),
-    UnreadSourcesError: ("not read", EXIT_UNREAD_SOURCES),
-    NotVerifiedError: ("failed", EXIT_NOT_VERIFIED),
-    Exception: ("failed", EXIT_FAILED),
+WORD_BY_ERROR: dict[type[Exception], str] = {
+    UsageError: "error",
+    SupersededError: "superseded",
+    TerminatedError: "stopped",
+    BoundReachedError: "stopped",
+    UnreadSourcesError: "not read",
+    Exception: "failed",
 }
-"""The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
+"""The first word of a command's last line, by the error that ends it; the first that fits."""
 
 COMMANDS = {
     "doctor": ("doctor:Doctor", "shows what is installed, which engine can run here, and how to add what is missing"),
@@ -220,8 +200,9 @@ def _exit_code(command: Callable[[], object]) -> int:
 
 
 def _log_error(error: Exception) -> int:
-    word, exit_code = next(end for kind, end in ENDING_BY_ERROR.items() if isinstance(error, kind))
+    word = next(word for kind, word in WORD_BY_ERROR.items() if isinstance(error, kind))
     is_known = isinstance(error, MemagentError)
+    exit_code = error.exit_code if isinstance(error, MemagentError) else MemagentError.exit_code
     fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}
     message = f"{word}: {error}" if is_known else f"{word}: {type(error).__name__}: {error}"
     log.error(message, extra=fields, exc_info=None if is_known else error)

@@ -211,8 +211,9 @@ class RunConfig(BoundsConfig, Storage):
     """File format of the tables `answers`, `memories`, `evidence` and `results`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
-    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Largest share of failed readings; above it, or if all failed, the command ends with exit code 4."""
+    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """Largest share of failed readings; above it, or if all failed, the command ends with exit code 4. The tables are
+    written all the same."""
     accepted_unread: tuple[AcceptedUnread, ...] = ()
     """Unread sources that are known: groups of `source`, `unread` and `reason` in a job file. They are counted and
     shown, and change neither the exit code nor what needs a look."""

@@ -182,5 +182,5 @@ class SourceConfig(Storage):
     @model_validator(mode="after")
     def _check_questions(self) -> Self:
         if not (self.questions or self.ask):
-            raise ValueError("no question: give --questions or --ask")
+            raise ValueError("no question: set questions or ask")
         return self

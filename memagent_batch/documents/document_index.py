@@ -105,8 +105,8 @@ _KNOWN_FILES = f"select distinct path from ({_PARTS}) semi join {_KNOWN} using (
 _KEPT = "select path, version from files anti join bad using (path) where version is not null"
 _SHOWN_NAMES = 5
 _LEFT_OUT = (
-    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
-    "glob such as '**/*.txt', or with --input.format text"
+    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where `documents` names it, by its path or a "
+    "glob such as '**/*.txt', or with input.format text"
 )
 
 
@@ -195,7 +195,7 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     raise InputError(
         f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
         "give every document its own id, or name the columns that put its rows in order with "
-        "--input.order-columns"
+        "input.order_columns"
     )
 
 

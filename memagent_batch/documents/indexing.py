@@ -218,7 +218,7 @@ def _text_records(location: Location, *, columns: Columns, name: str, shard: Sha
     lacking = next((column for column in others if column.absent is None), None)
     if lacking is not None:
         raise InputError(
-            f"{location.uri}: a text file has no column {lacking.name!r}; leave out {lacking.option}, "
+            f"{location.uri}: a text file has no column {lacking.name!r}; leave out {lacking.setting}, "
             "or write the documents as Parquet, JSONL or CSV"
         )
     records, bound = READERS[Format.TEXT].read(location, columns=columns[1:2]), columns[1].max_bytes

@@ -234,7 +234,7 @@ def usable_file_system(location: Location) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage-options"
+            f"{location.uri}: its file system can't be used ({error}); check the protocol and storage_options"
         ) from error
 
 
@@ -477,5 +477,5 @@ def _table_error(location: Location, folder: str, format_: str) -> InputError:
     return InputError(
         f"{location.at(folder).uri} is a table of {format_} (it has {_TABLE_LOGS[format_][0]}/): its files also hold "
         "rows that are deleted or replaced, so they can't be read as they are; name the table as a whole and alone: "
-        f"--documents {_TABLE_NAMES[format_]}"
+        f"documents: {_TABLE_NAMES[format_]}"
     )

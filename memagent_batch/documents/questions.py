@@ -67,7 +67,7 @@ _NUM_PLAIN = 5
 
 
 def read_questions(
-    location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str = "--ask, question"
+    location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str = "ask, question"
 ) -> pa.Table:
     """Reads the question list and adds the questions of the command line, of a job file or of a program.
 

@@ -140,7 +140,7 @@ def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: Inpu
             raise InputError(
                 f"document_id {rows[one]['document_id']!r}: two rows have the same place in its order ({names}: "
                 f"{', '.join(rows[one]['order'])}): {places}; drop one, or name further columns with "
-                "--input.order-columns"
+                "input.order_columns"
             )
     return [rows[each] for each in order]
 

@@ -240,7 +240,7 @@ def _filtered(files: Listing, where: Condition) -> Listing:
         raise InputError(
             f"{error}. Rows are filtered in Parquet and Arrow files and in tables, other files, such as "
             f"{next(iter(files)).path}, only by the keys in their folders (year=2026), below the place that "
-            "--documents names"
+            "`documents` names"
         ) from error
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import CodeType, FrameType, TracebackType
 from typing import Self
 
-from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
+from memagent_batch.errors import EXIT_INTERRUPTED, MemagentError, SupersededError, TerminatedError
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.state import write_stop_note
 from memagent_batch.store.location import Location
@@ -114,7 +114,7 @@ FORCED_EXIT = ForcedExit()
 def _exit_by_force(cause: KeyboardInterrupt) -> None:
     """Logs and ends the process; logging may wait forever too, for a lock that the hanging thread holds."""
     error = cause.cause if isinstance(cause, ShutdownRequested) else None
-    exit_code = EXIT_CODES.get(type(error), 130)
+    exit_code = EXIT_INTERRUPTED if error is None else error.exit_code
     message = f"stopped by force: the run did not end within {LEAVE_SECONDS:g} s ({error or 'SIGINT'})"
     fields = {"event": EventKind.RUN_STOPPED, "exit_code": exit_code}
     last_line = threading.Thread(target=log.error, args=(message,), kwargs={"extra": fields}, daemon=True)
@@ -122,10 +122,6 @@ def _exit_by_force(cause: KeyboardInterrupt) -> None:
     last_line.join(LAST_LINE_SECONDS)
     time.sleep(LAST_LINE_SECONDS)  # a thread may still write what was logged
     os._exit(exit_code)
-
-
-EXIT_CODES: dict[type[MemagentError] | type[None], int] = {SupersededError: 3, TerminatedError: 143}
-"""Exit codes of the command for these errors; 130 for SIGINT."""
 
 
 @contextlib.contextmanager

@@ -259,7 +259,7 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
         allowed = f", max_failed_share is {max_failed_share:g}" if failed < asked else ""
         raise TooManyFailedError(
             f"{failed} of {asked} readings failed{allowed} ({_reasons_of(manifest, Status.FAILED)}); their rows are in "
-            "`answers`: fix the cause, and run the same command with --retry-failed"
+            "`answers`: fix the cause, and run it again with retry_failed"
         )
     require_read(manifest)
 

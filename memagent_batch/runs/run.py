@@ -292,6 +292,8 @@ def _log_closed(manifest: Manifest) -> None:
     line = f"run {run_id} closed: {', '.join(parts)}"
     if unread := unread_line(manifest["unread"]):
         line += f"; {unread}"
+    if counts["failed"] > manifest["unread"]["num_unread_failed"]:
+        line += "; fix the cause and run it again with retry_failed, or failed readings stay as they are"
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 

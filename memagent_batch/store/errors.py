@@ -141,7 +141,7 @@ def _input_error(error: Exception, *, path: str) -> InputError:
     kind = InputError if is_of_content(error) else InputUnreachableError
     return kind(
         f"{path} can't be read: {str(error).strip() or type(error).__name__}; is it whole, in the format that its "
-        "ending or --input.format says, and reachable with --storage-options?"
+        "ending or input.format says, and reachable with storage_options?"
     )
 
 
@@ -153,7 +153,7 @@ def _storage_error(error: Exception, *, uri: str, done: str) -> StorageError:
 def _unreached(error: BaseException, *, uri: str) -> OutputError:
     return OutputError(
         f"output: {mask_url(uri)} can't be reached: {type(error).__name__}: {_one_line(error)}; check the path, "
-        "--storage-options and your rights"
+        "storage_options and your rights"
     )
 
 

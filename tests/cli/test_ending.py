@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
+from memagent_batch.cli.main import main
 from memagent_batch.cli.screen import ending
 from memagent_batch.cli.status import status_lines
 from memagent_batch.config.job import TableFormat
+from memagent_batch.errors import TooManyFailedError
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.audit.scan import make_scan
@@ -98,7 +99,7 @@ def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_e
             ["2 files, 2 of them", "2 ok", "next: memagent answer --config reader"],
         ),
         (["plan", *arguments], 0, "readings_to_do", 1, to_do),
-        (["answer", *arguments], EXIT_TOO_MANY_FAILED, "ok", 1, answered),
+        (["answer", *arguments], TooManyFailedError.exit_code, "ok", 1, answered),
         (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),
         (["status", run], 0, "state", "finished", ["1 answered, 1 failed", f"memagent page {run}"]),
         (["page", run], 0, "readings", 2, ["2 answers of 2 documents", f"next: open {run}/page/index.html"]),

@@ -104,7 +104,7 @@ def test_list_shards_table_among_above_or_below_is_refused_by_name(
     message = _refusal(Location(uri=str(tmp_path)), asked)
     kind, named = ("Delta", "delta://") if "delta" in table else ("Iceberg", "iceberg://CATALOG/")
     assert f"{tmp_path}/{table} is a table of {kind}" in message
-    assert f"--documents {named}" in message
+    assert f"documents: {named}" in message
 
 
 @pytest.mark.parametrize(("asked", "table", "names"), ASKED[1::4])

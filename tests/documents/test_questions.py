@@ -123,7 +123,7 @@ def test_read_questions_bad_file_is_refused_with_place_and_remedy(
 
 def test_read_questions_asked_one_that_the_file_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("a")
-    with pytest.raises(InputError, match=r"line 1.*--ask, question 1"):
+    with pytest.raises(InputError, match=r"line 1.*ask, question 1"):
         _read(tmp_path / "q.txt", "a")
 
 
@@ -197,7 +197,7 @@ def test_questions_of_a_job_file_may_have_types() -> None:
     table = read_questions(None, ask=["Who?", {"question": "Is it?", "question_id": "is", "answer_type": "bool"}])
     assert table["question_id"].to_pylist()[1] == "is"
     assert value_types(table) == [None, Bool()]
-    with pytest.raises(ValueTypeError, match="--ask, question 1: answer_type: 'boolean' is not one of"):
+    with pytest.raises(ValueTypeError, match="ask, question 1: answer_type: 'boolean' is not one of"):
         read_questions(None, ask=[{"question": "Is it?", "answer_type": "boolean"}])
 
 

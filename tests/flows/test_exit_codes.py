@@ -174,16 +174,17 @@ def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
     assert {row["status"] for row in rows.values()} == {"ok"}
 
 
-def test_job_with_a_share_of_failed_readings_ends_with_0_or_4_as_was_asked(
+def test_job_with_a_share_of_failed_readings_ends_with_4_unless_that_share_is_allowed(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [{"document_id": "a", "text": None}, {"document_id": "b", "text": "some words"}]
     pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
-    assert main(["answer", *arguments]) == 0
-    follow_ups = capsys.readouterr().err.splitlines()[-1]
-    assert "1 ok, 1 failed (1 x DocumentError: " in follow_ups
-    assert main(["answer", *arguments, "--max-failed-share", "0.4"]) == 4
-    assert "1 of 2 readings failed, max_failed_share is 0.4" in capsys.readouterr().err.splitlines()[-1]
+    assert main(["answer", *arguments]) == 4
+    assert "1 of 2 readings failed, max_failed_share is 0.05" in capsys.readouterr().err.splitlines()[-1]
+    assert main(["answer", *arguments, "--max-failed-share", "0.5"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "1 ok, 1 failed (1 x DocumentError: " in last
+    assert "retry_failed" in last
 
 
 def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes_on(

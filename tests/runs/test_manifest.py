@@ -71,7 +71,7 @@ def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopt
     output = Location(uri=str(tmp_path))
     begin(output, settings_of(tmp_path, **begun))
     if not is_same:
-        with pytest.raises(OutputError, match=r"belongs to a run over documents .*--adopt-output"):
+        with pytest.raises(OutputError, match=r"belongs to a run over documents .*adopt_output"):
             claim_output(output, settings_of(tmp_path, **settings))
     claim_output(output, settings_of(tmp_path, adopt_output=not is_same, **settings))
 
@@ -181,7 +181,7 @@ def test_success_is_a_share_of_failed_readings_that_is_allowed(counts: dict[str,
     [({"failed": 2}, 1.0), ({"ok": 8, "failed": 2}, 0.1), ({"ok": 8, "failed": 2, "not_read": 9}, 0.1)],
 )
 def test_too_many_failed_readings_are_told_with_their_reasons(counts: dict[str, int], share: float) -> None:
-    with pytest.raises(TooManyFailedError, match=r"2 of \d+ readings failed.* \(2 x E: a message\).*--retry-failed"):
+    with pytest.raises(TooManyFailedError, match=r"2 of \d+ readings failed.* \(2 x E: a message\).*retry_failed"):
         require_success(manifest(**counts), max_failed_share=share)
 
 

@@ -55,7 +55,7 @@ _ENDINGS: Mapping[str, Format] = {
 }
 UNKNOWN_REMEDY = (
     "convert PDF, HTML, DOCX, e-mail and ZIP files with `memagent convert` first; move others away, or name their "
-    "format with --input.format"
+    "format with input.format"
 )
 """What the user can do where the ending of a document's file is not one of ours."""
 _REFUSED = frozenset({".xz", ".lz4", ".zip"})

@@ -82,11 +82,6 @@ class InputColumn:
         """What a file without the column has instead."""
         return None if self.absent is None else self.absent.value
 
-    @property
-    def option(self) -> str:
-        """The setting on the command line."""
-        return f"--{self.setting.replace('_', '-')}"
-
 
 Columns = Sequence[InputColumn]
 """Columns to read, in the order in which their values are wanted."""
@@ -246,7 +241,7 @@ def raise_wrong_type(type_name: str, *, column: InputColumn, where: str) -> NoRe
         InputError: always.
     """
     wanted = "text or integers" if column.kind is ColumnKind.IDENTIFIER else "text"
-    remedy = f", or name another column with {column.option}" if column.setting else ""
+    remedy = f", or name another column with {column.setting}" if column.setting else ""
     raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
 
 
@@ -256,6 +251,6 @@ def raise_missing_column(column: InputColumn, *, there: Sequence[str], where: st
     Raises:
         InputError: always.
     """
-    remedy = f"name the right one with {column.option}" if column.setting else "add or rename one"
+    remedy = f"name the right one with {column.setting}" if column.setting else "add or rename one"
     names = ", ".join(repr(name) for name in there) or "none"
     raise InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

@@ -128,7 +128,7 @@ def test_read_references_as_lists_or_texts_are_kept(tmp_path: Path) -> None:
 @WRITERS
 def test_read_missing_column_is_refused_with_those_there_and_the_setting(write: Write, tmp_path: Path) -> None:
     write(pa.table({"id": ["a"], "body": ["b"]}), tmp_path / "f")
-    with pytest.raises(InputError, match=r"no column 'text'; its columns: 'id', 'body'; .*--input\.text-column"):
+    with pytest.raises(InputError, match=r"no column 'text'; its columns: 'id', 'body'; .*input\.text_column"):
         _read(tmp_path / "f", TEXT)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.docs.settings_page import PAGE as SETTINGS_PAGE
-from memagent_batch.cli import main as cli
+from memagent_batch import errors
 from memagent_batch.executors.progress.board import Event
 from memagent_batch.logs import EventKind, as_json
 
@@ -21,8 +21,8 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def test_page_has_every_exit_code() -> None:
-    codes = [value for name, value in vars(cli).items() if name.startswith("EXIT_")]
-    assert sorted(int(row[0]) for row in rows("Exit codes")[1:]) == sorted([0, *codes]), "one meaning for each code"
+    codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type)}
+    assert [int(row[0]) for row in rows("Exit codes")[1:]] == sorted({0, *codes, errors.EXIT_INTERRUPTED})
 
 
 def logged_levels() -> Iterator[tuple[EventKind, str]]:
