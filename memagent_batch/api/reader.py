@@ -29,7 +29,7 @@ from memagent_batch.domain.readings import Question, Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import DocumentError, MemagentError, NotReadError
+from memagent_batch.errors import DocumentError, InputError, MemagentError, NotReadError
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.reading.agent import make_agent
@@ -202,7 +202,7 @@ class AgentReader:
         """Reads a text of any length for a question.
 
         Args:
-            text: The document; a null gives a failed reading, as in `ma.read` and `ma.answer`.
+            text: The document; one that is null or empty gives a failed reading, as in `ma.read` and `ma.answer`.
             question: The question.
             type: The type that its answer is asked for as, such as `Number(unit="EUR")`.
             sample: Which of several draws, from 0; a greedy agent gives the same for all.
@@ -215,11 +215,14 @@ class AgentReader:
             EngineRefusedError: an endpoint refuses every request.
             EngineStartError: the engine takes no guides, which types and follow-up questions need.
             SettingsError: a follow-up question can't fit the window.
+            InputError: the question is empty.
             TypeError: the text is not a string.
             UnicodeEncodeError: the text or the question holds a lone surrogate.
         """
         if not isinstance(text, str | None):
             raise TypeError(f"text must be a string, not {builtins.type(text).__name__}; ma.answer reads many texts")
+        if not question.strip():
+            raise InputError("question: it is empty; ask one")
         return self._run(self._read(text, question, value_type=type, sample=sample))
 
     async def _read(self, text: str | None, question: str, *, value_type: ValueType | None, sample: int) -> Answered:
@@ -271,9 +274,10 @@ class AgentReader:
         return self._follow_ups_by_type[value_type]
 
     def _document(self, text: str | None) -> Document:
+        reason = why_unreadable(text)
         try:
-            if text is None:
-                raise DocumentError(why_unreadable(text))
+            if text is None or reason:
+                raise DocumentError(reason)
             return with_breaks(self._tokenizer.document(text), text, agent=self._config)
         except DocumentError as error:
             return unreadable(error)

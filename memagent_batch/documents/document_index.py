@@ -83,7 +83,7 @@ _RULES = b"memagent.rules"
 """Key, in the metadata of kept files, of what decides the rows that a file gives the index."""
 _ON_DISK = ("", "file", "delta")
 """Schemes of places on a disk: one folder is the same with each."""
-_CODE = 5
+_CODE = 6
 """Raised with every change of the code that changes a row of an index."""
 _DOUBLED = """
 select document_id, count(*) over () as num_ids

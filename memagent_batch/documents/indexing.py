@@ -22,6 +22,7 @@ from memagent_batch.documents.formats.columnar import GroupedFile, group_records
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
     BOM,
+    EMPTY_TEXT,
     ColumnKind,
     Columns,
     InputColumn,
@@ -121,14 +122,16 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
         if isinstance(text, str):
             row = row_text(text, shown, settings=settings)
             text, row_hash = row.text, row.hash()
+    reason = why_unreadable(text)
+    document_hash = row_hash or (None if reason else text_hash(str(text)))
     return IndexRow(
         document_id=str(document_id),
         path=path,
         format=format_,
         place=record.place,
-        document_hash=row_hash or (text_hash(text) if isinstance(text, str) else None),
-        num_bytes=len(text.encode()) if isinstance(text, str) else 0,
-        error=None if isinstance(text, str) else mask_urls(f"{record.where}: {why_unreadable(text)}"),
+        document_hash=document_hash,
+        num_bytes=0 if reason else len(str(text).encode()),
+        error=None if document_hash else mask_urls(f"{record.where}: {reason}"),
         carried={
             name: value if isinstance(value, str) else None
             for name, value in zip(settings.carry_columns, others, strict=True)
@@ -138,7 +141,12 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
 
 
 def why_unreadable(text: Value) -> str:
-    """Why a value that is not text is none."""
+    """Why a document can't be read; empty if it can.
+
+    One of white space alone can't be: what is said of it would look like an answer out of a whole text.
+    """
+    if isinstance(text, str):
+        return EMPTY_TEXT if not text or text.isspace() else ""
     return text.reason if isinstance(text, Unreadable) else "the text is null"
 
 

@@ -30,7 +30,7 @@ from memagent_batch.documents.document_index import (
     place_of,
 )
 from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.formats.records import Place, Value, too_long
+from memagent_batch.documents.formats.records import EMPTY_TEXT, Place, Value, too_long
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError
@@ -86,8 +86,10 @@ def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings:
     if error is None and settings.max_document_bytes is not None and num_bytes > settings.max_document_bytes:
         error = f"document_id {first['document_id']!r}: {too_long(settings.max_document_bytes)}"
     error_type = None
-    if error is None and num_bytes == separators and (unread := carried.get(SOURCE_UNREAD)):
-        error, error_type = unread, UNREAD_SOURCE
+    if error is None and num_bytes == separators:
+        unread = carried.get(SOURCE_UNREAD)
+        error = unread or f"document_id {first['document_id']!r}: {EMPTY_TEXT}"
+        error_type = UNREAD_SOURCE if unread else None
     return IndexRow(
         document_id=first["document_id"],
         path=first["path"],

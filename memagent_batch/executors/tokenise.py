@@ -14,7 +14,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.documents.formats.columnar import batch_records
-from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Record
+from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence
 from memagent_batch.documents.indexing import why_unreadable
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.addresses import text_hash
@@ -119,10 +119,11 @@ def tokenise_rows(
             if document_id in document_ids:
                 raise InputError(f"document_id {document_id!r} is there twice; give every row of the dataset its own")
             document_ids.add(document_id)
+            reason = why_unreadable(text)
             questions = [*asked.get(None, ()), *asked.get(document_id, ())]
             work = {
                 "document_id": document_id,
-                "document_hash": text_hash(text) if isinstance(text, str) else "",
+                "document_hash": "" if reason else text_hash(str(text)),
                 "num_bytes": 0,
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
@@ -131,14 +132,9 @@ def tokenise_rows(
                 "ended_by": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
-            yield _call([read(_row_text(record), work)])
-
-
-def _row_text(record: Record) -> FetchedText:
-    row, text = record.place.stop, record.values[1]
-    if isinstance(text, str):
-        return FetchedText(row=row, text=text)
-    return FetchedText(row=row, error=DocumentError(why_unreadable(text)))
+            error = DocumentError(reason) if reason else None
+            fetched = FetchedText(row=record.place.stop, text=None if error else str(text), error=error)
+            yield _call([read(fetched, work)])
 
 
 class CountedDocument(TypedDict):

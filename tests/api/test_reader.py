@@ -17,7 +17,14 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import QuestionTokens, Status
 from memagent_batch.domain.turns import Turns
-from memagent_batch.errors import DocumentError, EngineStartError, MemagentError, QuestionTooLongError, SettingsError
+from memagent_batch.errors import (
+    DocumentError,
+    EngineStartError,
+    InputError,
+    MemagentError,
+    QuestionTooLongError,
+    SettingsError,
+)
 from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.overwrite import OverwritePolicy
 from tests.api.conftest import agent_of as small_agent
@@ -150,13 +157,18 @@ def test_list_of_texts_is_refused_with_what_reads_many(text_model: str) -> None:
         reader.read(["one", "two"], "Who?")  # type: ignore[arg-type]
 
 
-def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> None:
+@pytest.mark.parametrize(("text", "why"), [(None, "the text is null"), (" \n", "the text is empty")])
+def test_text_that_is_null_or_empty_is_a_failed_reading_as_in_tables(
+    text_model: str, text: str | None, why: str
+) -> None:
     follow_ups = ma.FollowUpConfig(evidence=True)
     with agent_of(text_model).open(follow_ups=follow_ups) as reader:
-        reading = reader.read(None, QUESTION)
+        reading = reader.read(text, QUESTION)
+        with pytest.raises(InputError, match="question: it is empty"):
+            reader.read("A text.", " ")
     assert (reading.status, reading.answer) == (Status.FAILED, None)
     assert isinstance(reading.error, DocumentError)
-    assert "the text is null" in str(reading.error)
+    assert why in str(reading.error)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_rows_equal_the_tables_of_the_job_with_and_without_a_log(agent: ma.Agent
 
 def test_rows_with_values_and_votes_equal_the_tables_of_the_job(text_model: str, tmp_path: Path) -> None:
     agent = agent_of(text_model, sampling=ma.SamplingConfig(samples=2, temperature=1.0))
-    texts = {"short": "It is simulated. A word.", "none": None}
+    texts = {"short": "It is simulated. A word.", "none": None, "blank": " \n"}
     questions = [
         ma.Question(question_id="is", question="Is it?", type=ma.Bool()),
         ma.Question(question_id="price", question="Is it?", type=ma.Number(unit="EUR")),
@@ -88,7 +88,7 @@ def test_rows_with_values_and_votes_equal_the_tables_of_the_job(text_model: str,
     assert closed == by_reading(run.answers())
     values = {(row["question_id"], row["value"], row["votes"]) for row in run.answers().to_pylist() if row["value"]}
     assert values == {("is", "true", 1.0), ("price", "0", 1.0)}
-    assert [row["is"] for row in run.results().to_pylist()] == [True, None]
+    assert [row["is"] for row in run.results().to_pylist()] == [True, None, None]
     assert set(run.evidence()["how"].to_pylist()) == {"chosen", "aligned"}
     assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, follow_ups=follow_ups))) == closed
 

@@ -165,6 +165,14 @@ def test_index_page_without_a_text_fails_its_document_alone(tmp_path: Path) -> N
     assert "row group 1, row 2: the text is null" in str(found["a"].error)
 
 
+def test_index_document_of_blank_pages_alone_is_empty(tmp_path: Path) -> None:
+    rows = [_page("a", 1, ""), _page("a", 2, " \n"), _page("b", 1, ""), _page("b", 2, "y")]
+    place = _write(tmp_path / "in", rows, num_files=1)
+    found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
+    assert "document_id 'a': the text is empty" in str(found["a"].error)
+    assert found["b"].text == "\n\ny"
+
+
 def test_index_empty_field_of_csv_is_a_blank_page_and_no_document(tmp_path: Path) -> None:
     (tmp_path / "pages.csv").write_text("document_id,page,text\na,1,first\na,2,\na,3,third\n")
     place = Location(uri=str(tmp_path))
@@ -227,7 +235,7 @@ def test_index_and_fetch_any_pages_anywhere_rejoin_to_their_text(
     place = _write(tmp_path_factory.mktemp("rows") / "in", rows, num_files=1 + seed % 3)
     found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
     assert {name: text.text for name, text in found.items()} == {
-        name: "\n\n".join(texts) for name, texts in documents.items()
+        name: "\n\n".join(texts) if any(map(str.strip, texts)) else None for name, texts in documents.items()
     }
     for name, text in found.items():
         assert [str(text.text)[row.char_start : row.char_end] for row in text.rows] == documents[name]

@@ -16,6 +16,9 @@ from memagent_batch.store.location import Location
 BOM = b"\xef\xbb\xbf"
 """UTF-8 byte order mark, which some editors put first in a file; never part of a text."""
 
+EMPTY_TEXT = "the text is empty"
+"""Why a document without any character but white space can't be read."""
+
 
 class ColumnKind(StrEnum):
     """What a column's values are."""
