@@ -284,7 +284,9 @@ async def require_refused(script: Script, message: str, tokenizer: Tokenizer, **
 
 
 @pytest.mark.parametrize(
-    "models", [error_reply(404), error_reply(405), Reply(body=b"hello")], ids=["404", "405", "page"]
+    "models",
+    [error_reply(404), error_reply(405), error_reply(501), Reply(body=b"hello")],
+    ids=["404", "405", "501", "page"],
 )
 async def test_start_endpoint_without_a_list_of_models_serves(models: Reply, tiny_tokenizer: Tokenizer) -> None:
     with scripted_server(completion_reply()) as script:
@@ -293,11 +295,21 @@ async def test_start_endpoint_without_a_list_of_models_serves(models: Reply, tin
             assert (await engine.complete(PROMPT, seed=0)).text == "noted"
 
 
+async def test_complete_refusal_by_a_page_of_a_gateway_is_told_by_its_title_and_with_what_was_asked(
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    page = b"<!DOCTYPE HTML>\n<html><head><title>Error\n response</title></head><body>" + b"<p>Long.</p>" * 50
+    with scripted_server(Reply(status=400, body=page)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            with pytest.raises(EngineRequestError, match=r"answered 400 to POST /v1/completions: Error response$"):
+                await engine.complete(PROMPT, seed=0)
+
+
 async def test_start_base_url_with_a_query_keeps_it_and_headers_are_sent(tiny_tokenizer: Tokenizer) -> None:
     with scripted_server(error_reply(400, "the key sk-azure-1 is refused")) as script:
         url = f"{script.base_url}/deployments/d/?api-version=2024-10-21"
         async with started(script, tiny_tokenizer, base_url=url, headers={"api-key": "sk-azure-1"}) as engine:
-            with pytest.raises(EngineRequestError, match=r"deployments/d/ answered 400: the key \*\*\*"):
+            with pytest.raises(EngineRequestError, match=r"answered 400 to POST \S+: the key \*\*\*"):
                 await engine.complete(PROMPT, seed=0)
     assert script.paths[0] == "/v1/deployments/d/models?api-version=2024-10-21"
     assert set(script.paths[1:]) == {"/v1/deployments/d/completions?api-version=2024-10-21"}

@@ -31,8 +31,8 @@ KEEP_ALIVE_SECONDS = 4.0
 MAX_HEADER_BYTES = 65_536
 """Longest line of a response's head; gateways send more than the 8 KiB that aiohttp takes."""
 
-RETRIED_STATUSES = frozenset({408, 409, 429})
-"""Statuses below 500 that another try can fix; every 5xx is tried again too."""
+RETRIED_STATUSES = frozenset({408, 409, 429, *range(500, 600)}) - {501}
+"""Statuses that another try can fix; 501 says that the server has no such address or method."""
 
 TURNED_AWAY = 429
 """The status of an endpoint that takes no more requests for now, from nobody."""
@@ -109,7 +109,7 @@ class OpenAIClient:
             return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s")
         except aiohttp.ClientError as error:
             return Failure(message=f"{self.name} cut the connection: {self._text(error)}")
-        if response.status_code < 500 and response.status_code not in RETRIED_STATUSES:
+        if response.status_code not in RETRIED_STATUSES:
             return response
         return Failure(
             message=self.refusal(response),
@@ -125,7 +125,8 @@ class OpenAIClient:
 
     def refusal(self, response: Response) -> str:
         """A response that is of no use, in the server's own words; secrets that it may repeat are taken out."""
-        return f"{self.name} answered {response.status_code}: {self._masked(error_message(response.content))}"
+        said = self._masked(error_message(response.content))
+        return f"{self.name} answered {response.status_code} to {response.request}: {said}"
 
     async def _exchange(
         self, session: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, JsonValue] | None
@@ -143,6 +144,7 @@ class OpenAIClient:
             content=content,
             headers=response.headers,
             elapsed_seconds=time.perf_counter() - began,
+            request=f"{method} {url.raw_path}",
         )
 
     def _text(self, error: aiohttp.ClientError) -> str:

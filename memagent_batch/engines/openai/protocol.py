@@ -1,6 +1,8 @@
 """What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, guides, errors."""
 
+import html
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +27,9 @@ NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty":
 of the model's `generation_config.json`."""
 
 ADDRESS_REMEDY = "check model and openai.base_url (up to /v1)"
+
+HTML_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+"""What a page of a gateway says in short."""
 
 TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
@@ -133,6 +138,8 @@ class Response:
     content: bytes
     headers: Mapping[str, str]
     elapsed_seconds: float
+    request: str
+    """Method and path of what it answers."""
 
 
 class Api(ABC):
@@ -248,4 +255,6 @@ def error_message(body: bytes) -> str:
     for name in ("error", "message"):
         found = found.get(name, found) if isinstance(found, dict) else found
     text = found if isinstance(found, str) else body.decode("utf-8", errors="replace").strip()
+    if title := HTML_TITLE.search(text):
+        text = " ".join(html.unescape(title[1]).split())
     return text[:MESSAGE_CHARS] or "(no message)"
