@@ -79,27 +79,36 @@ class PolicyContract(ABC):
         for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
             first, prompts = run_policy(self.policy(chunk_tokens), document_of(num_tokens))
             second, others = run_policy(self.policy(chunk_tokens), document_of(num_tokens))
-            assert first == second
-            assert sorted(prompts, key=str) == sorted(others, key=str)
-            assert len({prompt.path for prompt in prompts}) == len(prompts) > 0
+            tried = f"{num_tokens} tokens, chunks of {chunk_tokens}"
+            assert first == second, f"{tried}: two outcomes of one document"
+            assert sorted(prompts, key=str) == sorted(others, key=str), f"{tried}: other prompts at the second time"
+            paths = [prompt.path for prompt in prompts]
+            assert len(set(paths)) == len(paths) > 0, f"{tried}: no turn, or a path twice: {paths}"
 
     def test_policy_never_asks_for_more_than_it_said_it_would(self) -> None:
         """`largest_turns` and `cost` bound what comes."""
         for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
-            policy = self.policy(chunk_tokens)
+            policy, tried = self.policy(chunk_tokens), f"{num_tokens} tokens, chunks of {chunk_tokens}"
             _, prompts = run_policy(policy, document_of(num_tokens))
             largest = {kind: sum(parts.values()) for kind, parts in policy.largest_turns(PROMPTS).items()}
             for prompt in prompts:
-                assert len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) <= largest[prompt.kind]
-                assert prompt.max_tokens > 0
+                size, most = (
+                    len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids),
+                    largest[prompt.kind],
+                )
+                assert size <= most, f"{tried}: turn {prompt.path} has {size} tokens, largest_turns() says {most}"
+                assert prompt.max_tokens > 0, f"{tried}: turn {prompt.path} has no room for a completion"
             cost = policy.cost(PROMPTS, num_tokens=num_tokens)
-            assert cost.num_turns >= len(prompts)
-            assert cost.num_completion_tokens >= sum(prompt.max_tokens for prompt in prompts)
+            assert cost.num_turns >= len(prompts), f"{tried}: {len(prompts)} turns, cost() says {cost.num_turns}"
+            budget = sum(prompt.max_tokens for prompt in prompts)
+            assert cost.num_completion_tokens >= budget, (
+                f"{tried}: completions of {budget} tokens, cost() says {cost.num_completion_tokens}"
+            )
 
     def test_policy_answers_a_document_without_tokens(self) -> None:
         """There is a row for every reading."""
         outcome, _ = run_policy(self.policy(max(CHUNKS)), document_of(0))
-        assert outcome.response.startswith("text ")
+        assert outcome.response.startswith("text "), f"its response is no completion: {outcome.response!r}"
 
     def test_policy_answers_from_the_memory_that_the_tables_show_last(self) -> None:
         """Tables and evidence know of a memory what `Prompt.kind`, `writes` and `memory_after` say."""

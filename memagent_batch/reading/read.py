@@ -1,10 +1,12 @@
 """One reading as a function: a document, a question and an agent in, how it ended out."""
 
 import logging
+import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from memagent_batch.domain.document import Document
@@ -68,7 +70,9 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
         raise
     except Exception as error:  # a policy's own fault concerns the reading alone; its row shows it
         log.exception("a reading failed in its policy, %s", type(agent.policy).__name__)
-        return finish(status=Status.FAILED, num_chunks=num_chunks, error=error)
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f" ({Path(frame.filename).name}, line {frame.lineno})"
+        return finish(status=Status.FAILED, num_chunks=num_chunks, error=error, place=place)
     return reading
 
 
@@ -109,15 +113,19 @@ def _reading(
     num_chunks: int,
     outcome: Outcome | None = None,
     error: Exception | None = None,
+    place: str = "",
 ) -> Reading:
-    """A reading that ends now: with what its policy returned, or with an error, as text that can be written."""
+    """A reading that ends now: with what its policy returned, or with an error, as text that can be written.
+
+    `place`: where a policy's own fault was raised.
+    """
     return Reading(
         status=status,
         response=outcome.response if outcome else None,
         memory=outcome.memory.text if outcome else None,
         finish_reason=outcome.finish_reason if outcome else None,
         error_type=type(error).__name__ if error else None,
-        error_message=str(error).encode(errors="replace").decode() if error else None,
+        error_message=f"{error}{place}".encode(errors="replace").decode() if error else None,
         error=error,
         counts=turns.counts,
         num_document_tokens=document.num_tokens,

@@ -1,6 +1,7 @@
 """A reading as a function: each way in which it can end."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -91,7 +92,9 @@ async def test_reading_that_breaks_ends_with_the_error_and_what_it_cost_until_th
     error: Exception, status: Status
 ) -> None:
     reading = await read_with(PathEngine(error))
-    assert (reading.status, reading.error_type, reading.error_message) == (status, type(error).__name__, str(error))
+    assert (reading.status, reading.error_type) == (status, type(error).__name__)
+    place = r" \(\w+\.py, line \d+\)" if isinstance(error, ZeroDivisionError) else ""
+    assert re.fullmatch(f"{error}{place}", str(reading.error_message))
     assert (reading.response, reading.memory, reading.finish_reason) == (None, None, None)
     assert (reading.counts.num_turns, reading.num_chunks) == (1, 3)
 

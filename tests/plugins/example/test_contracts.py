@@ -1,11 +1,16 @@
 """The example's plug-ins held to the published contracts, as a stranger would; `BROKEN=1` takes their broken twins."""
 
 import os
+from dataclasses import replace
+from typing import Any
 
 from memagent_example.engine import Echo, Shout
-from memagent_example.policy import FirstMatch, SameSeat, Unsaid
+from memagent_example.policy import FirstMatch
 
 from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.domain.turns import Prompt, Writes
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.policies.overwrite import OverwritePolicy
@@ -13,6 +18,20 @@ from memagent_batch.testing import EngineContract, PolicyContract
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 IS_BROKEN = "BROKEN" in os.environ
+
+
+class SameSeat(FirstMatch):
+    """The broken twin: gives all turns one path, so that a replay could not tell them apart."""
+
+    def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
+        return FirstMatch._prompt(self, 0, token_ids, question, prompts)
+
+
+class Unsaid(OverwritePolicy):
+    """The broken twin of `overwrite`: does not say that an `update` turn writes the memory."""
+
+    def _update(self, *arguments: Any) -> Prompt:
+        return replace(OverwritePolicy._update(self, *arguments), writes=Writes.NOTE)
 
 
 class TestFirstMatch(PolicyContract):

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from memagent_batch.domain.document import Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import DIRECT, Completion, Prompt, Turns, Writes
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.domain.turns import DIRECT, Completion, Prompt, Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +73,3 @@ class FirstMatch:
 
     def _answers(self, completion: Completion) -> bool:
         return bool(completion.text.strip()) and self.unknown not in completion.text.lower()
-
-
-class SameSeat(FirstMatch):
-    """The broken twin: gives all turns one path, so that a replay could not tell them apart."""
-
-    def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
-        return FirstMatch._prompt(self, 0, token_ids, question, prompts)
-
-
-class Unsaid(OverwritePolicy):
-    """The broken twin of `overwrite`: does not say that an `update` turn writes the memory."""
-
-    def _update(self, *arguments: Any) -> Prompt:
-        return replace(OverwritePolicy._update(self, *arguments), writes=Writes.NOTE)
