@@ -24,7 +24,8 @@ REVIEWED, LABELS = "liability-cap", 200
 
 def scan(files: str, output: str, agent: ma.Agent) -> ma.Run:
     """Converts what is new, answers, and writes pages, a summary of what needs a look, and a sample to label."""
-    run = ma.scan(files, questions=QUESTIONS, output=output, agent=agent)
+    sentences = ma.FollowUpConfig(evidence=True, support=True)
+    run = ma.scan(files, questions=QUESTIONS, output=output, agent=agent, follow_ups=sentences)
     review = ma.make_review(run.output, question_id=REVIEWED, labels=LABELS)
     print(f"what needs a look: {output}/pages/summary.txt\nanswers to check: {review['page']}")
     return run

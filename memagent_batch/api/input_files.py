@@ -5,7 +5,7 @@ files that it wrote or found there, by their names; what earlier runs read stays
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from os import PathLike
@@ -29,8 +29,11 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 MAX_PLACE_CHARS = 2000
 """A longer string names no file: it is a text."""
 
-Documents: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any"
-"""Paths or URIs, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray Dataset."""
+Documents: TypeAlias = (
+    "str | PathLike[str] | Sequence[str | PathLike[str]] | Sequence[Mapping[str, Any]] | pa.Table | Dataset | Any"
+)
+"""Paths or URIs, rows of equal fields, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray
+Dataset."""
 
 _WRITTEN_FILE = pa.schema([pa.field("name", pa.string()), pa.field("first_id", pa.string())])
 """A block of a dataset whose file is written."""
@@ -48,7 +51,7 @@ def document_places(documents: Documents) -> tuple[str, ...]:
     is_list = isinstance(places, list | tuple) and all(isinstance(place, str | PathLike) for place in places)
     for number, place in enumerate(places if is_list else ()):
         if isinstance(place, str) and (len(place) > MAX_PLACE_CHARS or "\n" in place):
-            remedy = "give texts as a table: pa.table({'document_id': [...], 'text': [...]})"
+            remedy = "give texts as rows: [{'document_id': ..., 'text': ...}]"
             raise InputError(f"documents: no. {number + 1} is a text, not a path or URI; {remedy}")
     return tuple(map(absolute, places)) if is_list else ()
 
@@ -115,11 +118,13 @@ def _write_block(block: pa.Table, *, folder: Location, settings: InputConfig) ->
 
 def _as_table(documents: Documents) -> pa.Table:
     try:
+        if isinstance(documents, list | tuple) and all(isinstance(each, Mapping) for each in documents):
+            return pa.Table.from_pylist(list(documents))
         return pa.table(documents)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise InputError(
-            f"documents: this {type(documents).__name__} can't be read as a table ({error}); give paths, a "
-            "data frame, a Ray Dataset, or an Arrow table such as pa.Table.from_pylist(rows)"
+            f"documents: this {type(documents).__name__} can't be read as a table ({error}); give paths, "
+            "rows as dicts, a data frame, a Ray Dataset, or an Arrow table"
         ) from error
 
 

@@ -40,11 +40,22 @@ def question_table(questions: GivenQuestions, *, storage_options: Options) -> pa
         InputError: a file or value can't be used, or a question is there twice; names it.
     """
     if isinstance(questions, str | PathLike):
-        return read_questions(Location(uri=absolute(questions), storage_options=storage_options), ask=())
+        return read_questions(Location(uri=question_place(questions), storage_options=storage_options), ask=())
     table = read_questions(None, ask=_question_fields(questions), place="questions, number")
     if not table.num_rows:
         raise InputError("questions: there is none; give at least one")
     return table
+
+
+def question_place(questions: str | PathLike[str]) -> str:
+    """The path or URI of a question list.
+
+    Raises:
+        InputError: it is a question.
+    """
+    if isinstance(questions, str) and questions.rstrip().endswith("?"):
+        raise InputError(f"questions: {questions!r} is not a list's path; give a question in a list: [{questions!r}]")
+    return absolute(questions)
 
 
 def _question_fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[str | Mapping[str, Any]]:

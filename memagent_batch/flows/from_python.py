@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
-from memagent_batch.api.question import GivenQuestions, question_table
+from memagent_batch.api.question import GivenQuestions, question_place, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
@@ -83,7 +83,7 @@ def scan(
     output: PlaceOrPath,
     agent: AgentConfig,
     convert: ConvertConfig = ConvertConfig(),  # noqa: B008 - a frozen value
-    follow_ups: FollowUpConfig = FollowUpConfig(evidence=True, support=True),  # noqa: B008
+    follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008
     executor: ExecutorKind | str = ExecutorKind.AUTO,
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     storage_options: Options | None = None,
@@ -96,7 +96,7 @@ def scan(
         output: A folder or URI; gets `documents/`, `answers/` (the output of the run) and `pages/` (`summary.txt`).
         agent: What reads.
         convert: How files are converted; code that it names is run.
-        follow_ups: What is asked after each answer: by default for its sentences, and if they support it.
+        follow_ups: What is asked after each answer, such as for its sentences: `FollowUpConfig(evidence=True)`.
         executor: Where the work is done: `local` (this process), `ray`, or `auto`.
         pool: The actor pool.
         storage_options: Arguments of the file system of files and output.
@@ -193,8 +193,8 @@ def answer(
     read from the environment. Progress lines go to stderr unless the program has set up `logging`.
 
     Args:
-        documents: Paths or URIs; or an Arrow table, a data frame, or a Ray Dataset, which is written once to the
-            output's `input/documents/`. The same output then takes another table the next night.
+        documents: Paths or URIs; or rows as dicts, an Arrow table, a data frame, or a Ray Dataset, which are written
+            once to the output's `input/documents/`. The same output then takes another table the next night.
         questions: Texts; `Question`s or mappings, which are written to `input/questions/`; or the path of a list.
         output: Where log, tables and manifest go: a folder or URI.
         agent: What reads.
@@ -382,5 +382,5 @@ def _remove_stale(output: Location, before: Collection[str], *, written: Mapping
 def _question_settings(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
     """The questions as a job has them: texts as `--ask` gives them, others in a file."""
     if isinstance(questions, str | PathLike):
-        return {"questions": absolute(questions)}
+        return {"questions": question_place(questions)}
     return {"ask": questions} if all(isinstance(each, str) for each in questions) else {"questions": kept}

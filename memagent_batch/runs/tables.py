@@ -226,7 +226,7 @@ def table_files(output: str | Sequence[str], table: str, *, storage_options: Opt
     Args:
         output: the folder or URI that was `--output`; of several, such as those of slices, the files of all.
         table: `answers`, `memories` or `removed`; also `evidence` and `results`, where the run has them.
-        storage_options: arguments of the output's file system.
+        storage_options: arguments of the output's file system; no variable of the environment is read for them.
 
     Raises:
         OutputError: the output can't be reached, no run has finished there, or there is no such table.

@@ -82,13 +82,15 @@ def test_page_of_typed_answers_runs(names: dict[str, Any]) -> None:
 
 
 def test_page_of_python_runs(names: dict[str, Any]) -> None:
-    agent, _, chains, reader, _, run = snippets("how-to/python.md")
+    agent, _, chains, reader, _, run, job = snippets("how-to/python.md")
     exec(agent, dict(names))
     run_local(reader, names)
     run_local(run.partition("run.diff")[0], names)  # one run has none before it
     assert names["run"].manifest["counts"]["ok"] == 1
     run_local("\n".join(chains.splitlines()[:3]), names)  # the others need labels and rollouts, so a model
     assert Path("nightly/pages/index.html").exists()
+    with pytest.raises(SystemExit, match="2"):
+        run_local(job, names)  # there is no folder texts
 
 
 def test_page_of_a_second_pass_runs(names: dict[str, Any]) -> None:

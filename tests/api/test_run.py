@@ -43,7 +43,9 @@ def test_answer_gives_the_tables_of_the_command(
     (tmp_path / "job.yaml").write_text(json.dumps(settings))
     monkeypatch.chdir(tmp_path)  # the workers of the Ray that is there stay where they are
     inputs = [f"--documents={tmp_path}/documents.parquet", f"--questions={tmp_path}/questions.jsonl"]
-    assert main(["answer", "--config", "job.yaml", *inputs, f"--output={tmp_path}/command"]) == 0
+    assert (
+        main(["answer", "--config", "job.yaml", *inputs, f"--output={tmp_path}/command", "--max-failed-share=1"]) == 0
+    )
     carry = ma.InputConfig(carry_columns=("source",))
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_MODEL", "nothing")
@@ -74,6 +76,12 @@ def test_answer_gives_the_tables_of_the_command(
 def in_order(memories: pa.Table) -> pa.Table:
     keys = [(name, "ascending") for name in ("document_id", "question_id", "sample", "turn")]
     return memories.sort_by(keys).drop_columns(["run_id"]).combine_chunks()
+
+
+def test_documents_may_be_rows(text_model: str, tmp_path: Path) -> None:
+    rows = [{"document_id": name, "text": text} for name, text in MONDAY.items()]
+    run = run_local(documents=rows, questions=["Who?"], output=tmp_path / "scan", agent=agent_of(text_model))
+    assert set(run.answers()["document_id"].to_pylist()) == set(MONDAY)
 
 
 def test_second_night_with_other_rows_reads_only_what_changed(text_model: str, tmp_path: Path) -> None:
@@ -270,6 +278,14 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"documents": []}, InputError, "documents: the list is empty"),
         ({"documents": ["a.txt", "One line.\nAnother."]}, InputError, "documents: no. 2 is a text, not a path or URI"),
         ({"documents": 7}, InputError, "this int can't be read as a table"),
+        ({"documents": [{"text": "a"}]}, InputError, "no column 'document_id'; its columns: 'text'"),
+        (
+            {"documents": __file__, "input": ma.InputConfig(format="text", carry_columns=("year",))},
+            InputError,
+            "leave out input.carry_columns",
+        ),
+        ({"output": "nope://x"}, OutputError, "check the path, storage_options and your rights"),
+        ({"questions": "Which law governs?"}, InputError, r"give a question in a list: \['Which law governs\?'\]"),
         ({"questions": []}, SettingsError, "no question"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
         ({"output": "{folder}"}, OutputError, "holds other files"),
@@ -281,8 +297,9 @@ def test_mistake_in_the_call_is_refused(
     (tmp_path / "mine.txt").write_text("mine")
     call = {"documents": table_of(MONDAY), "questions": ["Who?"], "output": tmp_path / "scan"}
     call |= {name: tmp_path if value == "{folder}" else value for name, value in how.items()}
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=says) as refused:
         run_local(**call, agent=agent_of(text_model))
+    assert refused.value.exit_code == 2  # type: ignore[attr-defined]
     assert not list(tmp_path.glob("**/log"))
 
 
