@@ -195,17 +195,16 @@ def missing_documents(questions: pa.Table, index: pa.Table, *, is_slice: bool = 
     """The documents that questions are bound to and that are not there, in the order of the list.
 
     Raises:
-        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all. A slice
-            may have one alone.
+        InputError: none of those documents is there, and nothing else is asked: more likely a wrong column than a lake
+            that lost them all. A slice may have one alone.
     """
     bound = questions.filter(pc.is_valid(questions["document_id"]))
     bound_ids = pc.unique(bound["document_id"])
     names = _not_in(index, bound_ids)
-    if names and len(names) == len(bound_ids) and not is_slice:
+    if names and len(names) == len(bound_ids) and bound.num_rows == questions.num_rows and not is_slice:
         raise InputError(
-            f"question {bound['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
-            f"the {index.num_rows} documents, and so are all bound questions ({len(names)} such ids in all); correct "
-            "them, or add documents"
+            f"questions: none of the document ids that they are bound to ({len(names)}, such as {names[0]!r}) is among "
+            f"the {index.num_rows} documents; correct them, or add documents"
         )
     return names
 

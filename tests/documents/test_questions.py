@@ -142,6 +142,7 @@ def test_missing_documents_are_those_of_bound_questions_that_are_not_there() -> 
     assert missing_documents(questions, pa.concat_tables([_index("c"), _index("d")])) == []
     assert missing_documents(questions.slice(0, 1), _index()) == []
     assert missing_documents(pa.concat_tables([questions, _bound("x", "d", "x")]), _index("c", "d")) == ["x"]
+    assert missing_documents(pa.concat_tables([questions.slice(0, 1), _bound("x")]), _index("c")) == ["x"]
 
 
 def test_labels_of_a_csv_file_stand_between_bars(tmp_path: Path) -> None:
