@@ -135,7 +135,8 @@ def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_
 def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE, "unread": None}, references=["x"])
     settings = {"reward": "tests.training.rollouts.rewards_of_mine:raises"}
-    record = collect(settings_of(tmp_path, text_model, **settings))
+    job = settings_of(tmp_path, text_model, **settings).model_copy(update={"max_failed_share": 0.5})
+    record = collect(job)
     assert record["counts"] == {
         "groups": 2,
         "dropped_groups": 0,
