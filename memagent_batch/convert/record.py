@@ -148,7 +148,7 @@ def require_converted(manifest: ConvertManifest, sources: pa.Table, *, max_faile
     if failed > max_failed_share * files or failed == files > 0:
         raise TooManyFailedError(
             f"{failed} of {files} files failed ({_reasons_text(sources, PartStatus.FAILED)}); their rows are in "
-            f"`{CONVERTED_FOLDER}`: fix the cause, and run the same command with --retry-failed"
+            f"`{CONVERTED_FOLDER}`: fix the cause, and run it again with retry_failed"
         )
     if not_read := counts["files_not_read"]:
         reasons = _reasons_text(sources, PartStatus.NOT_READ)

@@ -110,7 +110,7 @@ def export_rollouts(rollouts: Location, target: Location, *, to: str) -> Mapping
         StorageError: the file can't be written.
     """
     if to not in BRIDGES:
-        raise SettingsError(f"--to: no rollouts can be written for {to!r}; choose one of {', '.join(BRIDGES)}")
+        raise SettingsError(f"to: no rollouts can be written for {to!r}; choose one of {', '.join(BRIDGES)}")
     counts, writer = ExportCounts(), None
     files = read_rollouts_record(rollouts)["files"]
     with TemporaryDirectory() as folder:
@@ -127,7 +127,7 @@ def export_rollouts(rollouts: Location, target: Location, *, to: str) -> Mapping
             raise InputError(
                 f"{rollouts.uri}: none of its {counts.samples_left_out} samples can be learnt from: all failed, have "
                 "no reward, or are the only ones of their group; see error_message in answers/ and reward_error in "
-                "rollouts/, and collect again with --retry-failed"
+                "rollouts/, and collect again with retry_failed"
             )
         writer.close()
         target.write_file(file)
