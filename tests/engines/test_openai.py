@@ -301,7 +301,7 @@ async def test_complete_refusal_by_a_page_of_a_gateway_is_told_by_its_title_and_
     page = b"<!DOCTYPE HTML>\n<html><head><title>Error\n response</title></head><body>" + b"<p>Long.</p>" * 50
     with scripted_server(Reply(status=400, body=page)) as script:
         async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match=r"answered 400 to POST /v1/completions: Error response$"):
+            with pytest.raises(EngineRequestError, match=r"answered POST /v1/completions with 400: Error response$"):
                 await engine.complete(PROMPT, seed=0)
 
 
@@ -309,7 +309,7 @@ async def test_start_base_url_with_a_query_keeps_it_and_headers_are_sent(tiny_to
     with scripted_server(error_reply(400, "the key sk-azure-1 is refused")) as script:
         url = f"{script.base_url}/deployments/d/?api-version=2024-10-21"
         async with started(script, tiny_tokenizer, base_url=url, headers={"api-key": "sk-azure-1"}) as engine:
-            with pytest.raises(EngineRequestError, match=r"answered 400 to POST \S+: the key \*\*\*"):
+            with pytest.raises(EngineRequestError, match=r"answered POST \S+ with 400: the key \*\*\*"):
                 await engine.complete(PROMPT, seed=0)
     assert script.paths[0] == "/v1/deployments/d/models?api-version=2024-10-21"
     assert set(script.paths[1:]) == {"/v1/deployments/d/completions?api-version=2024-10-21"}

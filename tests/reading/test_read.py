@@ -221,7 +221,8 @@ async def test_reading_that_breaks_in_turns_side_by_side_ends_with_the_most_seri
     errors: tuple[Exception, ...], shown: Exception, status: Status
 ) -> None:
     reading = await read_with(PathEngine(), agent=replace(AGENT, policy=GroupedPolicy(errors=errors)))
-    assert (reading.status, reading.error_type, reading.error_message) == (status, type(shown).__name__, str(shown))
+    assert (reading.status, reading.error_type) == (status, type(shown).__name__)
+    assert str(reading.error_message).startswith(str(shown))
     assert reading.error is shown
     assert reading.num_chunks == 4
     assert "error" not in reading.to_row()
@@ -238,11 +239,8 @@ class PricelessPolicy(ParagraphPolicy):
 async def test_reading_of_a_policy_whose_cost_raises_fails_alone() -> None:
     agent = replace(AGENT, policy=PricelessPolicy())
     reading = await read_with(PathEngine(), agent=agent)
-    assert (reading.status, reading.error_type, reading.error_message) == (
-        Status.FAILED,
-        "ZeroDivisionError",
-        "no price",
-    )
+    assert (reading.status, reading.error_type) == (Status.FAILED, "ZeroDivisionError")
+    assert str(reading.error_message).startswith("no price (test_read.py, line ")
     assert (reading.num_chunks, reading.response) == (0, None)
     gone = await read_with(PathEngine(), document=unreadable(TextUnavailableError("gone")), agent=agent)
     assert (gone.status, gone.num_chunks) == (Status.NOT_READ, 0)

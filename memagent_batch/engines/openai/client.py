@@ -126,7 +126,7 @@ class OpenAIClient:
     def refusal(self, response: Response) -> str:
         """A response that is of no use, in the server's own words; secrets that it may repeat are taken out."""
         said = self._masked(error_message(response.content))
-        return f"{self.name} answered {response.status_code} to {response.request}: {said}"
+        return f"{self.name} answered {response.request} with {response.status_code}: {said}"
 
     async def _exchange(
         self, session: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, JsonValue] | None
