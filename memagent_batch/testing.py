@@ -108,7 +108,7 @@ class PolicyContract(ABC):
     def test_policy_answers_a_document_without_tokens(self) -> None:
         """There is a row for every reading."""
         outcome, _ = run_policy(self.policy(max(CHUNKS)), document_of(0))
-        assert outcome.response.startswith("text "), f"its response is no completion: {outcome.response!r}"
+        assert outcome.response.startswith("text "), f"its response is not a completion: {outcome.response!r}"
 
     def test_policy_answers_from_the_memory_that_the_tables_show_last(self) -> None:
         """Tables and evidence know of a memory what `Prompt.kind`, `writes` and `memory_after` say."""

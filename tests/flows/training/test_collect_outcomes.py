@@ -193,7 +193,7 @@ def test_collect_killed_in_the_middle_ends_with_the_same_rows(tmp_path: Path, te
     inputs = {name: str(tmp_path / f"{name}.parquet") for name in ("documents", "questions")}
     engine = {"engine": drawing_engine.KIND, "engine_options": {"turn_seconds": 0.1}}
     settings = small_settings(tmp_path, text_model, **inputs, **engine, pool={"readings_in_flight": 2})
-    (tmp_path / "job.json").write_text(json.dumps(settings))
+    (tmp_path / "job.json").write_text(json.dumps({**settings, "max_failed_share": 0.5}))
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     arguments = ["--config", str(tmp_path / "job.json"), "--allow-code", "--rollouts.group-size", "3", "--output"]
     with KilledJob([*arguments, str(alone)], output=alone, command="collect") as job:
