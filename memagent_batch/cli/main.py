@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 CommandT = TypeVar("CommandT", bound=Command)
 
-EXIT_USAGE = UsageError.exit_code
 WAY_OUT_SECONDS = 5.0
 """Longest way out of the process once its command has stopped: Python waits for threads, and these for a store that
 hangs."""

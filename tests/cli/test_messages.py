@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.main import EXIT_USAGE
+from memagent_batch.errors import UsageError
 
 STEPS = ("checking inputs and model\n", "indexing the documents: 1 file\n")
 """What a command may have told before."""
@@ -27,7 +27,7 @@ def test_mistake_is_one_line_with_its_exit_code(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     before = sorted(os.walk(tmp_path))
-    assert cli.main(shlex.split(row["run"].replace("HERE", str(tmp_path)))[1:]) == EXIT_USAGE
+    assert cli.main(shlex.split(row["run"].replace("HERE", str(tmp_path)))[1:]) == UsageError.exit_code
     said = capsys.readouterr()
     assert said.out == ""
     assert (

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
+from memagent_batch.errors import UsageError
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
@@ -48,7 +49,7 @@ def test_commands_find_the_answers_of_a_scan(scan: str, tmp_path: Path, capsys: 
 def test_export_into_a_file_of_another_ending_is_refused(
     scan: str, tmp_path: Path, to: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["export", scan, "--to", to, "--into", str(tmp_path / file)]) == cli.EXIT_USAGE
+    assert cli.main(["export", scan, "--to", to, "--into", str(tmp_path / file)]) == UsageError.exit_code
     assert f"does not end in .{'parquet' if to == 'verl' else to}" in capsys.readouterr().err
     assert not (tmp_path / file).exists()
 
@@ -77,7 +78,7 @@ def test_csv_has_a_row_for_each_reading_with_its_sentence(scan: str, tmp_path: P
 def test_mistake_is_one_line_that_says_what_to_do(
     scan: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([argument.format(scan=scan) for argument in arguments]) == cli.EXIT_USAGE
+    assert cli.main([argument.format(scan=scan) for argument in arguments]) == UsageError.exit_code
     line = capsys.readouterr().err.strip()
     assert said in line
     assert "\n" not in line

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.cli import prompts as prompts_command
-from memagent_batch.cli.main import EXIT_USAGE, main
+from memagent_batch.cli.main import main
+from memagent_batch.errors import UsageError
 from memagent_batch.flows.official_prompts import MEMAGENT, OfficialText, import_official
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
@@ -60,5 +61,5 @@ def test_import_without_output_writes_here_and_replaces_only_the_same(
     monkeypatch.chdir(tmp_path)
     assert run("import", str(official)) == run("import", str(official))
     Path("official.json").write_text("something else")
-    assert main(["prompts", "import", str(official)]) == EXIT_USAGE
+    assert main(["prompts", "import", str(official)]) == UsageError.exit_code
     assert Path("official.json").read_text() == "something else"

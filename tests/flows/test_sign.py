@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.main import EXIT_USAGE, main
-from memagent_batch.errors import OutputError
+from memagent_batch.cli.main import main
+from memagent_batch.errors import OutputError, UsageError
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
 from memagent_batch.review.sign_offs import SIGNED_FOLDER, current_sign_offs, read_sign_offs, reading_hash, signed_words
 from memagent_batch.store.location import Location
@@ -168,7 +168,7 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
 def test_row_that_can_not_be_taken_is_named_and_none_is_added(
     scan: Location, tmp_path: Path, cells: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sign(scan, str(written_sheet(tmp_path, rows_of(scan)[0], **cells))) == EXIT_USAGE
+    assert sign(scan, str(written_sheet(tmp_path, rows_of(scan)[0], **cells))) == UsageError.exit_code
     assert said in capsys.readouterr().err
     assert read_sign_offs(scan) == []
 
@@ -191,7 +191,7 @@ def test_sheet_that_excel_saved_with_semicolons_is_taken_and_its_lines_are_count
     sheet.write_text(f"{mark}{whole}", encoding="utf-8-sig")
     assert sign(scan, str(sheet)) == 0
     sheet.write_text(f"{mark}{whole.replace('Ada', '')}", encoding="utf-8-sig")
-    assert sign(scan, str(sheet)) == EXIT_USAGE
+    assert sign(scan, str(sheet)) == UsageError.exit_code
     assert f"line {3 if mark else 2}: nobody is named" in capsys.readouterr().err
 
 

