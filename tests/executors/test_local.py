@@ -175,6 +175,7 @@ def command(folder: Path, model: str) -> Iterator["subprocess.Popen[str]"]:
     values = settings_of_job(folder, model, ExecutorKind.LOCAL) | {
         "allow_code": True,
         "engine_options": {"turn_seconds": 0.3},
+        "max_failed_share": 1.0,
     }
     (folder / "job.yaml").write_text(json.dumps(values))
     line = [sys.executable, "-m", "memagent_batch", "answer", "--config", str(folder / "job.yaml")]

@@ -23,7 +23,7 @@ TEXTS = {
     "crlf": "The deed is old.\r\nIt was simulated in Rome.\r\nAnn signed it.\r\n" * 6,
     "astral": "😀 smiles simulated at 𝔘𝔫𝔦. Cafe\u0301 au lait is on e\u0301tage 3. 👩‍👩‍👧 wave. " * 6,
     "right_to_left": "هذا نص قصير. وقع علي العقد. שלום עולם. זה הסוף. " * 6,
-    "empty": "",
+    "nothing": "...",
 }
 PARTY = {
     "type": "object",
@@ -138,7 +138,7 @@ def _require_evidence(evidence: pa.Table, answers: dict[tuple[str, str], dict[st
     """A span is that of the text as stored, character for character; what is nowhere is shown as nowhere."""
     assert evidence.schema.equals(EVIDENCE, check_metadata=True)
     rows = evidence.to_pylist()
-    assert {row["document_id"] for row in rows if row["how"] == "chosen"} == TEXTS.keys() - {"empty"}
+    assert {row["document_id"] for row in rows if row["how"] == "chosen"} == TEXTS.keys()
     for row in rows:
         if row["char_start"] is not None:
             assert row["text"] == TEXTS[row["document_id"]][row["char_start"] : row["char_end"]]

@@ -152,4 +152,4 @@ def run_export(table: Path, target: Path, *, to: str) -> Mapping[str, int]:
 
 def test_export_command_names_every_trainer_and_format() -> None:
     names = get_args(Export.model_fields["to"].annotation)
-    assert names == ("xlsx", *BRIDGES)
+    assert names == ("xlsx", "csv", *BRIDGES)
