@@ -115,24 +115,6 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     assert len(cells_of(file, sheet_number=3)) == 4
 
 
-def test_xlsx_begins_with_answers_whose_words_the_document_does_not_hold(tmp_path: Path) -> None:
-    output, alignments = Location(uri=str(tmp_path / "out")), {"said": "exact", "made up": "none"}
-    answers = [{**ROW, "document_id": name, "answer": name, "support": "contradicted"} for name in alignments]
-    more = {"question_id": "who", "sample": 0, "how": "aligned", "rank": 1, "text": None}
-    evidence = [{**more, "document_id": name, "alignment": found} for name, found in alignments.items()]
-    for folder, rows in (("answers", answers), ("evidence", evidence)):
-        (output / folder / "a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
-    parts = [{"answers_file": "answers/a.parquet", "evidence_file": "evidence/a.parquet"}]
-    files = {"answers": ["answers/a.parquet"], "evidence": ["evidence/a.parquet"]}
-    manifest: Any = {"counts": {"answers_rows": 2}, "files": files, "parts": parts}
-    write_spreadsheet(output, manifest, file=tmp_path / "a.xlsx")
-    _, *people = cells_of(tmp_path / "a.xlsx", sheet_number=1)
-    assert [(row[0], row[1]) for row in people] == [
-        ("the answer's words are nowhere in the document", "made up"),
-        ("the evidence contradicts the answer", "said"),
-    ]
-
-
 UNREAD = {"status": "failed", "answer": None, "value_status": "not_read", "value": None, "error_message": "needs_ocr"}
 RENTS: dict[str, dict[str, Any]] = {
     "stated": {},

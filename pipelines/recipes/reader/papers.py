@@ -275,7 +275,7 @@ class Draft:
             return round(self._rng.uniform(float(low), float(high)), 1)
         ends = range(int(low), int(high) + 1)
         numbers = [each for each in PAPERS["round"] if each in ends] if self._rng.random() < 0.7 else []
-        number = self._rng.choice(numbers or ends)
+        number: int = self._rng.choice(numbers or ends)
         return max(ends[0], round(number, 2 - len(str(number)))) if number > 999 else number
 
     def _clause(self, heading: str, *, noun: str, value: Any, **entry: Any) -> Clause:
