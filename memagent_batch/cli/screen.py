@@ -33,7 +33,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     found = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
     first_of_document = {reading.document_id: reading for reading in reversed(found)}
     readings = sorted(found, key=lambda reading: reading is not first_of_document[reading.document_id])[:SHOWN_ANSWERS]
-    is_part = len(readings) < counts["asked"]
+    more = f"  {len(readings)} of {counts['asked']:,}; all: memagent page {shlex.quote(folder)}"
     rows = {ANSWERS_FOLDER: counts["answers_rows"], MEMORIES_FOLDER: counts["memories_rows"]}
     places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
     places += [f"  {name:<9} {folder}/{files[0]}" for name, files in manifest["files"].items() if name not in rows]
@@ -42,11 +42,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             "",
             *_sample_lines(readings, num_columns=num_columns),
-            *(
-                [f"  {len(readings)} of {counts['asked']:,}; all: memagent page {shlex.quote(folder)}"]
-                if is_part
-                else []
-            ),
+            *([more] if len(readings) < counts["asked"] else []),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",

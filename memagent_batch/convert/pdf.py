@@ -1,7 +1,6 @@
 """PDF by pypdfium2: the text layer, page by page. A page that shows something without a text layer needs OCR."""
 
 import base64
-import binascii
 import ctypes
 import io
 import re
@@ -35,8 +34,6 @@ PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
 STREAM = re.compile(rb"(?<!end)stream\r?\n")
 FILTER = re.compile(rb"/(\w+)Decode\b")
 """How a stream is packed, in its dictionary: the filters in the order in which they are undone."""
-AS_TEXT = {b"ASCII85": b"~>", b"ASCIIHex": b">"}
-"""Filters that write bytes as letters, each with what ends its data."""
 DICTIONARY_BYTES = 500
 """Bytes before a stream that say how it is packed."""
 UNPACKED_AT_ONCE = 64 << 10
@@ -155,17 +152,15 @@ def _lost(document: Any, data: bytes) -> Iterator[str]:
 def _is_damaged(data: bytes, head_end: int, start: int) -> bool:
     """Whether packed data that is not an image can't be unpacked to its end. Its sum is not looked at.
 
-    Data that is packed in another way than by Flate, or by Flate written as letters, is not judged.
+    Data that is packed in another way than by Flate, or by Flate written as letters (ASCII85), is not judged.
     """
     head = data[max(0, head_end - DICTIONARY_BYTES) : head_end].rpartition(b"obj")[2]
     filters, end = FILTER.findall(head), data.find(b"endstream", start)
-    if b"/Image" in head or b"Flate" not in filters:
+    if b"/Image" in head or filters not in ([b"Flate"], [b"ASCII85", b"Flate"]):
         return False
-    if filters[0] != b"Flate":
-        if filters[0] not in AS_TEXT or filters[1] != b"Flate":
-            return False
+    if len(filters) > 1:
         try:
-            data, start = _from_letters(data[start:end], filters[0]), 0
+            data, start = base64.a85decode(data[start:end].strip(), adobe=True), 0
         except ValueError:
             return True
         end = len(data)
@@ -176,18 +171,6 @@ def _is_damaged(data: bytes, head_end: int, start: int) -> bool:
     except zlib.error:
         return True
     return not unpacker.eof
-
-
-def _from_letters(letters: bytes, name: bytes) -> bytes:
-    """The bytes that ASCII85 or hexadecimal letters stand for.
-
-    Raises:
-        ValueError: other letters are among them.
-    """
-    letters = b"".join(letters.partition(AS_TEXT[name])[0].split())
-    if name == b"ASCII85":
-        return base64.a85decode(letters.removeprefix(b"<~"))
-    return binascii.unhexlify(letters + b"0" * (len(letters) % 2))
 
 
 def _judge(page: Any, texts: Any) -> tuple[PartStatus, str | None]:

@@ -1,7 +1,7 @@
 """How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
@@ -44,7 +44,6 @@ from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
-from memagent_batch.store.turn_log.index import Row
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 from memagent_batch.templates.pages import markdown_template
 
@@ -366,7 +365,7 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
         manifest = require_manifest(output)
     asked = {(row["document_id"], row["question_id"]) for _, row in rows}
     hashes, found = list[str](), set[tuple[str, str]]()
-    for row in (row for name in manifest["files"][ANSWERS_FOLDER] for row in _table_rows(output / name)):
+    for row in (row for name in manifest["files"][ANSWERS_FOLDER] for row in table_rows(output / name)):
         hashes.append(reading_hash(row))
         found |= asked & {(row["document_id"], row["question_id"])}
     checked = _checked_sign_offs(output, manifest, rows, asked=found)
@@ -379,10 +378,6 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     return Signed(
         added=added, of_other_runs=others, signed=sum(each in signed for each in hashes), readings=len(hashes)
     )
-
-
-def _table_rows(place: Location) -> Iterator[Row]:
-    return (row for batch in table_rows(place) for row in batch.to_pylist())
 
 
 def _checked_sign_offs(

@@ -13,7 +13,6 @@ from memagent_batch.pages.readings import (
     Change,
     RunChanges,
     RunReading,
-    is_nowhere,
     need_of,
     outcome_of,
     shown_value,
@@ -144,12 +143,7 @@ class ReadingView:
     def need(self) -> int:
         """Why a person should look at it: a place in `NEEDS`, or behind them all."""
         is_changed = self.change is not None and self.change.kind == AnswerChange.CHANGED
-        return need_of(
-            self.answer,
-            is_nowhere=is_nowhere(self.answer, self.evidence),
-            is_changed=is_changed,
-            is_accepted=self.accepted is not None,
-        )
+        return need_of(self.answer, self.evidence, is_changed=is_changed, is_accepted=self.accepted is not None)
 
     @property
     def marks(self) -> list[Mark]:

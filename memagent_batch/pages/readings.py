@@ -145,8 +145,8 @@ def document_ids(output: Location, manifest: Manifest) -> list[str]:
     return sorted({name for part in manifest["parts"] for name in _ids_in(output / part["answers_file"])})
 
 
-def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The batches of a table file; of the columns that it has.
+def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[Row]:
+    """The rows of a table file; of the columns that it has.
 
     Raises:
         OutputError: the file is gone or can't be read.
@@ -154,7 +154,8 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
     with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
         names = [name for name in file.schema.names if columns is None or name in columns]
         for group in range(len(file.group_bytes)):
-            yield from (batch.select(names) for batch in file.batches(group, names=names))
+            for batch in file.batches(group, names=names):
+                yield from batch.select(names).to_pylist()
 
 
 def table_schema(place: Location) -> pa.Schema:
@@ -172,10 +173,9 @@ def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
     evidence_file = part["evidence_file"]
     turns = GroupedRows(output / part["memories_file"], columns=(*READING_COLUMNS, *TRACE_COLUMNS))
     evidence = GroupedRows(output / evidence_file if evidence_file else None)
-    for batch in table_rows(output / part["answers_file"]):
-        for answer in batch.to_pylist():
-            key = reading_ids(answer)
-            yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
+    for answer in table_rows(output / part["answers_file"]):
+        key = reading_ids(answer)
+        yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
     for rows in (turns, evidence):
         rows.require_end()
 
@@ -184,9 +184,8 @@ class GroupedRows:
     """Rows of a table, reading by reading."""
 
     def __init__(self, place: Location | None, *, columns: Collection[str] | None = None) -> None:
-        batches: Iterable[pa.RecordBatch] = table_rows(place, columns=columns) if place else ()
         self._place = place
-        self._groups = groupby((row for batch in batches for row in batch.to_pylist()), key=reading_ids)
+        self._groups = groupby(table_rows(place, columns=columns) if place else (), key=reading_ids)
         self._next = self._advance()
 
     def take(self, key: ReadingIds) -> list[Row]:
@@ -215,7 +214,7 @@ class GroupedRows:
 
 
 def _ids_in(place: Location) -> set[str]:
-    return {name for batch in table_rows(place, columns=("document_id",)) for name in batch.column(0).to_pylist()}
+    return {row["document_id"] for row in table_rows(place, columns=("document_id",))}
 
 
 def _nearest(name: str, names: set[str]) -> str:
@@ -248,26 +247,12 @@ def outcome_of(row: Row) -> str:
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else ANSWERED)
 
 
-def is_nowhere(row: Row, evidence: Sequence[Row]) -> bool:
-    """Whether the document holds no string of a short answer, by its rows of `evidence`.
-
-    Words that all stand in the sentences that the model pointed at are there, in another order.
-    """
-    answer = (row["answer"] or "").strip()
-    aligned = [each["alignment"] for each in evidence if each["how"] == How.ALIGNED]
-    is_copied = row.get("answer_type") in _COPIED_TYPES and len(answer.split()) <= COPIED_WORDS
-    if not is_copied or WRITTEN_OTHERWISE.fullmatch(answer) or not aligned or set(aligned) != {Alignment.NONE}:
-        return False
-    chosen = Counter(folded_words("\n".join(each["text"] or "" for each in evidence if each["how"] == How.CHOSEN)))
-    return not Counter(folded_words(answer)) <= chosen
-
-
-def need_of(row: Row, *, is_nowhere: bool, is_changed: bool, is_accepted: bool) -> int:
+def need_of(row: Row, evidence: Sequence[Row], *, is_changed: bool, is_accepted: bool) -> int:
     """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
     outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
     is_unread = row["value_status"] == ValueStatus.NOT_READ
     asked = (
-        is_nowhere,
+        _is_nowhere(row, evidence),
         support == Support.CONTRADICTED,
         support == Support.NOT_ENOUGH,
         not is_ok and not is_unread,
@@ -298,6 +283,20 @@ def unread_of(row: Row) -> str | None:
     """What was not read of the source of a row of `answers`, where the row does not fail by it; None if all was."""
     unread: str | None = row.get(SOURCE_UNREAD)
     return None if row["error_type"] == UNREAD_SOURCE else unread
+
+
+def _is_nowhere(row: Row, evidence: Sequence[Row]) -> bool:
+    """Whether the document holds no string of a short answer, by its rows of `evidence`.
+
+    Words that all stand in the sentences that the model pointed at are there, in another order.
+    """
+    answer = (row["answer"] or "").strip()
+    aligned = {each["alignment"] for each in evidence if each["how"] == How.ALIGNED}
+    is_copied = row["answer_type"] in _COPIED_TYPES and len(answer.split()) <= COPIED_WORDS
+    if not is_copied or WRITTEN_OTHERWISE.fullmatch(answer) or aligned != {Alignment.NONE}:
+        return False
+    chosen = Counter(folded_words("\n".join(each["text"] or "" for each in evidence if each["how"] == How.CHOSEN)))
+    return not Counter(folded_words(answer)) <= chosen
 
 
 def _status_words(row: Row) -> str:

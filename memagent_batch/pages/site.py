@@ -330,9 +330,8 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
     found: dict[str, str] = {}
     for part in manifest["parts"]:
         if evidence := part["evidence_file"]:
-            for batch in table_rows(output / evidence, columns=("document_id", "document_hash")):
-                columns = (batch.column(name).to_pylist() for name in ("document_id", "document_hash"))
-                found.update(zip(*columns, strict=True))
+            rows = table_rows(output / evidence, columns=("document_id", "document_hash"))
+            found.update((row["document_id"], row["document_hash"]) for row in rows)
     return found
 
 
@@ -403,12 +402,7 @@ def _summary_files(
 
 def _removed_documents(output: Location, manifest: Manifest) -> list[str]:
     """The documents that the run before found and this one did not; the first of them, sorted."""
-    rows = (
-        row
-        for name in manifest["files"].get(REMOVED, ())
-        for batch in table_rows(output / name)
-        for row in batch.to_pylist()
-    )
+    rows = (row for name in manifest["files"].get(REMOVED, ()) for row in table_rows(output / name))
     return sorted(row["document_id"] for row in rows if row["removed_run_id"] == manifest["run_id"])[:SHOWN_REMOVED]
 
 

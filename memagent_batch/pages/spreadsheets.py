@@ -32,7 +32,6 @@ from memagent_batch.pages.readings import (
     NEEDS,
     NO_UNIT,
     GroupedRows,
-    is_nowhere,
     need_of,
     outcome_of,
     shown_value,
@@ -158,12 +157,8 @@ def _exported_rows(output: Location, manifest: Manifest) -> Iterator[tuple[Row, 
     for name in manifest["files"][ANSWERS_FOLDER]:
         file = evidence_files.get(name)
         evidence = GroupedRows(output / file if file else None)
-        for row in _rows(output / name):
+        for row in table_rows(output / name):
             yield row, evidence.take(reading_ids(row))
-
-
-def _rows(place: Location) -> Iterator[Row]:
-    return (row for batch in table_rows(place) for row in batch.to_pylist())
 
 
 def _chosen_sentences(evidence: Sequence[Row]) -> list[Row]:
@@ -194,7 +189,7 @@ def _results(
     document, *questions = schema
     for part in manifest["parts"]:
         words = _words_of_part(output / part["answers_file"], signed=signed)
-        for row in _rows(output / part["results_file"]) if part["results_file"] else ():
+        for row in table_rows(output / part["results_file"]) if part["results_file"] else ():
             of_row = [words.get((row[document.name], each.name), (NOT_ASKED, None)) for each in questions]
             cells = zip(questions, of_row, strict=True)
             yield [row[document.name], *(_result_cell(row[each.name], each, *said) for each, said in cells)]
@@ -203,7 +198,7 @@ def _results(
 def _words_of_part(place: Location, *, signed: Mapping[str, SignOff]) -> dict[tuple[str, str], tuple[str, str | None]]:
     """By document and question why there may be no value, and what people have decided in its place, if anything."""
     words = {}
-    for key, of_question in groupby(_rows(place), key=lambda row: (row["document_id"], row["question_id"])):
+    for key, of_question in groupby(table_rows(place), key=lambda row: (row["document_id"], row["question_id"])):
         samples = [*of_question]
         decided = [signed.get(reading_hash(row)) for row in samples] if signed else []
         correction = next((by["correction"] for by in decided if by and by["correction"]), None)
@@ -269,8 +264,7 @@ def _need(row: Row, evidence: Sequence[Row], *, signed: Mapping[str, SignOff], m
     """The place in `NEEDS`; a spreadsheet knows of no run before."""
     is_signed = signed and reading_hash(row) in signed
     is_accepted = accepted_reason(row, manifest) is not None
-    nowhere = is_nowhere(row, evidence)
-    return len(NEEDS) if is_signed else need_of(row, is_nowhere=nowhere, is_changed=False, is_accepted=is_accepted)
+    return len(NEEDS) if is_signed else need_of(row, evidence, is_changed=False, is_accepted=is_accepted)
 
 
 class XlsxBook:

@@ -29,7 +29,7 @@ from memagent_batch.domain.follow_ups.evidence import (
     evidence_guide,
     evidence_of,
 )
-from memagent_batch.domain.follow_ups.grounds import GROUNDS, grounded, has_grounds
+from memagent_batch.domain.follow_ups.grounds import GROUNDS, grounded
 from memagent_batch.domain.follow_ups.json_schemas import JsonValue
 from memagent_batch.domain.follow_ups.prompts import (
     COMPLETION_TOKENS,
@@ -98,7 +98,8 @@ class FollowUps:
         kinds: list[JsonValue] = [self.of_kind(kind, value_type if kind == VALUE else None) for kind in asked]
         parts: dict[str, JsonValue] = {"closing": kinds, "extraction": self.extraction.value}
         if value_type is not None:
-            parts |= {"answered": True} | ({"grounds": GROUNDS} if has_grounds(value_type) else {})
+            is_checked = value_type.type is AnswerType.DATE or value_type.unit
+            parts |= {"answered": True} | ({"grounds": GROUNDS} if is_checked else {})
         if self.config.evidence:
             parts["sentences"] = SPLIT
         return fingerprint(parts)

@@ -43,28 +43,19 @@ def test_commands_find_the_answers_of_a_scan(scan: str, tmp_path: Path, capsys: 
     assert f"{night}/answers/export/answers.csv" in said
     assert f'"page": "{night}/pages/index.html"' in said
     assert '<h1 class="wrap">Answers of <bdi>night</bdi></h1>' in (tmp_path / "night/pages/index.html").read_text()
-
-
-@pytest.mark.parametrize(("to", "file"), [("xlsx", "a.csv"), ("csv", "a.xlsx"), ("verl", "a.csv")])
-def test_export_into_a_file_of_another_ending_is_refused(
-    scan: str, tmp_path: Path, to: str, file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["export", scan, "--to", to, "--into", str(tmp_path / file)]) == UsageError.exit_code
-    assert f"does not end in .{'parquet' if to == 'verl' else to}" in capsys.readouterr().err
-    assert not (tmp_path / file).exists()
-
-
-def test_csv_has_a_row_for_each_reading_with_its_sentence(scan: str, tmp_path: Path) -> None:
-    assert cli.main(["export", scan, "--to", "csv", "--into", str(tmp_path / "a.csv")]) == 0
-    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
+    with (tmp_path / "night/answers/export/answers.csv").open(encoding="utf-8-sig", newline="") as stream:
         rows = [*csv.DictReader(stream)]
     assert len(rows) == 20
-    (row,) = [
-        row for row in rows if row["document"] == DOCUMENT and row["question"] == "How long is the notice period?"
-    ]
-    assert (row["value"], row["unit"], row["state"]) == ("45", "days", "answered")
-    assert row["sentence"] == "Either party may end this agreement on 45 days' notice."
-    assert row["place"].startswith("characters ")
+    places = {row["place"][:11] for row in rows if row["sentence"].endswith("agreement on 45 days' notice.")}
+    assert places == {"characters "}
+
+
+def test_export_into_a_file_of_another_ending_is_refused(
+    scan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["export", scan, "--to", "csv", "--into", str(tmp_path / "a.xlsx")]) == UsageError.exit_code
+    assert "does not end in .csv" in capsys.readouterr().err
+    assert not (tmp_path / "a.xlsx").exists()
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ def stream(entries: str, data: bytes) -> bytes:
     return f"<< {entries} /Filter /FlateDecode /Length {len(packed)} >>\nstream\n".encode() + packed + b"\nendstream"
 
 
-def pdf_in_letters(page: str, *, letters: str, is_cut: bool) -> bytes:
-    """A PDF whose packed page is written in `ASCII85` or `ASCIIHex`, as ReportLab does; or the first half of it."""
+def pdf_in_letters(page: str, *, is_cut: bool) -> bytes:
+    """A PDF whose packed page is written in letters, as ReportLab does; or the first half of it."""
     packed = zlib.compress(page.encode("latin-1"))
     packed = packed[: len(packed) // 2] if is_cut else packed
-    data = base64.a85encode(packed, wrapcol=76) + b"~>" if letters == "ASCII85" else packed.hex(" ").encode() + b">"
-    head = f"<< /Filter [ /{letters}Decode /FlateDecode ] /Length {len(data)} >>\nstream\n"
+    data = base64.a85encode(packed, wrapcol=76) + b"~>"
+    head = f"<< /Filter [ /ASCII85Decode /FlateDecode ] /Length {len(data)} >>\nstream\n"
     return pdf(page).replace(stream("", page.encode("latin-1")), head.encode() + data + b"\nendstream")
 
 

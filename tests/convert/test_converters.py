@@ -68,12 +68,9 @@ def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of:
     assert all(row["reason"] for row in rows if row["status"] == "needs_ocr")
 
 
-@pytest.mark.parametrize("letters", ["ASCII85", "ASCIIHex"])
-def test_pdf_whose_packed_content_is_written_as_letters_is_whole_unless_it_is_cut(
-    rows_of: RowsOf, letters: str
-) -> None:
+def test_pdf_whose_packed_content_is_written_as_letters_is_whole_unless_it_is_cut(rows_of: RowsOf) -> None:
     text = "This contract ends on 5 May 2030; its price is 500 euros."
-    sound, cut = (files.pdf_in_letters(written(text), letters=letters, is_cut=is_cut) for is_cut in (False, True))
+    sound, cut = (files.pdf_in_letters(written(text), is_cut=is_cut) for is_cut in (False, True))
     assert [(row["status"], row["text"]) for row in rows_of("a.pdf", sound)] == [("ok", text)]
     assert "can't be unpacked" in (rows_of("b.pdf", cut)[-1]["reason"] or "")
 

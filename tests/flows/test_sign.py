@@ -119,7 +119,6 @@ def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, t
     [
         ("signatory", {"decision": "correct", "correction": "Jana"}, "corrected to “Jana” by Ada, 20"),
         ("notice-period", {"decision": "correct", "correction": "60 days"}, "corrected to “60” by Ada, 20"),
-        ("liability-cap", {"decision": "correct", "correction": "No"}, "corrected to “No” by Ada, 20"),
         ("end-date", {"decision": "correct", "correction": "not stated"}, "corrected to “not stated” by Ada, 20"),
         ("", {"decision": "reject"}, "rejected by Ada, 20"),
     ],
@@ -155,14 +154,9 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
         ({"reading_hash": "1"}, "signed.csv, line 2: reading_hash or sample is not as the page wrote it"),
         ({"signed_at": "noon"}, "signed.csv, line 2: signed_at 'noon' is not a time"),
         ({"decision": "maybe"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
-        ({"decision": "correct"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
         ({"question_id": "nonsense"}, "line 2: the last run asked no question 'nonsense' of document 'Calder & Voss"),
         ({"document_id": "gone"}, "line 2: the last run asked no question 'governing-law' of document 'gone'"),
         ({"decision": "correct", "correction": "Peru"}, "line 2: correction: 'Peru' is not one of Germany, England"),
-        (
-            {"question_id": "end-date", "decision": "correct", "correction": "May"},
-            "line 2: correction: 'May' is not a date: it is not written as YYYY-MM-DD",
-        ),
     ],
 )
 def test_row_that_can_not_be_taken_is_named_and_none_is_added(
@@ -182,17 +176,16 @@ def test_row_of_another_run_is_kept_and_said_to_be_one(
     assert "1 row signs readings of another run" in said.err
 
 
-@pytest.mark.parametrize("mark", ["sep=;\r\n", ""])
 def test_sheet_that_excel_saved_with_semicolons_is_taken_and_its_lines_are_counted(
-    scan: Location, tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]
+    scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sheet = written_sheet(tmp_path, rows_of(scan)[0])
     whole = sheet.read_text(encoding="utf-8-sig").replace(",", ";")
-    sheet.write_text(f"{mark}{whole}", encoding="utf-8-sig")
+    sheet.write_text(whole, encoding="utf-8-sig")
     assert sign(scan, str(sheet)) == 0
-    sheet.write_text(f"{mark}{whole.replace('Ada', '')}", encoding="utf-8-sig")
+    sheet.write_text(f"sep=;\r\n{whole.replace('Ada', '')}", encoding="utf-8-sig")
     assert sign(scan, str(sheet)) == UsageError.exit_code
-    assert f"line {3 if mark else 2}: nobody is named" in capsys.readouterr().err
+    assert "line 3: nobody is named" in capsys.readouterr().err
 
 
 def test_hash_of_a_reading_of_unread_sources_is_of_the_source_file_too(scan: Location) -> None:

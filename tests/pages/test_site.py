@@ -64,12 +64,6 @@ def test_list_has_the_sentence_of_each_answer_and_its_place(scan: Location) -> N
     assert ("", "") in shown  # of the reading that failed
 
 
-@pytest.mark.parametrize(("folder", "title"), [("night/answers", "night"), ("night", "night"), ("answers", "answers")])
-def test_site_is_named_by_the_folder_of_the_output_or_of_the_scan(tmp_path: Path, folder: str, title: str) -> None:
-    place = str(tmp_path / folder) if folder != "answers" else folder
-    assert site._name_of(Location(uri=place)) == title
-
-
 def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:
     """What `memagent review estimate` writes, as far as a site shows it."""
     share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from memagent_batch.domain.follow_ups.answer_types import Bool, Number
+from memagent_batch.domain.follow_ups.answer_types import Number
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
 from memagent_batch.review.sign_offs import SignOff, append_sign_offs, reading_hash
@@ -17,7 +17,6 @@ from memagent_batch.runs.results import results_schema
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from tests.runs.recorded_nights import Nights
 
 NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1+1", "＝1+1", "- a point"]
@@ -115,24 +114,6 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     assert len(cells_of(file, sheet_number=3)) == 4
 
 
-def test_xlsx_begins_with_answers_whose_words_the_document_does_not_hold(tmp_path: Path) -> None:
-    output, alignments = Location(uri=str(tmp_path / "out")), {"said": "exact", "made up": "none"}
-    answers = [{**ROW, "document_id": name, "answer": name, "support": "contradicted"} for name in alignments]
-    more = {"question_id": "who", "sample": 0, "how": "aligned", "rank": 1, "text": None}
-    evidence = [{**more, "document_id": name, "alignment": found} for name, found in alignments.items()]
-    for folder, rows in (("answers", answers), ("evidence", evidence)):
-        (output / folder / "a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
-    parts = [{"answers_file": "answers/a.parquet", "evidence_file": "evidence/a.parquet"}]
-    files = {"answers": ["answers/a.parquet"], "evidence": ["evidence/a.parquet"]}
-    manifest: Any = {"counts": {"answers_rows": 2}, "files": files, "parts": parts}
-    write_spreadsheet(output, manifest, file=tmp_path / "a.xlsx")
-    _, *people = cells_of(tmp_path / "a.xlsx", sheet_number=1)
-    assert [(row[0], row[1]) for row in people] == [
-        ("the answer's words are nowhere in the document", "made up"),
-        ("the evidence contradicts the answer", "said"),
-    ]
-
-
 UNREAD = {"status": "failed", "answer": None, "value_status": "not_read", "value": None, "error_message": "needs_ocr"}
 RENTS: dict[str, dict[str, Any]] = {
     "stated": {},
@@ -142,8 +123,9 @@ RENTS: dict[str, dict[str, Any]] = {
     "absent": {"value_status": "not_stated", "value": None},
     "scan": UNREAD,
     "odd": {"value_status": "invalid", "value": None},
+    "varied": {"value_status": "invalid", "value": None},
 }
-"""What differs of the answers of some documents to one question."""
+"""What differs of the answers of some documents to one question; of the last one, another sample has a value."""
 
 
 @pytest.fixture
@@ -154,12 +136,13 @@ def signed_run(tmp_path: Path) -> tuple[Location, Any]:
     rent = dict.fromkeys(ANSWERS.names) | ROW | {"question_id": "rent", "question": "Which rent?", "answer": "30 EUR"}
     rows = [rent | value | {"document_id": name} | changes for name, changes in RENTS.items()]
     rows = [row | {"value_number": None if row["value"] is None else 30.0} for row in rows]
+    rows.append(rows[0] | {"document_id": "varied", "sample": 1})
     types = {"rent": ("Which rent?", Number(unit="EUR")), "who": ("Who?", None)}
-    cells = [{"document_id": row["document_id"], "rent": row["value_number"], "who": None} for row in rows]
+    cells = [{"document_id": row["document_id"], "rent": row["value_number"], "who": None} for row in rows[:-1]]
     results = pa.Table.from_pylist([*cells, {"document_id": "not asked"}], schema=results_schema(types))
     (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
     (output / "results/a.parquet").write_bytes(parquet_bytes(results))
-    decided = {"corrected": ("correct", "45.5"), "rejected": ("reject", None), "accepted": ("accept", None)}
+    decided = [("correct", "45.5"), ("reject", None), ("accept", None)]
     append_sign_offs(
         output,
         [
@@ -170,13 +153,12 @@ def signed_run(tmp_path: Path) -> tuple[Location, Any]:
                 reading_hash=reading_hash(row),
                 signed_by="Ada",
                 signed_at=datetime(2026, 11, 27, tzinfo=UTC),
-                decision=decided[row["document_id"]][0],
-                correction=decided[row["document_id"]][1],
+                decision=decision,
+                correction=correction,
                 comment=None,
                 withdrawn=False,
             )
-            for row in rows
-            if row["document_id"] in decided
+            for row, (decision, correction) in zip(rows[1:4], decided, strict=True)
         ],
     )
     part = {"answers_file": "answers/a.parquet", "evidence_file": None, "results_file": "results/a.parquet"}
@@ -197,6 +179,7 @@ def test_results_show_what_was_signed_and_say_in_words_why_there_is_no_value(
         ["absent", "not stated", "not asked"],
         ["scan", "not read", "not asked"],
         ["odd", "invalid", "not asked"],
+        ["varied", "samples differ", "not asked"],
         ["not asked", "not asked", "not asked"],
     ]
 
@@ -216,6 +199,7 @@ def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(
         "absent": ("not stated", "", "not stated", "30 EUR", ""),
         "scan": ("not read", "", "not read", "", ""),
         "odd": ("invalid", "", "invalid", "30 EUR", ""),
+        "varied": ("30", "EUR", "answered", "30 EUR", ""),
     }
 
 
@@ -224,22 +208,6 @@ def test_csv_quotes_what_a_spreadsheet_would_run(run: tuple[Location, Any], tmp_
     with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
         answers = [row["answer"] for row in csv.DictReader(stream)]
     assert [f"'{text}" for text in FORMULAS] == answers[: len(FORMULAS)]
-
-
-def test_samples_without_a_most_frequent_value_are_said_to_differ(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path / "out"))
-    nights = Nights(output)
-    questions = {"q": "Who?"}
-    nights.run({"a": "Ann"}, questions, sampling={"samples": 2, "temperature": 1.0})
-    rows = nights.table("answers")
-    results = pa.Table.from_pylist([{"document_id": "a", "q": None}], schema=results_schema({"q": ("Who?", Bool())}))
-    (output / "results/a.parquet").write_bytes(parquet_bytes(results))
-    manifest: Any = nights.last().manifest
-    manifest["files"]["results"] = ["results/a.parquet"]
-    manifest["parts"][0]["results_file"] = "results/a.parquet"
-    assert len(rows) == 2
-    write_spreadsheet(output, manifest, file=tmp_path / "a.xlsx")
-    assert cells_of(tmp_path / "a.xlsx", sheet_number=1)[1] == ["a", "samples differ"]
 
 
 def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, Any], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memagent_batch.domain.document import Document
 
-SPLIT = 2
+SPLIT = 3
 """Raised with each change of where sentences end: evidence is then asked for again where its prompt is another one."""
 MAX_SENTENCE_CHARS = 400
 """Longest sentence, characters; longer runs are cut, at white space if there is some."""
@@ -32,8 +32,8 @@ SURE_MARKS = "。！？｡；؟۔।॥።፧፨။།༎។៕։\u037e"
 """Marks that end a sentence whatever follows; many of their scripts put no space there."""
 LINE_MARKS = f"{PLAIN_MARKS}{SURE_MARKS};:；："
 """A line that ends with one of these is not joined to a line that begins with a capital, a digit or a quote."""
-OPENERS = "\"'“‘„«»("
-"""Beside letters, digits and currency signs, what a line may begin with that continues the one before."""
+OPENERS = "\"'“‘„«»($€£¥"
+"""Beside letters and digits, what a line may begin with that continues the one before."""
 BREAK = re.compile(
     rf"[{SURE_MARKS}]+[{CLOSERS}{SURE_MARKS}]*"
     rf"|(?<![{PLAIN_MARKS}])[{PLAIN_MARKS}]++(?:[ \t]++[{PLAIN_MARKS}]++)*[{CLOSERS}]*+(?=\s|$|[{SURE_MARKS}])"
@@ -49,10 +49,9 @@ ROW = re.compile(r"\t|\||(?:,\S[^,]{0,40}+){3}|[^\s.!?:] {2,}+\S")
 """What shows that a line is the row of a table."""
 BULLET = re.compile(r"(?:[-*+•‣·–—]|\(?\w{1,3}[.)])\s")
 """What a line begins with that is an entry of a list."""
-CLAUSE = re.compile(r"(?:\d{1,3}\.)+\d{1,3}\s+\W{0,3}[^\W\d_]")
-"""What a line begins with that is a numbered clause; a number such as 2.5 is followed by a small letter."""
-LABEL = re.compile(r"[^.:]{1,40}:(?:\s|$)")
-"""What a line begins with that is an entry of a form or a record of who spoke."""
+ENTRY = re.compile(r"(?:\d{1,3}\.)+\d{1,3}\s+[^a-z]|[^.:]{1,40}:(?:\s|$)")
+"""What a line begins with that is a numbered clause (a number such as 2.5 is followed by a small letter), an entry of a
+form, or who spoke."""
 NUMBERED = re.compile(r"(?:^|[\n\r])[ \t]*(?:[#§(]\s*)?(?:\d{1,3}\.)*\d{1,3}\.$")
 """The end of a text that is the number of a heading or entry."""
 ABBREVIATIONS = (
@@ -180,27 +179,15 @@ def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following
     line, below = text[line_start:line_end].lstrip(), text[following : following + MARGIN_CHARS]
     below = LINE_ENDS.split(below, 1)[0].rstrip()
     first, last = below[0], line.rstrip(CLOSERS.replace("\\", ""))[-1:]
-    if (
-        not last
-        or last in LINE_MARKS
-        or not (first.isalnum() or first in OPENERS or unicodedata.category(first) == "Sc")
-    ):
+    if not last or last in LINE_MARKS or not (first.isalnum() or first in OPENERS) or ENTRY.match(below):
         return False
     if line.isupper() != below.isupper() or (last.isdigit() and first.isupper()):
         return False  # a heading, or the rows of a table
-    clause = CLAUSE.match(below)
-    if (clause and not clause[0][-1].islower()) or LABEL.match(below):
-        return False
-    words = below.split(None, 1)
-    if _shape(line.split(None, 1)[0]) == _shape(words[0]):
-        return False
+    above, word = (re.sub(r"\d", "0", each.split(None, 1)[0]) for each in (line, below))
+    if above == word:
+        return False  # the records of a list
     is_title = first.isupper() and len(below) < WRAPPED_LINE_CHARS and below[-1] not in LINE_MARKS
-    return not is_title and len(line) + 1 + len(words[0]) >= FULL_SHARE * len(below)
-
-
-def _shape(word: str) -> str:
-    """What the records of a list begin with alike: a word, or a number with as many digits."""
-    return re.sub(r"\d", "0", word)
+    return not is_title and len(line) + 1 + len(word) >= FULL_SHARE * len(below)
 
 
 def _has_no_case(character: str) -> bool:

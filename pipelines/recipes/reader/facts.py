@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +27,11 @@ CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 OTHERS, LIKE = (0.4, 0.3, 0.2, 0.1), 0.5
 """Shares of entities with no fact of another kind, one, two and three: a reader must tell kinds apart, too; and share
 of those whose values look like the first one's."""
-UNNAMED = 0.15
-"""Share of facts about what the whole document is about, in training: it has no name, and half of the questions don't
-mention it."""
 REAL_WORDS = 0.7
 """Share of the words of names that are not made up."""
 
 NAMES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text())
-LOWER_STARTS = {
-    "the",
-    "this",
-    "our",
-    *(word for sort in ("contract", "device", "project") for word in NAMES["endings"][sort]),
-}
+LOWER_STARTS = {"the", *(word for sort in ("contract", "device", "project") for word in NAMES["endings"][sort])}
 """Words that a name may begin with in lower case."""
 NUMBERS = {"money", "count", "percent"}
 """Values that are numbers with a unit."""
@@ -102,6 +93,10 @@ class Mention:
             return self.char_start, self.char_end
         at = self.char_start + self.text.rindex(self.value.text)
         return at, at + len(self.value.text)
+
+    def as_in(self, text: str) -> "Mention":
+        """As its document writes it."""
+        return replace(self, text=text[self.char_start : self.char_end])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +174,6 @@ class FactMaker:
             kind = self.rng.choice(self.kinds)
             sort = self.rng.choice(kind.of)
             entities = [self.entity(sort) for _ in range(1 + self.rng.randint(*self._rivals))]
-            if not self.apart and self.rng.random() < UNNAMED:
-                entities = [self._pick(NAMES["unnamed"][sort])]
             facts += [self.fact(kind, who) for who in entities]
             facts += [self.fact(other, who) for who in entities for other in self._others(kind, sort)]
         return facts[:num_facts]
@@ -223,9 +216,6 @@ class FactMaker:
     def asked(self, kind: Kind, who: str, value: Value, mentions: Sequence[Mention] = ()) -> Fact:
         """What these mentions say, with a question about it; `value` is one of its type."""
         asked = self._one_of(kind.asks, kind.asks if kind.value == "bool" else self._wordings["asks"])
-        is_unnamed = not self.apart and who in chain(*NAMES["unnamed"].values())
-        if is_unnamed and kind.value != "bool" and self.rng.random() < 0.5:
-            asked = self._pick(self._wordings["asks_alone"])
         value_type = AnswerType.NUMBER if kind.value in NUMBERS else AnswerType.TEXT
         if kind.value in set(AnswerType):
             value_type = AnswerType(kind.value)

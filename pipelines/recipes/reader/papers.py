@@ -2,8 +2,9 @@
 
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 
 from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
 from pipelines.recipes.reader.facts import NAMES, Fact, FactMaker, Kind, Mention, Value
-from pipelines.recipes.reader.texts import Story, cut
+from pipelines.recipes.reader.texts import MARGIN_CHARS, MARGINS, Story, at_margin, cut
 
 PAPERS: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "papers.yaml").read_text())
 APART_OF = 9
@@ -20,28 +21,19 @@ APART_OF = 9
 CLAUSE_CHARS, MIN_CLAUSES = 120, 12
 AMENDED, NUM_AMENDED = 0.4, (1, 4)
 """Share of documents whose end changes some clauses, and how many."""
-LISTS, MARGINS, UNNAMED, FILLERS = 0.05, 0.3, 0.15, 0.6
-"""Shares of documents that list values, have a margin, or name no party; and of sentences that nobody asks about."""
+UNNAMED, FILLERS = 0.15, 0.6
+"""Shares of documents that name no party, and of sentences that nobody asks about."""
 WORDY, LEADS, ENDS, JOINED = (0, 0.2, 0.4, 0.8), 0.1, 0.1, 0.12
 """Shares of clauses with a sentence that says nothing (one for each document), with words before or after them, and in
 one sentence with the next."""
 NOUNS, NAMED = 0.12, 0.12
 """Shares of questions that ask for the noun, and that name the document."""
 BESIDE_CHARS = 1_000
-"""Room from which on real text or a document of another family stands beside a document."""
+"""Room from which on real text stands beside a document."""
 LEGAL = re.compile(r"licen[cs]e|agreement|copyright|warrant", re.IGNORECASE)
 """Real text that may answer a question about a contract."""
-FAMILIES = {
-    "money": "money",
-    "percent": "percent",
-    **dict.fromkeys(("person", "company"), "name"),
-    **dict.fromkeys(("label", "choice"), "choice"),
-    **dict.fromkeys(("minutes", "hours", "days", "working days", "weeks", "months", "years"), "duration"),
-}
-"""Sorts of values that may be taken for each other; of the others, numbers with a unit may."""
 SLOT, JOINT = re.compile(r"\{(.+?)\}"), "; "
 """What is filled in a sentence; and what stands in place of the full stop between two clauses."""
-ROUND = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 18, 20, 21, 24, 25, 28, 30, 35, 36, 40, 42, 45, 48, 50, 60, 72, 75, 90)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,8 +41,6 @@ class Clause:
     """A clause of a document, and what states it; nothing if it is left out."""
 
     kind: Kind
-    called: str
-    """What questions call the document."""
     is_apart: bool
     """Whether it is measured, and never trained on."""
     place: str = ""
@@ -60,7 +50,7 @@ class Clause:
     def family(self) -> str:
         """Values that may be taken for each other."""
         sort = _spec(self.kind)[0]
-        return FAMILIES.get(sort, "count" if sort != self.kind.value else sort)
+        return str(PAPERS["families"].get(sort, "count" if sort != self.kind.value else sort))
 
 
 class Papers:
@@ -72,31 +62,26 @@ class Papers:
 
     def __init__(self, maker: FactMaker, texts: Sequence[str]) -> None:
         self._maker, self._texts = maker, [text for text in texts if not LEGAL.search(text)]
-        halves = [[paper for paper in PAPERS["types"] if paper.get("apart", False) is apart] for apart in (False, True)]
-        self._types, self._apart_types = halves[0], halves[1] if maker.apart else []
+        self._types = [paper for paper in PAPERS["types"] if "apart" not in paper]
+        self._apart_types = [paper for paper in PAPERS["types"] if "apart" in paper and maker.apart]
 
     def story(self, *, num_chars: int, num_asked: int, num_absent: int) -> Story:
-        """A document of about so many characters, with something else beside it if there is room."""
+        """A document of about so many characters, with real text beside it if there is room."""
         rng = self._maker.rng
         paper = rng.choice(self._apart_types if self._apart_types and rng.random() < 0.5 else self._types)
-        parts, room = [paper], num_chars - _num_chars(paper)
-        if room > BESIDE_CHARS and rng.random() < 0.5:
-            parts.append(rng.choice([each for each in self._types if each["family"] != paper["family"]]))
-            room -= _num_chars(parts[-1])
-        if room > BESIDE_CHARS and self._texts:
-            parts.append(None)
-        draft = Draft(self._maker)
-        for part in rng.sample(parts, len(parts)):
-            if part is None:
-                draft.add(cut(self._texts, room, rng=rng) + "\n\n")
-            else:
-                draft.write(part, num_clauses=num_chars // CLAUSE_CHARS, num_left_out=num_absent + 1)
+        room = num_chars - CLAUSE_CHARS * sum(map(len, paper["sections"].values()))
+        beside = cut(self._texts, room, rng=rng) + "\n\n" if self._texts and room > BESIDE_CHARS else ""
+        before, after = rng.sample([beside, ""], 2)
+        draft = Draft(self._maker, paper)
+        draft.add(before)
+        draft.write(num_clauses=num_chars // CLAUSE_CHARS, num_left_out=num_absent + 1)
+        draft.add(after)
         if rng.random() < MARGINS:
-            draft.wrap(rng.randint(64, 110))
+            draft.wrap(rng.randint(*MARGIN_CHARS))
         asked = [clause for clause in draft.clauses if clause.is_apart is self._maker.apart]
         stated, absent = ([each for each in asked if bool(each.mentions) is has] for has in (True, False))
         chosen = rng.sample(stated, min(num_asked, len(stated))) + rng.sample(absent, min(num_absent, len(absent)))
-        is_clear = len(parts) == 1 or (parts[1] is None and paper["family"] == "contract")
+        is_clear = not beside or paper["family"] == "contract"
         return Story(text=draft.text, facts=tuple(self._fact(each, draft, is_clear=is_clear) for each in chosen))
 
     def _fact(self, clause: Clause, draft: "Draft", *, is_clear: bool) -> Fact:
@@ -105,12 +90,12 @@ class Papers:
         if kind.value != "bool" and rng.random() < NOUNS:
             question = rng.choice(PAPERS["asks of names" if clause.family == "name" else "asks"]).format(noun=kind.noun)
         if not is_clear or rng.random() < NAMED:
-            slots = {"question": question.rstrip("?"), "small": _small(question), "called": clause.called}
+            slots = {"question": question.rstrip("?"), "small": _small(question), "called": draft.called}
             question = rng.choice(PAPERS["named asks"]).format_map(slots)
         others = [other for other in draft.clauses if other is not clause and other.family == clause.family]
         return Fact(
             kind=kind,
-            who=f"the {clause.called}",
+            who=f"the {draft.called}",
             mentions=clause.mentions,
             question=question,
             value_type=_value_type(kind, (clause.mentions and clause.mentions[-1].value) or draft.value(kind)),
@@ -121,12 +106,18 @@ class Papers:
 class Draft:
     """A document that is being written: its text, its clauses, and how it writes values."""
 
-    def __init__(self, maker: FactMaker) -> None:
+    def __init__(self, maker: FactMaker, paper: Mapping[str, Any]) -> None:
         rng = maker.rng
-        self.text, self.clauses = "", list[Clause]()
-        self._maker, self._rng, self._seen, self._roles = maker, rng, set[str](), dict[str, str]()
-        self._names, self._wordy = dict[str, str](), rng.choice(WORDY)
-        self._currency, self._year = rng.choice([*NAMES["currencies"]]), rng.randint(2012, 2032)
+        self.text, self.clauses, self.called = "", list[Clause](), str(paper["called"])
+        self._maker, self._rng, self._paper, self._seen = maker, rng, paper, set[str]()
+        self._names = {name: maker.entity(sort) for name, sort in paper.get("names", {}).items()}
+        self._roles = {
+            role: rng.choice([role, role, *others]) for role, (_, *others) in paper.get("parties", {}).items()
+        }
+        if rng.random() < 0.5:
+            self._roles = {role: name.title() for role, name in self._roles.items()}
+        self._wordy, self._currency = rng.choice(WORDY), rng.choice([*NAMES["currencies"]])
+        self._year = rng.randint(2012, 2032)
         self._forms = {sort: rng.choice(NAMES["values"][sort]) for sort in ("money", "date", "percent")}
         self._forms |= {"count": rng.choices(PAPERS["counts"], [6, 2, 1])[0], "time": rng.choice(PAPERS["times"])}
 
@@ -135,65 +126,54 @@ class Draft:
         self.text += text
         return len(self.text) - len(text)
 
-    def write(self, paper: Mapping[str, Any], *, num_clauses: int, num_left_out: int) -> None:
-        """Adds a document of a type with about so many of its clauses; so many at least are left out."""
+    def write(self, *, num_clauses: int, num_left_out: int) -> None:
+        """Adds the document with about so many of its clauses; so many at least are left out."""
         rng = self._rng
-        self._names = {name: self._maker.entity(sort) for name, sort in paper.get("names", {}).items()}
-        title: str = rng.choice(paper["titles"])
+        title: str = rng.choice(self._paper["titles"])
         self.add(rng.choice([title, title.upper()]) + "\n\n")
-        self._open(paper)
-        entries = {
-            heading: self._entries(paper, section, is_apart=paper.get("apart", False))
-            for heading, section in paper["sections"].items()
-        }
-        for heading, section in PAPERS["common"].items() if self._roles else ():
-            entries[heading] = self._entries(paper, section, is_apart=False)
-        clauses = [each for section in entries.values() for each in section if isinstance(each, Clause)]
+        self._open()
+        common = PAPERS["common"] if self._roles else {}
+        entries = [
+            (heading, each if isinstance(each, str) else self._clause(heading, **each))
+            for heading, section in (self._paper["sections"] | common).items()
+            for each in section
+        ]
+        clauses = [each for _, each in entries if isinstance(each, Clause) and (self._maker.apart or not each.is_apart)]
         kept = rng.sample(clauses, min(len(clauses) - num_left_out, max(MIN_CLAUSES, num_clauses)))
         self.clauses += clauses
-        for heading, entry in entries.items():
-            entries[heading] = [
-                each for each in entry if (each in kept if isinstance(each, Clause) else rng.random() < FILLERS)
-            ]
-        self._lay_out(entries)
+        sections = defaultdict[str, list[Clause | str]](list)
+        for heading, entry in entries:
+            if entry in kept or (isinstance(entry, str) and rng.random() < FILLERS):
+                sections[heading].append(entry)
+        self._lay_out(sections)
         if rng.random() < AMENDED:
             self.add(rng.choice(PAPERS["changes"]) + "\n")
             stated = [clause for clause in kept if clause.kind.value != "bool"]
             for clause in rng.sample(stated, rng.randint(*NUM_AMENDED)):
                 self._state(clause, PAPERS["amendments"])
                 self.add("\n")
-            self.add("\n")
 
-    def _open(self, paper: Mapping[str, Any]) -> None:
+    def _open(self) -> None:
         """Names the parties; now and then nobody does."""
-        rng, opening, has_capitals = self._rng, self._rng.choice(PAPERS["openings"]), self._rng.random() < 0.5
-        parties = paper.get("parties", {})
-        self._roles = {role: rng.choice([role, role, *others]) for role, (_, *others) in parties.items()}
-        self._roles = {role: name.title() if has_capitals else name for role, name in self._roles.items()}
-        clauses = []
-        for role, (sort, *_) in parties.items():
+        opening, asks = self._rng.choice(PAPERS["openings"]), PAPERS["party asks"]
+        for role, (sort, *_) in self._paper.get("parties", {}).items():
             said = opening["party"].format(role=f"the {role}", Role=role.capitalize(), value="{value}")
-            asks = [ask.format(role=role) for ask in PAPERS["party asks"]]
-            entry = {"noun": role, "value": sort, "asks": asks, "says": [said]}
-            clauses.append(self._clause(paper, is_apart=paper.get("apart", False), **entry))
-        self.clauses += [clause for clause in clauses if self._maker.apart or not clause.is_apart]
-        if not clauses or rng.random() < UNNAMED:
+            asked = [ask.format(role=role) for ask in asks]
+            self.clauses.append(self._clause("", noun=role, value=sort, asks=asked, says=[said]))
+        if not self.clauses or self._rng.random() < UNNAMED:
             return
         before, after = opening["all"].split("{parties}")
-        self.add(before.format(called=paper["called"]))
-        for number, clause in enumerate(clauses):
+        self.add(before.format(called=self.called))
+        for number, clause in enumerate(self.clauses):
             self.add(opening["joint"] if number else "")
-            self._state(clause, clause.kind.says, end="")
+            self._state(clause, end="")
         self.add(after + "\n\n")
 
     def _lay_out(self, sections: Mapping[str, Sequence[Clause | str]]) -> None:
         """Writes sections with the headings and numbers of one style."""
-        rng, is_list = self._rng, self._rng.random() < LISTS
-        layout = rng.choice([each for each in PAPERS["layouts"] if not (is_list and "noun" in each)])
+        rng, layout = self._rng, self._rng.choice(PAPERS["layouts"])
         place: dict[str, Any] = {"s": 0, "n": 0}
         for heading, section in sections.items():
-            if not any(isinstance(each, Clause) for each in section):
-                continue
             place |= {"s": place["s"] + 1, "c": 0, "heading": heading, "HEADING": heading.upper()}
             self.add(layout["heading"].format_map(place))
             for each, after in zip(section, [*section[1:], ""], strict=True):
@@ -201,17 +181,16 @@ class Draft:
                 if not self.text.endswith(JOINT):
                     place |= {"c": place["c"] + 1, "letter": chr(97 + place["c"]), "n": place["n"] + 1}
                     self.add(layout["before"].format_map({**place, "noun": noun and noun + layout.get("noun", "")}))
-                    self.add(rng.choice(PAPERS["leads"]) if rng.random() < LEADS and not is_list else "")
+                    self.add(rng.choice(PAPERS["leads"]) if rng.random() < LEADS else "")
                 if isinstance(each, str):
                     self.add(self._sentence(each))
                 else:
                     each.place = layout["place"].format_map(place)
-                    is_listed = is_list and each.kind.value != "bool"
-                    if not is_list and isinstance(after, Clause) and rng.random() < JOINED:
-                        self._state(each, end=JOINT)
+                    is_joined = isinstance(after, Clause) and rng.random() < JOINED
+                    self._state(each, end=JOINT if is_joined else ".")
+                    if is_joined:
                         continue
-                    self._state(each, [f"{noun}: {{value}}"] if is_listed else [], end="" if is_listed else ".")
-                if rng.random() < self._wordy and not is_list:
+                if rng.random() < self._wordy:
                     self.add(" " + self._sentence(rng.choice(PAPERS["tails"])))
                 self.add(layout["after"])
             self.add("\n" if layout["after"].endswith("\n") else "\n\n")
@@ -239,10 +218,10 @@ class Draft:
     def _filled(self, text: str, **slots: str) -> str:
         """With names and values in place of what stands in braces; of another sort, a value that nobody asks about."""
         slots = self._names | slots
-        return SLOT.sub(lambda found: slots[found[1]] if found[1] in slots else self._other(found[1]), text)
-
-    def _other(self, sort: str) -> str:
-        return self.value(Kind(noun=sort, value=sort, of=(), says=(), asks=())).text
+        for name in SLOT.findall(text):
+            other = Kind(noun=name, value=name, of=(), says=(), asks=())
+            text = text.replace(f"{{{name}}}", slots[name] if name in slots else self.value(other).text, 1)
+        return text
 
     def _said(self, text: str) -> str:
         """With the parties as this document calls them."""
@@ -251,20 +230,11 @@ class Draft:
         return text
 
     def wrap(self, width: int) -> None:
-        """Puts a line's end in place of the last space before each margin; values stay in one piece."""
+        """Ends lines at a margin; values stay in one piece."""
         stated = [mention for clause in self.clauses for mention in clause.mentions if clause.kind.value != "bool"]
-        kept = {at for mention in stated for at in range(*mention.value_span)}
-        signs, start, space = list(self.text), 0, 0
-        for at, sign in enumerate(signs):
-            space = at if sign == " " and at not in kept else space
-            if sign == "\n":
-                start = at
-            elif at - start > width and space > start:
-                signs[space], start = "\n", space
-        self.text = "".join(signs)
+        self.text = at_margin(self.text, stated, width=width)
         for clause in self.clauses:
-            spans = [(each, self.text[each.char_start : each.char_end]) for each in clause.mentions]
-            clause.mentions = tuple(replace(each, text=text) for each, text in spans)
+            clause.mentions = tuple(each.as_in(self.text) for each in clause.mentions)
 
     def value(self, kind: Kind) -> Value:
         """A value of the kind that the document doesn't have yet, if that can be."""
@@ -303,33 +273,19 @@ class Draft:
         """A number within these ends, mostly round."""
         if "." in low:
             return round(self._rng.uniform(float(low), float(high)), 1)
-        least, most = int(low), int(high)
-        round_ones = [number for number in ROUND if least <= number <= most]
-        if round_ones and self._rng.random() < 0.7:
-            return self._rng.choice(round_ones)
-        number = self._rng.randint(least, most)
-        return max(least, round(number, 2 - len(str(number)))) if number > 999 else number
+        ends = range(int(low), int(high) + 1)
+        numbers = [each for each in PAPERS["round"] if each in ends] if self._rng.random() < 0.7 else []
+        number: int = self._rng.choice(numbers or ends)
+        return max(ends[0], round(number, 2 - len(str(number)))) if number > 999 else number
 
-    def _entries(self, paper: Mapping[str, Any], section: Sequence[Any], *, is_apart: bool) -> list[Clause | str]:
-        """The clauses of a section that this half may have, and its other sentences."""
-        entries = [
-            each if isinstance(each, str) else self._clause(paper, is_apart=is_apart, **each) for each in section
-        ]
-        return [each for each in entries if isinstance(each, str) or self._maker.apart or not each.is_apart]
-
-    def _clause(self, paper: Mapping[str, Any], *, is_apart: bool, noun: str, value: Any, **entry: Any) -> Clause:
-        """A clause of `papers.yaml`; a list of values is a choice, which questions list or not."""
+    def _clause(self, heading: str, *, noun: str, value: Any, **entry: Any) -> Clause:
+        """A clause of a section of `papers.yaml`; a list of values is a choice, which questions list or not."""
         labels = [str(label) for label in value] if isinstance(value, list) else []
         value = self._rng.choice(["label", "choice"]) if labels else value
         entry["asks"] = [self._filled(ask) for ask in entry["asks"]]
-        is_apart = is_apart or zlib.crc32(noun.encode()) % APART_OF == 0
-        kind = Kind(noun=noun, value=value, of=(), labels=labels, **entry)
-        return Clause(kind=kind, called=paper["called"], is_apart=is_apart)
-
-
-def _num_chars(paper: Mapping[str, Any]) -> int:
-    """About so long is a document of this type with all of its clauses."""
-    return CLAUSE_CHARS * sum(map(len, paper["sections"].values()))
+        is_own = heading not in PAPERS["common"]
+        is_apart = ("apart" in self._paper and is_own) or zlib.crc32(noun.encode()) % APART_OF == 0
+        return Clause(kind=Kind(noun=noun, value=value, of=(), labels=labels, **entry), is_apart=is_apart)
 
 
 def _spec(kind: Kind) -> tuple[str, str, str]:

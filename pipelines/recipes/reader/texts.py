@@ -5,7 +5,7 @@ import random
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,8 @@ APART_OF = 5
 WORD = re.compile(r"\b[A-Za-z][a-z]{2,10}\b")
 PLACE = re.compile(r"(?<=[.!?:;])\s+|\n+")
 """Where a sentence may be put in."""
+MARGINS, MARGIN_CHARS = 0.3, (64, 110)
+"""Share of documents whose lines end at a margin, and where it is, characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,9 @@ def story(
     rng, facts = maker.rng, maker.facts(num_facts)
     absent = [maker.absent(facts) for _ in range(num_absent)]
     text, facts = _put_in(cut(texts, num_chars, rng=rng), facts, rng=rng)
+    if rng.random() < MARGINS:
+        text = at_margin(text, [each for fact in facts for each in fact.mentions], width=rng.randint(*MARGIN_CHARS))
+        facts = [replace(fact, mentions=tuple(each.as_in(text) for each in fact.mentions)) for fact in facts]
     asked = [*rng.sample(facts, min(num_asked, len(facts))), *absent]
     return Story(text=text, facts=tuple(with_rivals(fact, facts) for fact in asked))
 
@@ -107,6 +112,14 @@ def cut(texts: Sequence[str], num_chars: int, *, rng: random.Random) -> str:
     return "\n".join(parts)
 
 
+def at_margin(text: str, mentions: Iterable[Mention], *, width: int) -> str:
+    """The text with a line's end in place of the last space before each margin; values stay in one piece."""
+    for mention in mentions:
+        start, end = mention.value_span
+        text = text[:start] + text[start:end].replace(" ", "\0") + text[end:]
+    return re.sub(rf"(?=[^\n]{{{width + 1}}})([^\n]{{1,{width}}}) ", r"\1\n", text).replace("\0", " ")
+
+
 def _put_in(text: str, facts: Sequence[Fact], *, rng: random.Random) -> tuple[str, list[Fact]]:
     """The text with all mentions in it, and the facts with their places. Mentions of a fact keep their order."""
     places = [found.end() for found in PLACE.finditer(text)] or [len(text)]
@@ -124,22 +137,11 @@ def _put_in(text: str, facts: Sequence[Fact], *, rng: random.Random) -> tuple[st
         )[0]
         pieces += [text[last:place], before]
         length += place - last + len(before)
-        placed[number, order] = replace(mention, text=_wrapped(mention, rng=rng), char_start=length)
-        pieces += [placed[number, order].text, after]
+        placed[number, order] = replace(mention, char_start=length)
+        pieces += [mention.text, after]
         length, last = length + len(mention.text) + len(after), place
     pieces.append(text[last:])
     mentions = [
         tuple(placed[number, order] for order in range(len(fact.mentions))) for number, fact in enumerate(facts)
     ]
     return "".join(pieces), [replace(fact, mentions=each) for fact, each in zip(facts, mentions, strict=True)]
-
-
-def _wrapped(mention: Mention, *, rng: random.Random) -> str:
-    """Now and then with a line's end in place of a space, as at a margin; the value stays in one piece."""
-    text = mention.text
-    start, end = replace(mention, char_start=0).value_span if mention.value else (0, 0)
-    spaces = [at for at, sign in enumerate(text) if sign == " " and not start <= at < end]
-    if rng.random() > 0.2 or not spaces:
-        return text
-    at = rng.choice(spaces)
-    return f"{text[:at]}\n{text[at + 1 :]}"

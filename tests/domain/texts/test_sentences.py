@@ -107,15 +107,11 @@ def test_lines_of_a_page_that_break_before_a_capital_digit_or_quote_go_on() -> N
     "lines",
     [
         ["2021-03-04 12:00 the server of the north did not start again", "2021-03-05 09:30 the server did start again"],
-        ["ERROR the server of the north did not start again in time", "ERROR the server of the south did not either"],
         ["Name of the landlord and owner: Halvorsen Holdings LLC", "Name of the tenant and user: Bluefin Ceramics Inc"],
         ["Base rent for each month of the first year USD 4,850", "Security deposit that is due on signing USD 14,550"],
         ["A Master Services Agreement Between These Two Parties", "This Agreement is made between " + "two of " * 9],
         ["The parties agree on all that follows in this agreement", "Governing Law", "Oregon law governs it."],
-        [
-            "A paragraph on one line " + "that is longer than any page is wide " * 5,
-            "Another paragraph of the text",
-        ],
+        ["A paragraph on one line " + "that is longer than any page is wide " * 5, "Another paragraph of it"],
         ["This sentence ends here, with a quote (that is closed).)", '"Another one begins with a quote in this line".'],
     ],
 )

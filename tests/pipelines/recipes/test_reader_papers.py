@@ -38,11 +38,10 @@ def _value(fact: Fact) -> str | None:
 
 
 @pytest.mark.parametrize("paper", PAPERS["types"], ids=lambda paper: str(paper["called"]))
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_clause_states_a_value_and_fills_all_slots(paper: dict[str, object], seed: int) -> None:
-    _maker(True).rng.seed(seed)
-    draft = Draft(_maker(True))
-    draft.write(paper, num_clauses=99, num_left_out=0)
+def test_every_clause_states_a_value_and_fills_all_slots(paper: dict[str, object]) -> None:
+    _maker(True).rng.seed(1)
+    draft = Draft(_maker(True), paper)
+    draft.write(num_clauses=99, num_left_out=0)
     draft.wrap(70)
     assert not re.search(r"[{}]", draft.text)
     assert sum(not clause.mentions for clause in draft.clauses) in (0, len(paper.get("parties", {})))  # type: ignore[arg-type]
@@ -100,13 +99,6 @@ def test_a_later_change_is_the_truth_and_rivals_are_of_the_same_sort() -> None:
         assert not {mention.char_start for mention in fact.mentions} & {rival.char_start for rival in fact.rivals}
         for rival in fact.rivals:
             assert told.text[rival.char_start : rival.char_end] == rival.text
-
-
-def test_question_names_its_document_if_another_stands_beside_it() -> None:
-    several = [told for told in _stories(40, num_chars=9_000) if len({fact.who for fact in told.facts}) > 1]
-    assert several
-    for told in several:
-        assert all(fact.who.removeprefix("the ") in fact.question for fact in told.facts)
 
 
 @pytest.mark.parametrize("kind", ["gated", "overwrite", "heads", "parallel"])
