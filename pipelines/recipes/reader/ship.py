@@ -19,7 +19,7 @@ from memagent_batch.models.packaged import MODEL_HASH, READER
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.store.location import Location
 from pipelines.recipes.reader.facts import ABSENT, FORMS
-from pipelines.recipes.reader.suite import CHUNK_TOKENS
+from pipelines.recipes.reader.suite import CHUNK_TOKENS, PAPERS
 
 MAX_ADAPTER_BYTES = 20_000_000
 CARD = Path(__file__).with_name("card.txt").read_text()
@@ -56,7 +56,9 @@ def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
 def card_lines(scores: pa.Table) -> Iterator[str]:
     """What each policy reads right, as Markdown: by length, and of what is not there."""
     is_absent, is_fact = pc.equal(scores["task"], ABSENT), pc.is_in(scores["task"], value_set=pa.array(FORMS))
-    parts = {"facts": is_fact, "real files": pc.invert(pc.or_(is_fact, is_absent)), NOT_STATED_ENTRY: is_absent}
+    is_paper = pc.equal(scores["task"], PAPERS)
+    is_real = pc.invert(pc.or_(pc.or_(is_fact, is_absent), is_paper))
+    parts = {"facts": is_fact, "whole papers": is_paper, "real files": is_real, NOT_STATED_ENTRY: is_absent}
     cells = [
         (f"{cell['variant']}, {name}", cell)
         for name, members in parts.items()

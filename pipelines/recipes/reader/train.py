@@ -11,8 +11,10 @@ from types import FrameType
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch.utils.data import DataLoader, Dataset
 
+from memagent_batch.models.adapter import ADAPTER_WEIGHTS
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
@@ -69,8 +71,10 @@ class Groups(Dataset[list[Tree]]):  # type: ignore[misc]
 class Trainer:
     """One run: its folder holds `data/*.jsonl`, and gets `state.pt`, `log.jsonl`, `adapter/`."""
 
-    def __init__(self, folder: Path, model: str, *, all_tokens: int, device: str = "cpu") -> None:
-        """Takes up the run where it was saved last."""
+    def __init__(
+        self, folder: Path, model: str, *, all_tokens: int, device: str = "cpu", adapter: Path | None = None
+    ) -> None:
+        """Takes up the run where it was saved last, or begins it with the weights of an adapter."""
         self._folder, self._all_tokens, self._steps = folder, all_tokens, STEPS[device]
         torch.manual_seed(0)
         self._reader = Reader(model, device=device)
@@ -86,6 +90,10 @@ class Trainer:
                 parameter.data.copy_(state["adapter"][name])
             self._optimizer.load_state_dict(state["optimizer"])
             self._at = state["at"]
+        elif adapter is not None:
+            weights = load_file(adapter / ADAPTER_WEIGHTS)
+            for name, parameter in self._reader.trained():
+                parameter.data.copy_(weights[name])
         runs = range(self._at["group"] // self._steps.groups, 1 << 40)
         groups = Groups(lines, self._steps)
         self._runs = iter(DataLoader(groups, sampler=runs, batch_size=None, num_workers=self._steps.workers))
@@ -158,11 +166,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder of the run, with samples in data/*.jsonl")
     parser.add_argument("--model", required=True, help="folder of the base model")
     parser.add_argument("--tokens", type=int, default=2_500_000, help="tokens to train, over all starts")
+    parser.add_argument("--adapter", type=Path, help="folder of an adapter that a new run begins with")
     parser.add_argument("--device", choices=list(STEPS), default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    Trainer(arguments.folder, arguments.model, all_tokens=arguments.tokens, device=arguments.device).run()
+    begun = {"device": arguments.device, "adapter": arguments.adapter}
+    Trainer(arguments.folder, arguments.model, all_tokens=arguments.tokens, **begun).run()
 
 
 if __name__ == "__main__":

@@ -118,6 +118,9 @@ def test_stopped_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path, mon
         (tmp_path / name / "adapter" / "adapter_model.safetensors").read_bytes() for name in ("whole", "stopped")
     ]
     assert weights[0] == weights[1]
+    begun = Trainer(_run_folder(tmp_path / "begun"), str(base), all_tokens=1500, adapter=tmp_path / "whole" / "adapter")
+    begun._save()
+    assert (tmp_path / "begun" / "adapter" / "adapter_model.safetensors").read_bytes() == weights[0]
 
 
 def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) -> None:
