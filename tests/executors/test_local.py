@@ -143,6 +143,7 @@ def test_engine_of_a_reader_that_is_interrupted_while_it_loads_its_model_is_stop
 ) -> None:
     engine = LoadingEngine()
     monkeypatch.setattr(reader, "make_engine", lambda _: engine)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that a shell runs in the background ignore it
     with pytest.raises(KeyboardInterrupt), ma.Agent(model=text_model, engine="simulated", window_tokens=4096).open():
         pass
     assert engine.has_stopped.is_set()
