@@ -92,10 +92,8 @@ class PolicyContract(ABC):
             _, prompts = run_policy(policy, document_of(num_tokens))
             largest = {kind: sum(parts.values()) for kind, parts in policy.largest_turns(PROMPTS).items()}
             for prompt in prompts:
-                size, most = (
-                    len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids),
-                    largest[prompt.kind],
-                )
+                size = len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids)
+                most = largest[prompt.kind]
                 assert size <= most, f"{tried}: turn {prompt.path} has {size} tokens, largest_turns() says {most}"
                 assert prompt.max_tokens > 0, f"{tried}: turn {prompt.path} has no room for a completion"
             cost = policy.cost(PROMPTS, num_tokens=num_tokens)

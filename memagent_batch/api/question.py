@@ -1,5 +1,6 @@
 """Questions as a program gives them: texts, `Question`s, mappings of the same fields, or the path of a list."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -51,9 +52,9 @@ def question_place(questions: str | PathLike[str]) -> str:
     """The path or URI of a question list.
 
     Raises:
-        InputError: it is a question.
+        InputError: it is a question: words with a question mark behind them, which no pattern of a path has.
     """
-    if isinstance(questions, str) and questions.rstrip().endswith("?"):
+    if isinstance(questions, str) and re.search(r"\s\S+\?\s*$", questions):
         raise InputError(f"questions: {questions!r} is not a list's path; give a question in a list: [{questions!r}]")
     return absolute(questions)
 

@@ -119,7 +119,7 @@ def _filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) 
         raise InputError(f"{name} is not UTF-8; save it as CSV UTF-8") from error
     csv.field_size_limit(sys.maxsize)  # a comment may have any length
     first, _, rest = text.partition("\n")
-    text, num_before = (rest, 1) if re.fullmatch(r"sep=.\r?", first) else (text, 0)  # a line that Excel is told by
+    text, num_before = (rest, 1) if re.fullmatch(r"sep=.\r?", first) else (text, 0)  # the separator, for Excel
     head = text.split("\n", 1)[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count))
     missing = [column for column in required if column not in (reader.fieldnames or [])]

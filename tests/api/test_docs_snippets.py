@@ -90,7 +90,7 @@ def test_page_of_python_runs(names: dict[str, Any]) -> None:
     run_local("\n".join(chains.splitlines()[:3]), names)  # the others need labels and rollouts, so a model
     assert Path("nightly/pages/index.html").exists()
     with pytest.raises(SystemExit, match="2"):
-        run_local(job, names)  # there is no folder texts
+        run_local(job, names)  # no test makes the folder texts/
 
 
 def test_page_of_a_second_pass_runs(names: dict[str, Any]) -> None:

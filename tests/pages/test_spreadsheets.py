@@ -130,7 +130,7 @@ RENTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def signed_run(tmp_path: Path) -> tuple[Location, Any]:
-    """A run that asked for a rent, of which three answers are signed; one document was not asked."""
+    """A run that asked for the rent. Three of its answers are signed, and one document was not asked."""
     output = Location(uri=str(tmp_path / "out"))
     value = {"value_status": "ok", "value": "30.0", "value_number": 30.0, "value_unit": "EUR", "answer_type": "number"}
     rent = dict.fromkeys(ANSWERS.names) | ROW | {"question_id": "rent", "question": "Which rent?", "answer": "30 EUR"}

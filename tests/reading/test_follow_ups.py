@@ -244,7 +244,7 @@ async def test_answer_that_needs_no_value_turn_has_none(
     [
         ("five years", "5", Number(unit="GBP"), "the answer has 'five years', which is not in GBP"),
         ("3.1", "3.1", Number(unit="GBP"), "'3.1' is the number of a clause"),
-        ("15.2", "1522-02-15", Date(), "'15.2' does not have the year and day of 1522-02-15"),
+        ("15.2", "1522-02-15", Date(), "'15.2' does not have the year, month and day of 1522-02-15"),
     ],
 )
 async def test_value_that_its_answer_does_not_bear_out_is_invalid_and_says_why(

@@ -1,4 +1,4 @@
-"""Checks that a value can come from its answer: a number has the answer's unit, a date the answer's year and day.
+"""Checks that a value can come from its answer: a number has the answer's unit, a date its year, month and day.
 
 A value turn writes what its guide allows, even if the answer has nothing of that kind: it makes 5 GBP of "five years",
 and a day in the year 1522 of clause "15.2". Such a value is `invalid`. Units are those of contracts in English.
@@ -47,6 +47,7 @@ _ORDINALS = (
     "sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth "
     "twenty-fifth twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first"
 )
+_MONTHS = "January February March April May June July August September October November December"
 _NAME = rf"(?<![^\W\d_])(?:{'|'.join(map(re.escape, _UNITS))})(?![^\W\d_])"
 _MONEY = rf"(?<![^\W\d_])(?:{'|'.join(re.escape(name) for name in _UNITS if _UNITS[name] <= set(_CURRENCIES.split()))})"
 _WORD = "|".join(_NUMBERS)
@@ -124,11 +125,12 @@ def date_misfit(day: date, *, answer: str, context: str) -> str | None:
     if is_foreign or _has_date(answer, day):
         return None
     numbers = {int(each) for each in re.findall(r"\d+", answer)}
-    if not any(each.units for each in _mentions(answer)):
+    is_month = day.month in (_months_named(answer) or {day.month})
+    if is_month and not any(each.units for each in _mentions(answer)):
         has_rest = numbers == {day.day} and re.search(rf"(?<!\d){day.year}(?!\d)", context)
         if has_rest or (numbers <= {day.year, day.month, day.day} and _has_date(context, day)):
             return None
-    return f"{answer[:100]!r} does not have the year and day of {day.isoformat()}"
+    return f"{answer[:100]!r} does not have the year, month and day of {day.isoformat()}"
 
 
 def clause_misfit(answer: str, *, texts: Sequence[str]) -> str | None:
@@ -170,11 +172,20 @@ def _plain(text: str) -> str:
 
 
 def _has_date(text: str, day: date) -> bool:
-    """Whether year and day of a date stand near each other; years from 1930 to 2069 may have two digits."""
+    """Whether year and day of a date stand near each other, without the English name of another month alone.
+
+    Years from 1930 to 2069 may have two digits.
+    """
     years = f"{day.year}|{day.year % 100:02}" if 1930 <= day.year < 2070 else f"{day.year}"
     is_day = re.compile(rf"(?<!\d)0?{day.day}(?!\d)|(?<![\w-]){_ORDINALS.split()[day.day - 1]}\b", re.IGNORECASE)
     for found in re.finditer(rf"(?<!\d)(?:{years})(?!\d)", text):
-        before, behind = text[: found.start()][-_NEAR_CHARS:], text[found.end() :][:_NEAR_CHARS]
-        if is_day.search(f"{before} | {behind}"):
+        near = f"{text[: found.start()][-_NEAR_CHARS:]} | {text[found.end() :][:_NEAR_CHARS]}"
+        if is_day.search(near) and day.month in (_months_named(near) or {day.month}):
             return True
     return f"{day:%Y%m%d}" in text
+
+
+def _months_named(text: str) -> set[int]:
+    """Months whose English names stand in a text, whole or short; with a capital, as `may` is a verb too."""
+    names = enumerate(_MONTHS.split(), start=1)
+    return {number for number, name in names if re.search(rf"\b{name[:3]}(?:{name[3:]}|t)?\b", text)}

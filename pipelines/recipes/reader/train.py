@@ -171,8 +171,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    begun = {"device": arguments.device, "adapter": arguments.adapter}
-    Trainer(arguments.folder, arguments.model, all_tokens=arguments.tokens, **begun).run()
+    trainer = Trainer(
+        arguments.folder,
+        arguments.model,
+        all_tokens=arguments.tokens,
+        device=arguments.device,
+        adapter=arguments.adapter,
+    )
+    trainer.run()
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class FirstMatch:
     def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
         return Prompt(
             path=f"{DIRECT}/{number}",
-            kind=DIRECT,  # answers from the document: there is no memory
+            kind=DIRECT,  # answers from the document, without a memory
             token_ids=prompts.direct.fill({Slot.QUESTION: question.token_ids, Slot.CHUNK: token_ids}),
             max_tokens=self.answer_tokens,
         )
