@@ -59,7 +59,7 @@ def mask_url(uri: str) -> str:
 
 
 def mask_urls(text: str) -> str:
-    """A text, in which every URL is as `shown` writes it."""
+    """A text with every URL in it by `mask_url`."""
     return URL.sub(_masked_match, text)
 
 
@@ -69,7 +69,7 @@ def printable(text: str) -> str:
 
 
 def redact_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, JSON values, as a run records them: URLs as `shown`, and in place of a secret its hash."""
+    """Settings, JSON values, as a run records them: URLs by `mask_url`, and in place of a secret its hash."""
     return {name: _redacted_value(name, value) for name, value in settings.items()}
 
 

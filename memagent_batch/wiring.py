@@ -53,8 +53,17 @@ def resolve_model(name: str) -> str:
 
 
 def make_tokenizer(agent: AgentConfig) -> Tokenizer:
-    """The model's tokeniser."""
-    return load_tokenizer(resolve_model(agent.tokenizer or agent.model))
+    """The model's tokeniser, or the one that `tokenizer` names.
+
+    Raises:
+        SettingsError: there is none, or it can't be loaded; names the setting.
+    """
+    try:
+        return load_tokenizer(resolve_model(agent.tokenizer or agent.model))
+    except SettingsError as error:
+        if not agent.tokenizer:
+            raise
+        raise SettingsError(str(error).replace("model:", "tokenizer:", 1)) from error
 
 
 def make_prompt_set(agent: AgentConfig) -> PromptSet:

@@ -47,7 +47,7 @@ class ShutdownRequested(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """While the block runs, SIGTERM leaves it with a TerminatedError, and a Leave becomes its cause.
+    """While the block runs, SIGTERM leaves it with a TerminatedError, and a ShutdownRequested becomes its cause.
 
     Signals reach the main thread alone; in any other one the block just runs. A library whose callback they meet makes
     an error of its own of what is raised there, as DuckDB does; the block ends as if it had not.

@@ -59,6 +59,11 @@ class GgufFile:
                 f"model: {path.name} is a GGUF file of the family {architecture!r}; only {ARCHITECTURE!r} is "
                 "converted. Give the folder of the original model"
             )
+        if (scaling := self._value("llama.rope.scaling.type", "none")) != "none":
+            raise SettingsError(
+                f"model: {path.name} has scaled positions ({scaling}), which are not converted; give the folder of the "
+                "original model"
+            )
         self._tensors = {self._name(tensor.name): tensor for tensor in self._reader.tensors}
 
     def weights(self) -> dict[str, "Tensor"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memagent_batch.errors import SettingsError
-from memagent_batch.tokens.pretrained import hub_failure
+from memagent_batch.tokens.pretrained import hub_failure, names_folder
 
 WEIGHT_ENDINGS = frozenset({".safetensors", ".bin", ".gguf", ".pt", ".pth"})
 """Endings of files that hold weights."""
@@ -52,7 +52,7 @@ def model_sha256(model: str) -> str:
             return _files_sha256([path])
     except OSError as error:
         raise SettingsError(f"model: {error.filename} can't be read: {error.strerror}") from error
-    if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+    if names_folder(model):
         raise SettingsError(f"model: there is no folder {model}; give a model folder or a hub name")
     return _hub_sha256(model)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
+from operator import index
 from pathlib import Path
 from typing import cast
 
@@ -58,7 +59,7 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
     try:
         if document.error is not None:
             raise document.error.with_traceback(None)  # one error ends many readings
-        num_chunks = cost_of(agent.policy, agent.prompts, document).num_chunks
+        num_chunks = index(cost_of(agent.policy, agent.prompts, document).num_chunks)  # another number fits no row
         outcome = await _outcome(document, agent.tokenise(question), agent=agent, turns=turns)
         reading = finish(status=Status.OK, num_chunks=num_chunks, outcome=outcome)
         require_outcome(turns.address, reading.to_row())

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from memagent_batch.domain.guides import GuideKind, choice_guide
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.errors import EngineRefusedError
@@ -89,6 +91,20 @@ async def test_rejoin_while_the_endpoint_is_away_waits_with_its_first_requests(t
     assert {result.text for result in results if isinstance(result, Completion)} == {"noted"}
     assert (len(results), len(script.requests)) == (8, 8)
     assert not any("return_token_ids" in request for request in script.requests)
+
+
+async def test_rejoin_while_the_endpoint_is_away_finds_the_form_of_a_guide_with_the_first_guided_turn(
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    with scripted_server(completion_reply("733", token_ids=[7])) as script:
+        script.probes = [*[AWAY] * 2, THERE]
+        engine = engine_at(script, tiny_tokenizer, outage_seconds=60.0)
+        await engine.rejoin()
+        await engine.require_guides([GuideKind.CHOICE])
+        assert not script.paths
+        completion = await engine.complete(replace(PROMPT, guide=choice_guide("733", "734")), seed=0)
+        await engine.stop()
+    assert (completion.text, engine.away_seconds) == ("733", 0.0)
 
 
 async def test_rejoin_where_the_key_is_refused_by_now_stops_with_the_remedy(tiny_tokenizer: Tokenizer) -> None:

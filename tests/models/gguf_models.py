@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter, RopeScalingType
 from gguf.quants import quantize
 from numpy.typing import NDArray
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -42,6 +42,7 @@ def write_gguf(
     *,
     family: str = "llama",
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
+    scaling: RopeScalingType = RopeScalingType.NONE,
 ) -> Path:
     """The file; matrices are quantised as `kind`."""
     writer = GGUFWriter(str(path), family)
@@ -52,6 +53,7 @@ def write_gguf(
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     writer.add_rope_freq_base(100_000.0)
+    writer.add_rope_scaling_type(scaling)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType
+from gguf import GGMLQuantizationType, RopeScalingType
 from gguf.quants import dequantize, quantize
 from safetensors.torch import load_file
 
@@ -78,6 +78,11 @@ def test_gguf_file_with_a_weight_that_no_llama_has_is_refused(tmp_path: Path) ->
     weights = make_weights() | {"rope_freqs.weight": np.ones(8, np.float32)}
     with pytest.raises(SettingsError, match=r"holds 'rope_freqs\.weight'"):
         resolve_model(str(write_gguf(tmp_path / "m.gguf", weights)))
+
+
+def test_gguf_file_with_scaled_positions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"m\.gguf has scaled positions \(yarn\)"):
+        resolve_model(str(write_gguf(tmp_path / "m.gguf", scaling=RopeScalingType.YARN)))
 
 
 def test_file_that_is_no_gguf_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

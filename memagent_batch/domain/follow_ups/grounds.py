@@ -54,8 +54,8 @@ _WORD = "|".join(_NUMBERS)
 _NUMBER = rf"(?:\d+(?:[.,'’ ]\d{{3}})*(?:[.,]\d+)?|\b(?:{_WORD})(?:[\s-](?:{_WORD}))?\b)"
 _QUALIFIERS = "business|calendar|working|clear|full|whole|complete|consecutive|more|further|additional|lease|contract"
 _MENTION = re.compile(
-    rf"(?P<before>{_MONEY})?\s*(?P<number>{_NUMBER})(?P<scales>(?:\s*(?:{'|'.join(_SCALES)})\b)*)(?:\s*\({_NUMBER}\))?"
-    rf"(?:[\s-]+(?:{_QUALIFIERS})\b)*[\s-]*(?P<after>(?!{_MONEY}\s?\d){_NAME})?",
+    rf"(?:(?P<before>{_MONEY})\s*)?(?P<number>{_NUMBER})(?P<scales>(?:\s*(?:{'|'.join(_SCALES)})\b)*)"
+    rf"(?:\s*\({_NUMBER}\))?(?:[\s-]+(?:{_QUALIFIERS})\b)*[\s-]*(?P<after>(?!{_MONEY}\s?\d){_NAME})?",
     re.IGNORECASE,
 )
 """A number as people write it, with a unit before or behind it."""
@@ -124,7 +124,7 @@ def date_misfit(day: date, *, answer: str, context: str) -> str | None:
     is_foreign = re.search(r"[^\W\d_\u0000-\u024f]", answer) and not re.search(r"1\d{3}|20\d{2}", answer)
     if is_foreign or _has_date(answer, day):
         return None
-    numbers = {int(each) for each in re.findall(r"\d+", answer)}
+    numbers = {float(each) for each in re.findall(r"\d+", answer)}  # a model may repeat a digit without end
     is_month = day.month in (_months_named(answer) or {day.month})
     if is_month and not any(each.units for each in _mentions(answer)):
         has_rest = numbers == {day.day} and re.search(rf"(?<!\d){day.year}(?!\d)", context)
@@ -150,8 +150,8 @@ def _mentions(answer: str) -> Iterator[_Mention]:
         if written[0].isdigit():
             number = float(re.sub(r"[.,'’ ](?=\d{3}(?!\d))", "", written).replace(",", "."))
         else:
-            number = sum(_NUMBERS[word] for word in re.split(r"[\s-]", written))
-        number *= math.prod(_SCALES[each] for each in found["scales"].lower().split())
+            number = float(sum(_NUMBERS[word] for word in re.split(r"[\s-]", written)))
+        number = math.prod((_SCALES[each] for each in found["scales"].lower().split()), start=number)
         yield _Mention(text=found[0].strip(), number=number, units=_UNITS[unit.lower()] if unit else frozenset())
 
 

@@ -339,7 +339,7 @@ def _written_choice(written: str, value_type: ValueType) -> TypedValue:
 
 def _written_labels(written: str, value_type: ValueType) -> TypedValue:
     try:
-        names = json.loads(written) if written.startswith("[") else written.split(LABEL_MARK)
+        names = json_value(written) if written.startswith("[") else written.split(LABEL_MARK)
     except ValueError as error:
         return _invalid(f"it is not a JSON list: {error}")
     choices, chosen = _menu_numbers(value_type), set()

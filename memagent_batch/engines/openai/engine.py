@@ -143,7 +143,12 @@ class OpenAIEngine(OpenAIConfig, Engine):
         return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
-        """Asks for a text that no model writes of itself, under a guide of each kind; see `Engine`."""
+        """Asks for a text that no model writes of itself, under a guide of each kind; see `Engine`.
+
+        After `rejoin` the first request of each kind asks, and waits out an outage.
+        """
+        if not self._is_checked:
+            return
         for kind in sorted(kinds):
             try:
                 await self._guide_form(kind)

@@ -1,4 +1,4 @@
-"""How vLLM starts: arguments and environment of its processes, and what a start raises. `vllm.py` asks the engine."""
+"""How vLLM starts: arguments and environment of its processes, and what a start raises. `engine.py` asks the engine."""
 
 import contextlib
 import dataclasses

@@ -214,7 +214,8 @@ class Progress:
 
     @property
     def _done(self) -> int:
-        return self._done_before + self._sums["readings"]
+        """Readings that have ended; one that an actor did not give back before it died is counted twice."""
+        return min(self._done_before + self._sums["readings"], self._asked)
 
     def _show(self, *, is_last: bool) -> None:
         sums, seconds = self._sums, time.monotonic() - self._began

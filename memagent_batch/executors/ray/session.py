@@ -144,7 +144,7 @@ def set_long_loops(context: DataContext) -> None:
 
 
 def with_long_loops(dataset: Dataset) -> Dataset:
-    """The dataset with settings for long its own loops, for all that follows it; the one that was given stays."""
+    """The dataset with its own settings for long loops, for all that follows it; the one that was given stays."""
     own = Dataset.copy(dataset, _deep_copy=True)  # the one way to a dataset with another context
     set_long_loops(own.context)
     return own

@@ -97,15 +97,16 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
     A part has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
     """
     held: list[pa.Table] = []
-    number = 0
+    held_bytes = number = 0
     name = f"part-{part:05d}-{run_id}"
     for group in groups:
         rows_of_a_file = max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
         for rows in group.to_batches(max_chunksize=rows_of_a_file):
             held.append(pa.Table.from_batches([rows]))
-            if sum(table.nbytes for table in held) >= ROLLOUT_FILE_BYTES:
+            held_bytes += rows.nbytes
+            if held_bytes >= ROLLOUT_FILE_BYTES:
                 yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
-                held, number = [], number + 1
+                held, held_bytes, number = [], 0, number + 1
     if held:
         yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
 

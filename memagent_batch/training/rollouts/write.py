@@ -92,6 +92,7 @@ class Projector:
         self._questions = asked_in(part)
         files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
         outcomes = read_outcomes(self._output, files, fingerprint=fingerprint)
+        ended_by = {(fingerprint, key): row["line"] for key, row in outcomes.items()}
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
@@ -102,7 +103,7 @@ class Projector:
                 document.turn_files,
                 fingerprints=[fingerprint],
                 document_hashes=[document.document_hash],
-                ended_by={(fingerprint, key): row["line"] for key, row in outcomes.items()},
+                ended_by=ended_by,
             )
             yield from self._document(document, turns[fingerprint], outcomes)
 

@@ -90,3 +90,10 @@ def test_number_of_a_clause_is_no_number_in_a_unit() -> None:
     assert clause_misfit("3.1", texts=[text]) == "'3.1' is the number of a clause"
     assert clause_misfit("3.2", texts=[text]) is None
     assert clause_misfit("9.9", texts=[text]) is None
+
+
+def test_answer_of_a_model_that_repeats_itself_is_judged_as_any_other() -> None:
+    for number in ("5", "five"):
+        assert unit_misfit(5, unit="USD", answer=number + " million" * 60) is None
+        assert unit_misfit(5, unit="USD", answer=number + " million" * 60 + " pounds")
+    assert date_misfit(JUNE, answer="1" * 5000, context="Effective Date: 12 June 2025")

@@ -287,6 +287,7 @@ def test_confidence_is_the_probability_of_the_choice() -> None:
         ("71", Number(unit="EUR"), None),
         ("a", ValueType(), None),
         (None, Bool(), None),
+        ("[" * 2000, Labels("a", "b"), None),
     ],
 )
 def test_answer_is_its_own_value_only_if_it_is_a_choice_word_for_word(

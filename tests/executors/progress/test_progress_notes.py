@@ -87,3 +87,16 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
                 time.sleep(0.02)
     note = shown.note()
     assert (note["share_read"], note["expected_end_at"] is not None) == (share, has_end)
+
+
+def test_readings_that_a_replaced_actor_counts_twice_are_no_more_than_were_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    caplog.set_level("INFO")
+    board = Board()
+    run = progress.Progress(run_id="r", asked=10, model="m", policy="p")
+    with run.shown(board, pending=PendingWork(readings=4, num_bytes=100, follow_up_readings=0), starting=""):
+        asyncio.run(board.put(ActorReport(counts={"turns": 9, "readings": 7, "document_bytes": 130})))
+    assert (run.note()["readings_done"], run.note()["share_read"]) == (10, 1.0)
+    assert caplog.messages[-1].startswith("readings 10/10, 9 turns, ")
