@@ -24,7 +24,7 @@ from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.prompts import Support
-from memagent_batch.domain.follow_ups.values import ValueStatus
+from memagent_batch.domain.follow_ups.values import ValueStatus, stated
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
@@ -113,7 +113,7 @@ class Answered:
     value: Any = None
     """The answer as a value of the type that was asked for; None where nothing is stated, or it is invalid."""
     value_status: ValueStatus | None = None
-    """`ok`, `not_stated` or `invalid`; None where no type was asked for."""
+    """`ok`, `not_stated`, `not_read` (not stated in the part that was shown) or `invalid`; None without a type."""
     confidence: float | None = None
     """Probability of a value that was chosen from a menu, given the memory and not the text, 0 to 1."""
     evidence: Sequence[Sentence] | None = None
@@ -323,10 +323,11 @@ def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str) -> Ans
             )
             for span in closed["evidence"]
         )
+    status = stated(closed["value_status"], coverage=closed["coverage"])
     return replace(
         answered,
         value=None if closed["value"] is None else json.loads(closed["value"]),
-        value_status=None if closed["value_status"] is None else ValueStatus(closed["value_status"]),
+        value_status=None if status is None else ValueStatus(status),
         confidence=closed["confidence"],
         evidence=sentences,
         support=None if closed["support"] is None else Support(closed["support"]),

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.documents.questions import value_type_of
 from memagent_batch.domain.follow_ups.values import (
+    UNSTATED,
     TypedValue,
     ValueStatus,
     says_not_stated,
@@ -126,7 +127,7 @@ def follow_up_scores(question: Row, answer: Row, *, evidence: Sequence[Span]) ->
         None if references is None else value is not None and any(values_equal(value, each) for each in references)
     )
     if value is not None:
-        abstained = value.status is ValueStatus.NOT_STATED
+        abstained = value.status in UNSTATED
     else:
         abstained = references is None and says_not_stated(answer.get("answer") or "")
     num_evidence = answer.get("num_evidence")

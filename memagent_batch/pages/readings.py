@@ -22,6 +22,7 @@ from memagent_batch.domain.follow_ups.answer_types import AnswerType
 from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, compare_runs
@@ -237,6 +238,8 @@ def shown_value(row: Row) -> str:
     words = _value_words(status, row["value"])
     if words is None:
         return NO_ANSWER if row["answer"] is None else str(row["answer"])
+    if part := part_shown(row):
+        return f"{words}: {part}"
     return f"{words} {unit}" if status == ValueStatus.OK and unit and unit != NO_UNIT else words
 
 
@@ -250,7 +253,7 @@ def outcome_of(row: Row) -> str:
 def need_of(row: Row, evidence: Sequence[Row], *, is_changed: bool, is_accepted: bool) -> int:
     """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
     outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
-    is_unread = row["value_status"] == ValueStatus.NOT_READ
+    is_unread = row["value_status"] == ValueStatus.NOT_READ and part_shown(row) is None
     asked = (
         _is_nowhere(row, evidence),
         support == Support.CONTRADICTED,
@@ -283,6 +286,14 @@ def unread_of(row: Row) -> str | None:
     """What was not read of the source of a row of `answers`, where the row does not fail by it; None if all was."""
     unread: str | None = row.get(SOURCE_UNREAD)
     return None if row["error_type"] == UNREAD_SOURCE else unread
+
+
+def part_shown(row: Row) -> str | None:
+    """How little of the text the model was shown, if a row of `answers` is `not_read` for that alone; else None."""
+    share, is_unread = row.get("coverage"), row["value_status"] == ValueStatus.NOT_READ
+    if not is_unread or share is None or share == 1 or row.get(SOURCE_UNREAD) is not None:
+        return None
+    return f"the model was shown {percent(share)} of the text"
 
 
 def _is_nowhere(row: Row, evidence: Sequence[Row]) -> bool:

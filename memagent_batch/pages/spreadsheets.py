@@ -34,6 +34,7 @@ from memagent_batch.pages.readings import (
     GroupedRows,
     need_of,
     outcome_of,
+    part_shown,
     shown_value,
     table_rows,
     table_schema,
@@ -254,9 +255,9 @@ def _value_cells(row: Row, by: SignOff | None) -> tuple[Cell, Cell, Cell]:
 
 
 def _unread_words(row: Row, manifest: Manifest) -> str | None:
-    """What of the source was not read, or not surely, and why the run accepts that."""
+    """What was not read, or not surely, and why the run accepts that."""
     accepted = accepted_reason(row, manifest)
-    words = (row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}", row.get(SOURCE_REVIEW))
+    words = (part_shown(row), row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}", row.get(SOURCE_REVIEW))
     return UNREAD_JOIN.join(filter(None, words)) or None
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.where import Condition, matching_rows
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
@@ -100,12 +101,13 @@ def parse_labels(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
-STRATUM_COLUMNS = ("status", "value_status")
+STRATUM_COLUMNS = ("status", "value_status", SOURCE_UNREAD)
 """Columns that strata follow from, besides those of the condition."""
 _STRATA = """
 select case
     when status <> 'ok' then '{FAILED}'
-    when value_status = 'invalid' or (not has_value and value_status is distinct from 'not_stated') then '{NO_VALUE}'
+    when value_status = 'invalid' or (not has_value and (
+        {SOURCE_UNREAD} is not null or coalesce(value_status, '') not in ('not_stated', 'not_read'))) then '{NO_VALUE}'
     when is_flagged then '{FLAGGED}'
     else '{NOT_FLAGGED}' end as stratum
 from answers
@@ -249,9 +251,10 @@ def strata_of(answers: pa.Table, *, flagged: Condition) -> pa.Array:
     """The stratum of each row of a table of answers."""
     is_flagged = np.zeros(answers.num_rows, np.bool_)
     is_flagged[matching_rows(answers, flagged, there=ANSWERS.names)] = True
-    columns = {name: answers[name] for name in STRATUM_COLUMNS}
+    columns = {SOURCE_UNREAD: pa.nulls(answers.num_rows, pa.string())}
+    columns |= {name: answers[name] for name in STRATUM_COLUMNS if name in answers.schema.names}
     asked = flagged.columns_among(answers.schema.names)
     columns["has_value"] = reduce(pc.or_, (pc.is_valid(answers[name]) for name in asked))
     columns["is_flagged"] = pa.array(is_flagged)
-    query = _STRATA.format(**Stratum.__members__)
+    query = _STRATA.format(**Stratum.__members__, SOURCE_UNREAD=SOURCE_UNREAD)
     return run_query(query, {"answers": pa.table(columns)})["stratum"]

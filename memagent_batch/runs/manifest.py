@@ -44,9 +44,10 @@ class ReasonRow(TypedDict):
 
 
 class UnreadCounts(TypedDict):
-    """What was not read of the sources of converted documents."""
+    """What was not read, of the sources of converted documents or since the policy shows a part of a text."""
 
     num_unread: int
+    """Answers that are `not_read`, for either reason."""
     num_unread_documents: int
     num_unread_failed: int
     """Readings that failed since nothing of their source could be read."""
@@ -270,16 +271,17 @@ def require_sources_read(unread: UnreadCounts) -> None:
     Raises:
         UnreadSourcesError: it was not; says of how many documents and answers.
     """
-    if line := unread_line(unread):
-        raise UnreadSourcesError(f"{line}; `memagent page` and column `{SOURCE_UNREAD}` of `answers` say what, and why")
+    if unread["num_unread_documents"]:
+        where = f"`memagent page` and column `{SOURCE_UNREAD}` of `answers` say what, and why"
+        raise UnreadSourcesError(f"{unread_line(unread)}; {where}")
 
 
 def unread_line(unread: UnreadCounts) -> str:
-    """How many documents and answers are not of whole sources, for people; empty if all are."""
-    documents, answers = unread["num_unread_documents"], unread["num_unread"]
-    verb = "was" if documents == 1 else "were"
-    line = f"{quantity(documents, 'document')} {verb} not read to the end, {quantity(answers, 'answer')} not_read"
-    return line if documents else ""
+    """How many documents were not read to the end, and how many answers are of a part, for people; empty if none."""
+    documents, answers = unread["num_unread_documents"], f"{quantity(unread['num_unread'], 'answer')} not_read"
+    if not documents:
+        return f"{answers}: the model was shown a part of the text" if unread["num_unread"] else ""
+    return f"{quantity(documents, 'document')} {'was' if documents == 1 else 'were'} not read to the end, {answers}"
 
 
 def require_read(manifest: Manifest) -> None:

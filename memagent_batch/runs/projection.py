@@ -33,7 +33,7 @@ from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_t
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
-PROJECTION = 5
+PROJECTION = 6
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
 
@@ -251,15 +251,13 @@ def answer_row(
 
 
 def _with_source(row: AnswerRow, document: PartDocument) -> AnswerRow:
-    """The row as what was read of its source allows: nothing is "not stated" unless all of it was read."""
-    unread = document.get("source_unread")
-    is_unread = document["error_type"] == UNREAD_SOURCE
-    if unread is None:
-        return row
-    row = row.copy()
-    row["value_status"] = ValueStatus.NOT_READ.value if is_unread else stated(row["value_status"], unread=unread)
-    if row["coverage"] is not None:
-        row["coverage"] *= document["source_read"]
+    """The row as what was read allows: nothing is "not stated" unless the model was shown all of the source."""
+    row, unread, coverage = row.copy(), document.get("source_unread"), row["coverage"]
+    row["value_status"] = stated(row["value_status"], coverage=coverage, unread=unread)
+    if unread is not None and document["error_type"] == UNREAD_SOURCE:
+        row["value_status"] = ValueStatus.NOT_READ.value
+    if unread is not None and coverage is not None:
+        row["coverage"] = coverage * document["source_read"]
     return row
 
 

@@ -27,6 +27,7 @@ from memagent_batch.errors import (
 )
 from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.overwrite import OverwritePolicy
+from tests import unstating_engine
 from tests.api.conftest import agent_of as small_agent
 from tests.api.conftest import run_local, table_of
 
@@ -132,6 +133,21 @@ def test_reader_gives_the_value_and_the_sentences_of_the_job(text_model: str, tm
     assert chosen
     assert (free.value, free.value_status) == (None, None)
     assert free.evidence == read.evidence
+
+
+@pytest.mark.parametrize(("num_words", "status"), [(400, "not_read"), (20, "not_stated")])
+def test_reader_and_run_say_not_stated_only_of_a_text_that_was_shown_whole(
+    num_words: int, status: str, text_model: str, tmp_path: Path
+) -> None:
+    policy = ma.Retrieve(chunk_tokens=200, passage_tokens=40, question_tokens=60, answer_tokens=60)
+    agent = ma.Agent(model=text_model, engine=unstating_engine.KIND, window_tokens=1000, policy=policy)
+    text, question = "It rained. " * (num_words // 2), ma.Question(question="How much?", type=ma.Number())
+    with agent.open() as reader:
+        read = reader.read(text, question.question, type=question.type)
+    run = run_local(documents=table_of({"d": text}), questions=[question], output=tmp_path / "scan", agent=agent)
+    (row,) = run.answers().to_pylist()
+    assert (read.value_status, read.value, read.coverage) == (status, None, row["coverage"])
+    assert row["value_status"] == status
 
 
 def test_reader_that_is_not_open_says_so(text_model: str) -> None:

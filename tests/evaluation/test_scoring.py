@@ -182,6 +182,8 @@ def spans(*places: tuple[int, int]) -> list[dict[str, int]]:
         (LABEL, value(None, status="not_stated"), False),
         (LABEL, value(None, status="invalid"), False),
         (LABEL | ABSENT, value(None, status="not_stated"), True),
+        (LABEL, value(None, status="not_read"), False),
+        (LABEL | ABSENT, value(None, status="not_read"), True),
         (LABEL | ABSENT, value("open"), False),
         (NUMBER, value(1200.0), True),
         (NUMBER, value(1200.5), False),
@@ -224,8 +226,9 @@ def test_value_measures_count_every_reading() -> None:
     assert (right["n"], right["score"], invalid["score"]) == (5, 0.2, 0.2)
 
 
-def test_abstention_is_right_on_absent_and_lost_on_present_answers() -> None:
-    silent, told = value(None, status="not_stated", num_evidence=0), value("open", num_evidence=1)
+@pytest.mark.parametrize("status", ["not_stated", "not_read"])
+def test_abstention_is_right_on_absent_and_lost_on_present_answers(status: str) -> None:
+    silent, told = value(None, status=status, num_evidence=0), value("open", num_evidence=1)
     table = scored(
         [
             *(question(number, **LABEL | ABSENT) for number in range(3)),

@@ -27,6 +27,13 @@ UNREAD = {"status": "failed", "value_status": "not_read", "error_type": UNREAD_S
         ({"value_status": "ok", "value": None, "answer": "free text"}, "free text", "answered"),
         ({"value_status": "not_stated", "answer": "x"}, "not stated", "not stated"),
         ({"value_status": "invalid", "answer": "x"}, "invalid", "invalid"),
+        (
+            {"value_status": "not_read", "coverage": 0.12},
+            "not read: the model was shown 12.0 % of the text",
+            "not read",
+        ),
+        ({"value_status": "not_read", "coverage": 0.5, "source_unread": "page 2"}, "not read", "not read"),
+        ({"value_status": "ok", "value": "5", "coverage": 0.12}, "5", "answered"),
     ],
 )
 def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: str, outcome: str) -> None:
@@ -51,6 +58,13 @@ def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
         (UNREAD, False, True, None),
         ({"value_status": "not_read"}, False, False, "not all of its source was read"),
         ({"value_status": "not_read"}, True, True, "another answer than before"),
+        ({"value_status": "not_read", "coverage": 0.12}, False, False, None),
+        (
+            {"value_status": "not_read", "coverage": 0.06, "source_unread": "page 2"},
+            False,
+            False,
+            "not all of its source was read",
+        ),
         ({"value_status": "invalid"}, False, False, "no valid answer"),
         ({"support": "partly"}, True, False, "the evidence says a part of the answer"),
         ({"support": "supported"}, True, False, "another answer than before"),

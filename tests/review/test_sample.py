@@ -103,6 +103,14 @@ def test_strata_follow_from_the_output(flagged: str, strata: list[str]) -> None:
     assert strata_of(ANSWERS, flagged=parse_where(flagged)).to_pylist() == strata
 
 
+def test_what_the_policy_showed_in_part_is_not_flagged_and_an_unread_source_has_no_answer() -> None:
+    values = {"status": ["ok"] * 3, "value_bool": pa.nulls(3, pa.bool_()), "value_status": ["not_read"] * 3}
+    flagged = parse_where("value_bool = true")
+    assert strata_of(pa.table(values), flagged=flagged).to_pylist() == ["not_flagged"] * 3
+    of_files = pa.table({**values, "source_unread": ["needs_ocr: a scan (page 2)", None, None]})
+    assert strata_of(of_files, flagged=flagged).to_pylist() == ["invalid", "not_flagged", "not_flagged"]
+
+
 def test_strata_of_answers_without_a_type_follow_from_the_answers() -> None:
     nothing = {name: pa.nulls(6, ANSWERS.schema.field(name).type) for name in ("value_status", "confidence")}
     bare = pa.table({"status": ANSWERS["status"], "answer": ANSWERS["answer"], **nothing})

@@ -199,3 +199,4 @@ def test_sources_that_were_not_read_are_no_failures_and_end_the_command_in_their
     with pytest.raises(UnreadSourcesError, match="2 documents were not read to the end, 4 answers not_read"):
         require_sources_read(unread["unread"])
     require_sources_read(manifest(ok=1, failed=1)["unread"])
+    require_sources_read({"num_unread": 3, "num_unread_documents": 0, "num_unread_failed": 0})

@@ -79,6 +79,12 @@ def test_one_sample_and_a_question_without_a_type_have_no_votes() -> None:
     assert [row["votes"] for row in with_votes([sample(0, None, status=None)] * 2)] == [None, None]
 
 
+def test_votes_of_samples_that_were_not_read_are_as_those_of_not_stated() -> None:
+    statuses = ["not_read", "not_read", "not_stated", "invalid"]
+    rows = with_votes([sample(number, None, status=status) for number, status in enumerate(statuses)])
+    assert [row["votes"] for row in rows] == [0.75, 0.75, 0.75, None]
+
+
 @pytest.mark.parametrize(
     ("values", "result"), [(["5", "6", "6.0"], 6.0), (["5", "6"], None), ([None, None, "5"], None), ([], None)]
 )

@@ -45,7 +45,7 @@ class ValueStatus(StrEnum):
     NOT_STATED = "not_stated"
     """The document does not say."""
     NOT_READ = "not_read"
-    """The document does not say, or could not be read at all, and not all of its source was read."""
+    """What was read of the document does not say, and not all of it was: its source, or what the policy showed."""
     INVALID = "invalid"
     """What was written is cut, or does not fit the type; the response is kept."""
 
@@ -68,9 +68,10 @@ UNSTATED = frozenset({ValueStatus.NOT_STATED, ValueStatus.NOT_READ})
 NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)
 
 
-def stated(status: str | None, *, unread: str | None) -> str | None:
-    """The status of a value of a document: "not stated" needs a source that was read to its end."""
-    return ValueStatus.NOT_READ.value if unread and status == ValueStatus.NOT_STATED else status
+def stated(status: str | None, *, coverage: float | None, unread: str | None = None) -> str | None:
+    """The status of a value: "not stated" needs a model that was shown all of a source that was read to its end."""
+    is_whole = not unread and (coverage is None or coverage == 1)
+    return status if is_whole or status != ValueStatus.NOT_STATED else ValueStatus.NOT_READ.value
 
 
 def menu(value_type: ValueType) -> dict[str, str | None]:
@@ -391,7 +392,7 @@ def _parse_json(written: str, value_type: ValueType) -> TypedValue:
 def _equality_key(value: TypedValue) -> Any:
     """What equal values have in common."""
     if value.value is None:
-        return value.status, None
+        return value.status in UNSTATED or value.status, None
     return value.status, json.dumps(_normalised(json.loads(value.value)), sort_keys=True)
 
 

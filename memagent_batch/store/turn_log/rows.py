@@ -38,8 +38,9 @@ TypedJson = Annotated[str | None, Column("the answer as a value of the type that
 TypedStatus = Annotated[
     str | None,
     Column(
-        "ok, not_stated, not_read (the document does not say, and not all of its source was read; not in the log), "
-        "or invalid; null if the question asks for no type, or its follow-up question failed"
+        "ok, not_stated, not_read (what was read does not say, and not all of the source was read, or not all of the "
+        "text shown to the model; not in the log), or invalid; null if the question asks for no type, or its follow-up "
+        "question failed"
     ),
 ]
 

@@ -33,6 +33,7 @@ from memagent_batch.domain.follow_ups.values import (
     guide_for,
     menu,
     parse_value,
+    stated,
     text_value,
     values_equal,
     vote,
@@ -300,6 +301,25 @@ def test_answer_is_its_own_value_only_if_it_is_a_choice_word_for_word(
 def test_answer_that_says_not_stated_is_so_unless_an_answer_is_forced() -> None:
     assert answered_value("Not stated.", Number()) == TypedValue(status=ValueStatus.NOT_STATED)
     assert answered_value("not stated", Label("a", "b", not_stated=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "coverage", "unread", "expected"),
+    [
+        ("not_stated", 1.0, None, "not_stated"),
+        ("not_stated", None, None, "not_stated"),
+        ("not_stated", 1 - 1e-9, None, "not_read"),
+        ("not_stated", 0.0, None, "not_read"),
+        ("not_stated", 1.0, "page 2", "not_read"),
+        ("ok", 0.1, "page 2", "ok"),
+        ("invalid", 0.1, None, "invalid"),
+        (None, 0.1, None, None),
+    ],
+)
+def test_nothing_is_not_stated_unless_all_was_read_and_shown(
+    status: str | None, coverage: float | None, unread: str | None, expected: str | None
+) -> None:
+    assert stated(status, coverage=coverage, unread=unread) == expected
 
 
 @given(st.lists(st.sampled_from(["1", "1.0", "2", "not stated", "x"]), min_size=1, max_size=12), st.randoms())

@@ -8,6 +8,7 @@ from memagent_example.engine import Echo, Shout
 from memagent_example.policy import FirstMatch
 
 from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.domain.document import Chunk
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Prompt, Writes
@@ -23,8 +24,8 @@ IS_BROKEN = "BROKEN" in os.environ
 class SameSeat(FirstMatch):
     """The broken twin: gives all turns one path, so that a replay could not tell them apart."""
 
-    def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
-        return FirstMatch._prompt(self, 0, token_ids, question, prompts)
+    def _prompt(self, number: int, chunk: Chunk | None, question: QuestionTokens, prompts: PromptTokens) -> Prompt:
+        return FirstMatch._prompt(self, 0, chunk, question, prompts)
 
 
 class Unsaid(OverwritePolicy):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Document, num_shown_tokens, token_windows
+from memagent_batch.domain.document import Chunk, Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import DIRECT, Completion, Prompt, Turns
@@ -34,8 +34,8 @@ class FirstMatch:
         turns: Turns,
     ) -> Outcome:
         """Asks all chunks at once; an empty document is asked about once too."""
-        shown = [list(chunk.token_ids) for chunk in document.chunks(self.chunk_tokens)] or [[]]
-        asked = [self._prompt(number, token_ids, question, prompts) for number, token_ids in enumerate(shown)]
+        chunks: list[Chunk | None] = [*document.chunks(self.chunk_tokens)] or [None]
+        asked = [self._prompt(number, chunk, question, prompts) for number, chunk in enumerate(chunks)]
         completions = await asyncio.gather(*[turns(prompt) for prompt in asked])
         found = [completion for completion in completions if self._answers(completion)]
         best = (found or completions)[0]
@@ -63,12 +63,14 @@ class FirstMatch:
             num_completion_tokens=num_turns * self.answer_tokens,
         )
 
-    def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
+    def _prompt(self, number: int, chunk: Chunk | None, question: QuestionTokens, prompts: PromptTokens) -> Prompt:
+        slots = {Slot.QUESTION: question.token_ids, Slot.CHUNK: chunk.token_ids if chunk else []}
         return Prompt(
             path=f"{DIRECT}/{number}",
             kind=DIRECT,  # answers from the document, without a memory
-            token_ids=prompts.direct.fill({Slot.QUESTION: question.token_ids, Slot.CHUNK: token_ids}),
+            token_ids=prompts.direct.fill(slots),
             max_tokens=self.answer_tokens,
+            span=chunk.span if chunk else None,  # what no turn shows was not read
         )
 
     def _answers(self, completion: Completion) -> bool:
