@@ -7,6 +7,7 @@ log.
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,12 +59,14 @@ from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import SPLIT, Sentences
 from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
-from memagent_batch.errors import FollowUpError, ReadingError, SettingsError, ValueTypeError
+from memagent_batch.errors import FollowUpError, MemagentError, ReadingError, SettingsError, ValueTypeError
 from memagent_batch.plugins import engine_settings
-from memagent_batch.reading.read import Reading
+from memagent_batch.reading.read import Reading, place_of
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 from memagent_batch.store.turn_log.rows import ClosedRow
 from memagent_batch.wiring import make_engine, make_follow_up_tokens
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,8 +220,8 @@ async def close_reading(
 ) -> ClosedRow:
     """Asks the follow-up questions of a reading whose status is `ok`, one after another.
 
-    A turn that fails for a cause of its own ends them, and what was asked before it stays. `sentences` are needed only
-    if evidence is asked for.
+    A turn that fails for a cause of its own ends them, as does a fault of this code; what was asked before it stays.
+    `sentences` are needed only if evidence is asked for.
 
     Raises:
         MemagentError: what concerns more than this reading.
@@ -246,6 +249,11 @@ async def close_reading(
                 await _ask_support(row, answered, chosen)
     except ReadingError as error:
         row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}", True
+    except MemagentError:
+        raise
+    except Exception as error:  # a fault met by what one model wrote must not end every night; its row shows it
+        log.exception("the follow-up questions of a reading failed")
+        row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}{place_of(error)}", True
     _count_turns(row, turns.counts, before=before)
     return row
 

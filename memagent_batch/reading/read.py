@@ -49,7 +49,7 @@ class Reading:
 
 
 async def read(document: Document, question: Question, *, agent: LoadedAgent, turns: ReadingTurns) -> Reading:
-    """Reads a document for a question. The one place where an exception becomes the end of a reading.
+    """Reads a document for a question. The place where an exception becomes the end of a reading.
 
     Raises:
         MemagentError: what concerns more than this reading: a dead engine, a refused key, a log that can't be written.
@@ -71,10 +71,14 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
         raise
     except Exception as error:  # a policy's own fault concerns the reading alone; its row shows it
         log.exception("a reading failed in its policy, %s", type(agent.policy).__name__)
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f" ({Path(frame.filename).name}, line {frame.lineno})"
-        return finish(status=Status.FAILED, num_chunks=num_chunks, error=error, place=place)
+        return finish(status=Status.FAILED, num_chunks=num_chunks, error=error, place=place_of(error))
     return reading
+
+
+def place_of(error: Exception) -> str:
+    """Where a fault was raised, in brackets, for the row of the one reading that it concerns."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f" ({Path(frame.filename).name}, line {frame.lineno})"
 
 
 async def _outcome(document: Document, tokens: QuestionTokens, *, agent: LoadedAgent, turns: ReadingTurns) -> Outcome:

@@ -333,6 +333,20 @@ async def test_follow_up_turn_that_fails_costs_neither_the_answer_nor_what_came_
     assert result["support"] is None
 
 
+async def test_fault_of_the_code_that_one_model_text_meets_fails_the_follow_ups_of_that_reading_alone(
+    agent: LoadedAgent, follow_ups: FollowUps, tiny_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_deep(*_: object, **__: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr("memagent_batch.reading.follow_ups.parse_value", too_deep)
+    engine = Scripted(tiny_tokenizer, answers={})
+    result = await closed_by(engine, agent=agent, follow_ups=follow_ups, tokenizer=tiny_tokenizer, value_type=Number())
+    assert result["is_failed"]
+    error = result["follow_up_error"] or ""
+    assert error.startswith("RecursionError: maximum recursion depth exceeded (test_follow_ups.py, line ")
+
+
 async def test_value_that_was_cut_is_invalid_and_the_rest_is_asked(
     agent: LoadedAgent, follow_ups: FollowUps, tiny_tokenizer: Tokenizer
 ) -> None:
