@@ -140,7 +140,7 @@ def test_reader_and_run_say_not_stated_only_of_a_text_that_was_shown_whole(
     num_words: int, status: str, text_model: str, tmp_path: Path
 ) -> None:
     policy = ma.Retrieve(chunk_tokens=200, passage_tokens=40, question_tokens=60, answer_tokens=60)
-    agent = ma.Agent(model=text_model, engine=unstating_engine.KIND, window_tokens=1000, policy=policy)
+    agent = ma.Agent(model=text_model, engine=unstating_engine.KIND, window_tokens=2000, policy=policy)
     text, question = "It rained. " * (num_words // 2), ma.Question(question="How much?", type=ma.Number())
     with agent.open() as reader:
         read = reader.read(text, question.question, type=question.type)
