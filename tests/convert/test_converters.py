@@ -60,6 +60,11 @@ def test_pdf_has_a_part_for_each_page(rows_of: RowsOf) -> None:
     assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pdf", "a/b.pdf", "0")}
 
 
+def test_pdf_keeps_the_hyphen_of_a_word_that_goes_on_in_the_next_line(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.pdf", files.pdf("BT /F1 10 Tf 12 TL 40 750 Td (a third-) Tj T* (party licence) Tj ET"))
+    assert (row["text"], row["status"], row["reason"]) == ("a third-party licence", "ok", None)
+
+
 def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of: RowsOf) -> None:
     stamp = written("Page 2 of 5") + SCAN
     rows = rows_of("scan.pdf", files.pdf(SCAN, stamp, "", DRAWN, written(LONG) + SCAN))
