@@ -292,7 +292,9 @@ def sheet(fact: str, *, place: str = "cell") -> bytes:
     with xlsxwriter.Workbook(out, {"in_memory": True}) as book:
         prices = book.add_worksheet("Prices")
         prices.write_row(0, 0, ["Item", "Price", 12.5])
-        for column, (value, form) in enumerate(((1234.5, '#,##0.00 "EUR"'), (0.25, "0%"), (46082, "yyyy-mm-dd"))):
+        for column, (value, form) in enumerate(
+            ((1234.5, '#,##0.00 "EUR"'), (0.25, "0.0%_);(0.0%)"), (46082, "yyyy-mm-dd"), (5, "$0.00"))
+        ):
             prices.write_number(1, column, value, book.add_format({"num_format": form}))
         notes = book.add_worksheet("Notes")
         notes.write(0, 0, "Terms")

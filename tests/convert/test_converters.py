@@ -467,13 +467,35 @@ def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
     assert (header["locator"], header["text"]) == ("header", "Strictly private")
     sheets = rows_of("s.xlsx", planted.sheet("paid", place="hidden"))
     assert [row["locator"] for row in sheets] == ["sheet Prices", "sheet Notes (hidden)"]
-    assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01"
+    assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01 | 5 $"
     body = '<office:text><text:h>One</text:h><text:p>a<text:s text:c="2"/>b</text:p><text:h>Two</text:h></office:text>'
     sections = rows_of("s.odt", office.opendocument(body))
     assert [(row["locator"], row["text"]) for row in sections] == [
         ("section 1: One", "One\n\na  b"),
         ("section 2: Two", "Two"),
     ]
+
+
+def test_sheet_whose_formula_was_saved_with_the_empty_text_is_read_whole(rows_of: RowsOf) -> None:
+    book, member = planted.sheet("paid", place="formula"), "xl/worksheets/sheet2.xml"
+    with zipfile.ZipFile(io.BytesIO(book)) as members:
+        xml = members.read(member).replace(b"><f>", b' t="str"><f>')  # as Excel saves =IF(A1>0,"late","")
+    assert [row["status"] for row in rows_of("s.xlsx", files.repacked(book, {member: xml}))] == ["ok", "ok"]
+
+
+def test_paragraphs_of_a_text_box_have_lines_of_their_own(rows_of: RowsOf) -> None:
+    box = "<draw:frame><draw:text-box><text:p>Rent</text:p><text:p>500</text:p></draw:text-box></draw:frame>"
+    (row,) = rows_of("s.odt", planted.odt(f"<text:p>See{box} below</text:p>"))
+    assert row["text"] == "Terms\n\nSee\nRent\n500\n below"
+
+
+def test_cells_and_rows_that_a_sheet_repeats_stand_below_their_headings(rows_of: RowsOf) -> None:
+    empty = '<table:table-cell table:number-columns-repeated="2"/>'
+    five = '<table:table-cell table:number-columns-repeated="2"><text:p>5</text:p></table:table-cell>'
+    rows = f'<table:table-row table:number-rows-repeated="2">{empty}{five}{empty}</table:table-row>'
+    body = f'<office:spreadsheet><table:table table:name="T">{rows}</table:table></office:spreadsheet>'
+    (row,) = rows_of("s.ods", office.opendocument(body))
+    assert row["text"] == "T\n\n |  | 5 | 5\n\n |  | 5 | 5"
 
 
 @pytest.mark.parametrize(
