@@ -244,7 +244,7 @@ MAIL: dict[str, Maker] = {
     "mail-no_end.eml": lambda fact: parts(PLAIN, b"\r\n" + fact.encode())[:-7],
     "mail-nul.eml": lambda fact: HEAD + f"\r\na\0b\r\n{fact}".encode(),
     "mail-line_ends.eml": lambda fact: HEAD.replace(b"\r\n", b"\n") + f"\r\na\rb\n{fact}".encode(),
-    "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on 2026\n{fact}"), mail("2", "")]),
+    "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on {fact}, 2026"), mail("2", "")]),
     "mail-nested.eml": lambda fact: attached("m.eml", attached("n.eml", mail("s", fact).as_bytes())),
     "mail-too_deep.eml": lambda _: files.nested_mail(12),
     "mail-calendar.eml": lambda fact: parts(PLAIN, f"Content-Type: text/calendar\r\n\r\nSUMMARY:{fact}".encode()),

@@ -503,6 +503,7 @@ def test_cells_and_rows_that_a_sheet_repeats_stand_below_their_headings(rows_of:
     [
         ("docx.bin", lambda: files.docx_file(("Normal", "x")), "docx", "ok"),
         ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
+        ("letter", lambda: b"From 1 March 2026 on\nthe rent is 500", "text", "ok"),
         ("blank.pdf", lambda: b"", None, "empty"),
         ("scan.tiff", lambda: b"II*\0....", "image", "needs_ocr"),
         ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", "image", "needs_ocr"),
