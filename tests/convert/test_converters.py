@@ -130,6 +130,11 @@ def test_rtf_letters_of_fonts_that_hold_symbols_are_marked(rows_of: RowsOf) -> N
     assert (row["text"], "U+FFFD" in (row["reason"] or "")) == ("Sum: \ufffd, \U0001f600", True)
 
 
+def test_rtf_of_word_on_a_mac_is_read_in_its_code_page(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.rtf", rb"{\rtf1\mac\ansicpg10000\uc1 caf\'8e}")
+    assert (row["text"], row["status"]) == ("café", "ok")
+
+
 SUBJECT, BODY, HTML, CLASS, SENDER, ADDRESS = 0x37, 0x1000, 0x1013, 0x1A, 0xC1A, 0x5D01
 """Numbers of properties of a message of Outlook."""
 NOTE = {CLASS: "IPM.Note", SENDER: "Ann", ADDRESS: "ann@example.org"}
