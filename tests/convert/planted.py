@@ -137,6 +137,7 @@ HTML: dict[str, Maker] = {
     "html-script.html": lambda fact: page(f"<div id=r></div><script>r.append('K' + {fact[1:]} * 1)</script>"),
     "html-script_more.html": lambda fact: page(f"<p>{A_TEXT}</p><b id=r></b><script>r.append(atob('{fact}'))</script>"),
     "html-frame.html": lambda fact: page(f"{LONG}<iframe srcdoc='<p>{fact}</p>'></iframe>"),
+    "html-frame_in_frame.html": lambda _: page(f"""{LONG}<iframe srcdoc="<iframe src='a.html'></iframe>"></iframe>"""),
     "html-other_frame.html": lambda _: page(f"{LONG}<iframe src='terms.html'></iframe>"),
     "html-picture.html": lambda fact: page(
         f"{LONG}<img src='data:image/png;base64,{b64encode(picture(fact)).decode()}'>"
