@@ -43,6 +43,7 @@ class Scan(ScanSettings, Command):
             documents=job.documents,
             output=f"{folder}/{DOCUMENTS}",
             allow_code=self.allow_code,
+            retry_failed=job.retry_failed,
             executor=job.executor,
             storage_options=job.storage_options,
         )

@@ -76,7 +76,7 @@ class Batch:
     number: int
     works: tuple[Work, ...]
     kept: str | None = None
-    """The table file that has just these sources; it stays where none of them has changed."""
+    """The table file that has just these sources; it stays where neither they nor their versions have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
             if isinstance(outcome, HeldSource):
                 reused.add(outcome.source)
                 waiting.append(outcome)
-            name = name if isinstance(outcome, HeldSource) and outcome.file == name else None
+            name = name if isinstance(outcome, HeldSource) and _is_kept_in(name, outcome, work.file) else None
             if name is None:
                 for held in waiting:
                     _add(file, _held_rows(task.output / held.file, held.row_group))
@@ -225,6 +225,11 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     found = read_sources(task.output / name)
     flags = pa.array([source in reused for source in found["source"].to_pylist()], pa.bool_())
     return found.append_column("file", pa.array([name] * len(flags), pa.string())).append_column("is_reused", flags)
+
+
+def _is_kept_in(name: str | None, held: HeldSource, file: InputFile) -> bool:
+    """Whether a source can stay in a file of the table: one with a new version would be opened again every night."""
+    return held.file == name and file.version in {None, held.version}
 
 
 def _add(file: pq.ParquetWriter, rows: pa.Table) -> None:

@@ -47,7 +47,7 @@ WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
 class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    package, own, modules = "lxml", 3, ("lxml.etree",)
+    package, own, modules = "lxml", 4, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part, one for each picture that the page holds, and one for what can't be read."""
@@ -133,6 +133,8 @@ def _attribute_text(element: Any, seen: VisibleText) -> str:
     if element.tag in INNER_PAGES and element.get("srcdoc"):
         inner = visible_text(element.get("srcdoc"))
         seen.pictures.extend(inner.pictures)
+        seen.inner_pages |= inner.inner_pages
+        seen.failure = seen.failure or inner.failure
         return f"{EDGE}{inner.text}{EDGE}"
     seen.inner_pages |= element.tag in INNER_PAGES
     image = DATA_IMAGE.match(element.get("src", "")) if element.tag == "img" else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
-KINDS_VERSION = "5"
+KINDS_VERSION = "6"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""

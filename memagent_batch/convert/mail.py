@@ -1,7 +1,6 @@
 """E-mail by the standard library: a message (.eml) or a mailbox (.mbox); attachments are separate documents."""
 
 import email
-import mailbox
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,8 +32,8 @@ from memagent_batch.convert.text import PGP_START, PGP_UNREAD
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 """Headers that stand before the text of a message."""
-MBOX_START = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*\r?\n")
-"""How a mailbox begins: sender and date of its first message."""
+MBOX_START = re.compile(rb"^From (?=[^\r\n]*\d{4})[^\r\n]*\d:\d\d[^\r\n]*\r?\n", re.M)
+"""How a message of a mailbox begins: sender, date and time. A line of a text that begins with the word has no time."""
 
 REPLACED = "\ufffd"
 """What stands for bytes that a character set does not have."""
@@ -79,18 +78,19 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, own, modules = "lxml", 5, ("lxml.etree",)
+    package, own, modules = "lxml", 6, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
-        with file.open("rb") as stream:
-            is_mailbox = MBOX_START.match(stream.read(1000)) is not None
-        if not is_mailbox:
-            yield from message_items(file.read_bytes(), number=1)
+        data = file.read_bytes()
+        if MBOX_START.match(data) is None:
+            yield from message_items(data, number=1)
             return
-        box = mailbox.mbox(str(file), create=False)
-        for number, key in enumerate(box.iterkeys(), start=1):
-            yield from message_items(box.get_bytes(key), number=number, below=f"{number}-", place=f"message {number}, ")
+        starts = [*MBOX_START.finditer(data)]
+        ends = [*(start.start() for start in starts[1:]), len(data)]
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
+            place = f"message {number}, "
+            yield from message_items(data[start.end() : end], number=number, below=f"{number}-", place=place)
 
 
 def message_items(data: bytes, *, number: int, below: str = "", place: str = "") -> Iterator[Part | Attachment]:

@@ -9,10 +9,12 @@ from typing import Any
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.docx import headed_blocks, main_part, related_items, root_of
 
-UNCOMPUTED = re.compile(rb"<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
-"""A cell whose formula has no value beside it."""
+UNCOMPUTED = re.compile(
+    rb"""<c\b(?![^>]*\st=["']str["'])[^>]*>\s*<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"""
+)
+"""A cell whose formula has no value beside it; that of one whose value is a text may be the empty text."""
 
-UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)')
+UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)|([$€£¥])')
 """Words and currencies in the format of a number."""
 
 
@@ -45,7 +47,7 @@ class SheetsConverter(BuiltIn):
     Numbers are as they are stored, with the unit that their format shows; of formulas the value that was saved.
     """
 
-    package, own, modules = "openpyxl", 2, ("openpyxl", "docx")
+    package, own, modules = "openpyxl", 3, ("openpyxl", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it.
@@ -70,14 +72,8 @@ class SheetsConverter(BuiltIn):
 
 def _lines(sheet: Any) -> Iterator[str]:
     """What is printed above and below a sheet, and its rows."""
-    for margin in (
-        sheet.oddHeader,
-        sheet.evenHeader,
-        sheet.firstHeader,
-        sheet.oddFooter,
-        sheet.evenFooter,
-        sheet.firstFooter,
-    ):
+    for name in ("oddHeader", "evenHeader", "firstHeader", "oddFooter", "evenFooter", "firstFooter"):
+        margin = getattr(sheet, name)
         yield from filter(None, (place.text for place in (margin.left, margin.center, margin.right)))
     for row in sheet.iter_rows():
         cells = [_value_text(cell) for cell in row]
@@ -93,8 +89,9 @@ def _value_text(cell: Any) -> str:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if form.endswith("%"):
+        positive = form.partition(";")[0]
+        if "%" in UNIT.sub("", positive):
             return f"{100 * value:.10g} %"
-        units = "".join(quoted or currency for quoted, currency in UNIT.findall(form.partition(";")[0])).strip()
+        units = "".join(map("".join, UNIT.findall(positive))).strip()
         return f"{value} {units}".strip()
     return "" if value is None else " ".join(str(value).split())

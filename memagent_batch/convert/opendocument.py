@@ -3,6 +3,7 @@
 import re
 import zipfile
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
 NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TEXT}note-citation"})
 """What was deleted, and the numbers of notes."""
+BLOCKS = frozenset({f"{TEXT}p", f"{TEXT}h", f"{TEXT}list", f"{TABLE}table"})
+"""What text boxes and other shapes hold, which stand inside a paragraph."""
 INNER = re.compile(r"(?P<object>[^/]+)/content\.xml|Pictures/[^/]+|(?P<file>Object [^/]+)")
 """Members that are shown inside: objects such as charts, pictures, and files of other programs."""
 
@@ -25,7 +28,7 @@ INNER = re.compile(r"(?P<object>[^/]+)/content\.xml|Pictures/[^/]+|(?P<file>Obje
 class OpenDocumentConverter(BuiltIn):
     """Notes and comments stand in the text where they belong. What a tracked change deleted is left out."""
 
-    package, own, modules = "lxml", 1, ("lxml.etree",)
+    package, own, modules = "lxml", 2, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The parts of the body, then one for each text, picture or file beside it.
@@ -80,7 +83,7 @@ def _open_blocks(root: Any) -> Iterator[tuple[str | None, str]]:
         if child.tag in (f"{TEXT}p", f"{TEXT}h", f"{TABLE}table-row"):
             text = _row(child) if child.tag == f"{TABLE}table-row" else _text_line(child)
             if text.strip(" |"):
-                yield (text if child.tag == f"{TEXT}h" else None), text
+                yield from repeat((text if child.tag == f"{TEXT}h" else None, text), _times(child, "rows"))
         elif child.tag not in NOT_TEXT:
             name = child.get(f"{DRAW}name") if child.tag == f"{DRAW}page" else child.get(f"{TABLE}name")
             if name and child.tag in (f"{DRAW}page", f"{TABLE}table"):
@@ -89,21 +92,27 @@ def _open_blocks(root: Any) -> Iterator[tuple[str | None, str]]:
 
 
 def _row(row: Any) -> str:
-    return " | ".join(
-        " ".join(text for _, text in _open_blocks(cell)) for cell in row.iterchildren(f"{TABLE}*")
-    ).rstrip(" |")
+    cells = list[str]()
+    for cell in row.iterchildren(f"{TABLE}*"):
+        cells += [" ".join(text for _, text in _open_blocks(cell))] * _times(cell, "columns")
+    return " | ".join(cells).rstrip(" |")
+
+
+def _times(element: Any, what: str) -> int:
+    """How often a row or cell stands there: of neighbours that are equal, or empty, the file has one."""
+    return max(1, int(element.get(f"{TABLE}number-{what}-repeated", "1")))
 
 
 def _text_line(element: Any) -> str:
     pieces = [element.text or ""]
     for child in element:
         if child.tag in SPACES:
-            pieces.append(
-                SPACES[child.tag] * int(child.get(f"{TEXT}c", "1")) if child.tag == f"{TEXT}s" else SPACES[child.tag]
-            )
+            pieces.append(SPACES[child.tag] * int(child.get(f"{TEXT}c", "1")))
         elif child.tag in (f"{TEXT}note", f"{OFFICE}annotation"):
             pieces.append(f" [{' '.join(text for _, text in _open_blocks(child))}] ")
         elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
-            pieces.append(_text_line(child))
+            is_shape = any(each.tag in BLOCKS for each in child)
+            blocks = [text for _, text in _open_blocks(child)] if is_shape else []
+            pieces.append("\n".join(["", *blocks, ""]) if blocks else _text_line(child))
         pieces.append(child.tail or "")
     return "".join(pieces)

@@ -30,6 +30,7 @@ CONTENT, SHORT_NAME, LONG_NAME = 0x3701, 0x3704, 0x3707
 EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 DEFAULT_PAGE = 1252
 CODE_PAGES = {
+    10000: "mac_roman",
     65001: "utf-8",
     20127: "ascii",
     20866: "koi8-r",
@@ -47,7 +48,7 @@ MAX_INNER = 8
 class OutlookConverter(BuiltIn):
     """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
 
-    package, own, modules = "olefile", 1, ("olefile", "lxml.etree")
+    package, own, modules = "olefile", 2, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The message, its attachments, and what can't be read of them.

@@ -28,6 +28,8 @@ PICTURE_SHARE, SMALL_SHARE = 0.1, 0.01
 """Share of the page's area from which pictures without text make it need OCR, or are named: a logo is smaller."""
 BOX_PIECES = 8
 """Most pieces of a shape that is a line or a box."""
+HYPHEN_MARK = "\ufffe"
+"""What PDFium gives for a hyphen at the end of a line behind which a word goes on."""
 LETTER_CURVES = 200
 """Pieces of other shapes from which they may be letters, some 15 each."""
 PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
@@ -47,7 +49,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Filled-in form fields are part of their page."""
 
-    package, own, modules = "pypdfium2", 3, ("pypdfium2",)
+    package, own, modules = "pypdfium2", 4, ("pypdfium2",)
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:
@@ -89,7 +91,7 @@ def _page_items(document: Any, number: int, *, ocr: bool) -> Iterator[Part | Att
         page.close()
         page = document[number]
     texts = page.get_textpage()
-    text = texts.get_text_range()
+    text = texts.get_text_range().replace(HYPHEN_MARK, "-")
     status, reason = _judge(page, texts)
     picture = _drawn(page) if ocr and status is PartStatus.NEEDS_OCR else b""
     page.close()
@@ -180,7 +182,9 @@ def _judge(page: Any, texts: Any) -> tuple[PartStatus, str | None]:
     codes = [pdfium.FPDFText_GetUnicode(texts, index) for index in range(texts.count_chars())]
     visible = [index for index, code in enumerate(codes) if not chr(code).isspace()]
     unreadable = sum(
-        _is_unreadable(codes[index]) or pdfium.FPDFText_HasUnicodeMapError(texts, index) == 1 for index in visible
+        (_is_unreadable(codes[index]) and pdfium.FPDFText_IsHyphen(texts, index) != 1)
+        or pdfium.FPDFText_HasUnicodeMapError(texts, index) == 1
+        for index in visible
     )
     if unreadable > UNREADABLE_SHARE * len(visible):
         return PartStatus.NEEDS_OCR, f"{unreadable} of the {len(visible)} characters of its text layer have no meaning"

@@ -12,6 +12,7 @@ from typing import Any
 
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.docx import REPLACED_SYMBOLS, REPLACED_TAGS
+from memagent_batch.convert.outlook import CODE_PAGES
 from memagent_batch.errors import ConversionError
 
 TOKEN = re.compile(
@@ -78,7 +79,7 @@ CHOICES = (1, 2)
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    own = 1
+    own = 2
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The text, and a part for each kind of text beside it.
@@ -196,7 +197,7 @@ class _Reader:
         if name in FILE_PAGES:
             self._page = FILE_PAGES[name]
         elif name == "ansicpg":
-            self._page = "utf-8" if number == 65001 else f"cp{number or 1252}"
+            self._page = CODE_PAGES.get(number or 0, f"cp{number or 1252}")
         elif name == "fcharset" and group.in_fonts:
             self._charsets[group.font] = number or 0
         elif name == "f":

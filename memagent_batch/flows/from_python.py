@@ -103,7 +103,7 @@ def scan(
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
-        TooManyFailedError: all files or all readings failed.
+        TooManyFailedError: all files failed, or more than one reading in twenty; then the pages are written.
         NotReadError: some files or readings could not be read now; the same call reads them. The pages are written.
     """
     root = absolute(output).rstrip("/")

@@ -59,7 +59,7 @@ class ReviewRequest:
     question_id: str
     flagged: str = ANSWERED_BY_YES
     labels: str = "750"
-    """How many labels, as `strata.parse_labels` takes them."""
+    """How many labels, as `population.parse_labels` takes them."""
     seed: int = 0
     purpose: Purpose = Purpose.VALIDATE
     second_share: float = 0.1
@@ -340,7 +340,7 @@ class Signed(TypedDict):
     added: int
     """Sign-offs that the table did not have."""
     of_other_runs: int
-    """Rows of the sheets that sign a text, answer, value or support that the last run does not have."""
+    """Rows of the sheets that sign a text, answer, value, support or document that the last run does not have."""
     signed: int
     """Readings of the last run that are signed off now."""
     readings: int
@@ -371,7 +371,7 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     checked = _checked_sign_offs(output, manifest, rows, asked=found)
     added = append_sign_offs(output, checked)
     signed, of_run = current_sign_offs(output), {*hashes}
-    others = sum(row["reading_hash"] not in of_run for row in checked)
+    others = len(rows) - len(checked) + sum(row["reading_hash"] not in of_run for row in checked)
     if others:
         rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
         log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
@@ -383,19 +383,25 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
 def _checked_sign_offs(
     output: Location, manifest: Manifest, rows: Sequence[tuple[str, SignOff]], *, asked: Collection[tuple[str, str]]
 ) -> list[SignOff]:
-    """The sign-offs, each of a document and question that the run asked, and with corrections of its type."""
+    """The sign-offs of documents and questions that the run asked, with corrections of their type. A page may show
+    several slices as one: what a slice does not have is left to the others.
+    """
     types: dict[str, ValueType | None] = {}
     if any(row["correction"] for _, row in rows):
         with output_errors(output.uri):
             questions = read_parquet(output / f"{ASKED_FOLDER}/{manifest['run_id']}.parquet")
         types = {row["question_id"]: value_type_of(row) for row in questions.to_pylist()}
+    is_slice = manifest["settings"].get("input", {}).get("slice") is not None
+    checked = list[SignOff]()
     for where, row in rows:
-        if (row["document_id"], row["question_id"]) not in asked:
+        if (row["document_id"], row["question_id"]) in asked:
+            checked.append(_checked_correction(row, types.get(row["question_id"]), where=where))
+        elif not is_slice:
             raise InputError(
                 f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "
                 "keep the ids as the page wrote them, or remove the row"
             )
-    return [_checked_correction(row, types.get(row["question_id"]), where=where) for where, row in rows]
+    return checked
 
 
 def _checked_correction(row: SignOff, value_type: ValueType | None, *, where: str) -> SignOff:

@@ -247,6 +247,8 @@ def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
     if row["status"] != Status.OK:
         return _status_words(row)
+    if row["answer_type"] and row["value_status"] is None and row.get("follow_up_error"):
+        return INVALID  # its value could not be asked for
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else ANSWERED)
 
 

@@ -137,6 +137,7 @@ HTML: dict[str, Maker] = {
     "html-script.html": lambda fact: page(f"<div id=r></div><script>r.append('K' + {fact[1:]} * 1)</script>"),
     "html-script_more.html": lambda fact: page(f"<p>{A_TEXT}</p><b id=r></b><script>r.append(atob('{fact}'))</script>"),
     "html-frame.html": lambda fact: page(f"{LONG}<iframe srcdoc='<p>{fact}</p>'></iframe>"),
+    "html-frame_in_frame.html": lambda _: page(f"""{LONG}<iframe srcdoc="<iframe src='a.html'></iframe>"></iframe>"""),
     "html-other_frame.html": lambda _: page(f"{LONG}<iframe src='terms.html'></iframe>"),
     "html-picture.html": lambda fact: page(
         f"{LONG}<img src='data:image/png;base64,{b64encode(picture(fact)).decode()}'>"
@@ -244,7 +245,7 @@ MAIL: dict[str, Maker] = {
     "mail-no_end.eml": lambda fact: parts(PLAIN, b"\r\n" + fact.encode())[:-7],
     "mail-nul.eml": lambda fact: HEAD + f"\r\na\0b\r\n{fact}".encode(),
     "mail-line_ends.eml": lambda fact: HEAD.replace(b"\r\n", b"\n") + f"\r\na\rb\n{fact}".encode(),
-    "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on 2026\n{fact}"), mail("2", "")]),
+    "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on {fact}, 2026"), mail("2", "")]),
     "mail-nested.eml": lambda fact: attached("m.eml", attached("n.eml", mail("s", fact).as_bytes())),
     "mail-too_deep.eml": lambda _: files.nested_mail(12),
     "mail-calendar.eml": lambda fact: parts(PLAIN, f"Content-Type: text/calendar\r\n\r\nSUMMARY:{fact}".encode()),
@@ -292,7 +293,9 @@ def sheet(fact: str, *, place: str = "cell") -> bytes:
     with xlsxwriter.Workbook(out, {"in_memory": True}) as book:
         prices = book.add_worksheet("Prices")
         prices.write_row(0, 0, ["Item", "Price", 12.5])
-        for column, (value, form) in enumerate(((1234.5, '#,##0.00 "EUR"'), (0.25, "0%"), (46082, "yyyy-mm-dd"))):
+        for column, (value, form) in enumerate(
+            ((1234.5, '#,##0.00 "EUR"'), (0.25, "0.0%_);(0.0%)"), (46082, "yyyy-mm-dd"), (5, "$0.00"))
+        ):
             prices.write_number(1, column, value, book.add_format({"num_format": form}))
         notes = book.add_worksheet("Notes")
         notes.write(0, 0, "Terms")

@@ -1,5 +1,7 @@
 """What the converters make of real files, each in its process."""
 
+import io
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -58,6 +60,11 @@ def test_pdf_has_a_part_for_each_page(rows_of: RowsOf) -> None:
     assert places(rows) == [("a/b.pdf", 1, "page 1", "ok"), ("a/b.pdf", 2, "page 2", "ok")]
     assert [row["text"] for row in rows] == [A_TEXT.strip(), "Second (page)"]
     assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pdf", "a/b.pdf", "0")}
+
+
+def test_pdf_keeps_the_hyphen_of_a_word_that_goes_on_in_the_next_line(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.pdf", files.pdf("BT /F1 10 Tf 12 TL 40 750 Td (a third-) Tj T* (party licence) Tj ET"))
+    assert (row["text"], row["status"], row["reason"]) == ("a third-party licence", "ok", None)
 
 
 def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of: RowsOf) -> None:
@@ -123,6 +130,11 @@ def test_rtf_says_what_of_it_is_not_read(rows_of: RowsOf, inside: bytes, status:
 def test_rtf_letters_of_fonts_that_hold_symbols_are_marked(rows_of: RowsOf) -> None:
     (row,) = rows_of("a.rtf", rb"{\rtf1{\fonttbl{\f2\fcharset2 Symbol;}}Sum: {\f2 S}, \u-10179?\u-8704?}")
     assert (row["text"], "U+FFFD" in (row["reason"] or "")) == ("Sum: \ufffd, \U0001f600", True)
+
+
+def test_rtf_of_word_on_a_mac_is_read_in_its_code_page(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.rtf", rb"{\rtf1\mac\ansicpg10000\uc1 caf\'8e}")
+    assert (row["text"], row["status"]) == ("café", "ok")
 
 
 SUBJECT, BODY, HTML, CLASS, SENDER, ADDRESS = 0x37, 0x1000, 0x1013, 0x1A, 0xC1A, 0x5D01
@@ -437,7 +449,7 @@ UNREAD = {
     ("ok", "8 characters without a meaning"): "pdf-glyphs.pdf",
     ("skipped", "no converter"): "mail-smime.eml mail-tnef.eml office-old.doc text-gz.gz",
     ("skipped", "scripts"): "html-script.html html-script_more.html",
-    ("skipped", "other pages"): "html-other_frame.html",
+    ("skipped", "other pages"): "html-frame_in_frame.html html-other_frame.html",
     ("skipped", "8 deep"): "mail-too_deep.eml",
 }
 """Files whose fact is not read, by status and reason of a row that says so."""
@@ -462,7 +474,7 @@ def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
     assert (header["locator"], header["text"]) == ("header", "Strictly private")
     sheets = rows_of("s.xlsx", planted.sheet("paid", place="hidden"))
     assert [row["locator"] for row in sheets] == ["sheet Prices", "sheet Notes (hidden)"]
-    assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01"
+    assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01 | 5 $"
     body = '<office:text><text:h>One</text:h><text:p>a<text:s text:c="2"/>b</text:p><text:h>Two</text:h></office:text>'
     sections = rows_of("s.odt", office.opendocument(body))
     assert [(row["locator"], row["text"]) for row in sections] == [
@@ -471,11 +483,34 @@ def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
     ]
 
 
+def test_sheet_whose_formula_was_saved_with_the_empty_text_is_read_whole(rows_of: RowsOf) -> None:
+    book, member = planted.sheet("paid", place="formula"), "xl/worksheets/sheet2.xml"
+    with zipfile.ZipFile(io.BytesIO(book)) as members:
+        xml = members.read(member).replace(b"><f>", b' t="str"><f>')  # as Excel saves =IF(A1>0,"late","")
+    assert [row["status"] for row in rows_of("s.xlsx", files.repacked(book, {member: xml}))] == ["ok", "ok"]
+
+
+def test_paragraphs_of_a_text_box_have_lines_of_their_own(rows_of: RowsOf) -> None:
+    box = "<draw:frame><draw:text-box><text:p>Rent</text:p><text:p>500</text:p></draw:text-box></draw:frame>"
+    (row,) = rows_of("s.odt", planted.odt(f"<text:p>See{box} below</text:p>"))
+    assert row["text"] == "Terms\n\nSee\nRent\n500\n below"
+
+
+def test_cells_and_rows_that_a_sheet_repeats_stand_below_their_headings(rows_of: RowsOf) -> None:
+    empty = '<table:table-cell table:number-columns-repeated="2"/>'
+    five = '<table:table-cell table:number-columns-repeated="2"><text:p>5</text:p></table:table-cell>'
+    rows = f'<table:table-row table:number-rows-repeated="2">{empty}{five}{empty}</table:table-row>'
+    body = f'<office:spreadsheet><table:table table:name="T">{rows}</table:table></office:spreadsheet>'
+    (row,) = rows_of("s.ods", office.opendocument(body))
+    assert row["text"] == "T\n\n |  | 5 | 5\n\n |  | 5 | 5"
+
+
 @pytest.mark.parametrize(
     ("name", "data", "converter", "status"),
     [
         ("docx.bin", lambda: files.docx_file(("Normal", "x")), "docx", "ok"),
         ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
+        ("letter", lambda: b"From 1 March 2026 on\nthe rent is 500", "text", "ok"),
         ("blank.pdf", lambda: b"", None, "empty"),
         ("scan.tiff", lambda: b"II*\0....", "image", "needs_ocr"),
         ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", "image", "needs_ocr"),

@@ -106,7 +106,10 @@ def test_files_that_are_not_read_are_named_with_the_reason(tmp_path: Path, caplo
     assert "a.txt" not in lines
 
 
-def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: Path) -> None:
+def test_second_run_converts_what_is_new_or_changed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
     expected = write_corpus(tmp_path / "in", healthy=6, hostile=2)
     job = job_of(tmp_path)
     first = convert(job)
@@ -265,6 +268,20 @@ def test_file_that_the_listing_shows_unchanged_is_not_opened(tmp_path: Path, mon
     convert(job)
     (tmp_path / "in" / "a.txt").write_text("changed")
     assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
+
+
+def test_file_with_new_times_and_the_same_content_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("fine")
+    job = job_of(tmp_path)
+    convert(job)
+    (tmp_path / "in" / "a.txt").touch()
+    assert endings(convert(job)) == {"reused": 1, "ok": 1}
+    with vanishing(tmp_path / "in" / "a.txt", monkeypatch):
+        assert endings(convert(job)) == {"reused": 1, "ok": 1}
 
 
 @contextmanager

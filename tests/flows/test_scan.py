@@ -12,6 +12,9 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.convert import batches
+from memagent_batch.convert.converter import Part, PartStatus
+from memagent_batch.convert.sources import SourceConverter, unopened
+from memagent_batch.convert.table import ConvertedRow
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputUnreachableError
 from memagent_batch.store.location import Location
@@ -89,6 +92,22 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
     assert summary(tmp_path)["num_unread"] == 1
     assert night(tmp_path, text_model) == 0
     assert summary(tmp_path)["documents"]["changed"] == 1
+
+
+def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_: object, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
+        rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
+        return [{**row, "source_hash": digest} for row in rows]
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("There is nothing of a fee here.")
+    with monkeypatch.context() as broken:
+        broken.setattr(SourceConverter, "convert", failed)
+        assert night(tmp_path, text_model) == 4
+    assert night(tmp_path, text_model) == 4
+    assert night(tmp_path, text_model, retry_failed=True) == 0
 
 
 def test_scan_without_its_model_converts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

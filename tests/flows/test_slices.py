@@ -15,6 +15,7 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import list_shards
+from tests.flows.test_sign import written_sheet
 from tests.jobs import small_job
 
 NUM_DOCUMENTS, NUM_SLICES = 12, 3
@@ -60,6 +61,21 @@ def test_slices_together_are_the_whole_run_and_are_read_as_one(
     summary = json.loads((tmp_path / "site/summary.json").read_text())
     assert summary["readings"]["ok"] == NUM_DOCUMENTS + 1
     assert len(list((tmp_path / "site").glob("build-*/documents/*/*.html"))) == NUM_DOCUMENTS
+
+
+def test_sheet_of_a_page_over_slices_is_taken_by_each_for_its_own_documents(
+    job: JobConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [str(tmp_path / f"slice-{number}") for number in (1, 2)]
+    for number, output in enumerate(outputs, start=1):
+        answer(in_slice(job, f"{number}/2", output))
+    rows = [row for file in table_files(outputs, "answers") for row in pq.read_table(file).to_pylist()]
+    sheet = written_sheet(tmp_path, *rows)
+    capsys.readouterr()
+    assert [main(["review", "sign", output, str(sheet)]) for output in outputs] == [0, 0]
+    one, other = map(json.loads, capsys.readouterr().out.splitlines())
+    assert one["added"] + other["added"] == len(rows)
+    assert (one["signed"], other["signed"]) == (one["readings"], other["readings"])
 
 
 def test_diff_and_verify_take_the_outputs_of_slices_as_one_scan(

@@ -123,6 +123,7 @@ RENTS: dict[str, dict[str, Any]] = {
     "absent": {"value_status": "not_stated", "value": None},
     "scan": UNREAD,
     "odd": {"value_status": "invalid", "value": None},
+    "unasked": {"value_status": None, "value": None, "follow_up_error": "EngineRequestError: refused"},
     "varied": {"value_status": "invalid", "value": None},
 }
 """What differs of the answers of some documents to one question; of the last one, another sample has a value."""
@@ -179,6 +180,7 @@ def test_results_show_what_was_signed_and_say_in_words_why_there_is_no_value(
         ["absent", "not stated", "not asked"],
         ["scan", "not read", "not asked"],
         ["odd", "invalid", "not asked"],
+        ["unasked", "invalid", "not asked"],
         ["varied", "samples differ", "not asked"],
         ["not asked", "not asked", "not asked"],
     ]
@@ -199,6 +201,7 @@ def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(
         "absent": ("not stated", "", "not stated", "30 EUR", ""),
         "scan": ("not read", "", "not read", "", ""),
         "odd": ("invalid", "", "invalid", "30 EUR", ""),
+        "unasked": ("30 EUR", "", "invalid", "30 EUR", ""),
         "varied": ("30", "EUR", "answered", "30 EUR", ""),
     }
 

@@ -166,8 +166,8 @@ def _is_converted(number: float, asked: frozenset[str], mention: _Mention) -> bo
 
 
 def _plain(text: str) -> str:
-    """A text with its compatible characters and digits of any script as the usual ones."""
-    text = unicodedata.normalize("NFKC", text)
+    """A text with compatible characters, digits of any script, and Turkish letters that `re` takes for i, as usual."""
+    text = unicodedata.normalize("NFKC", text).replace("\u0130", "I").replace("\u0131", "i")
     return "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text)
 
 

@@ -21,6 +21,8 @@ JUNE = date(2025, 6, 12)
         ("nine (9) business days", 9, "months"),
         ("US$ 5 million", 5_000_000, "CAD"),
         ("250.000 €", 250_000, "kUSD, US$"),
+        ("f\u0131ve years", 5, "GBP"),
+        ("5 \u0130NR", 5, "GBP"),
     ],
 )
 def test_number_in_another_unit_than_the_answer_has_is_invalid(answer: str, number: float, unit: str) -> None:
