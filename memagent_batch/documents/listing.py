@@ -6,18 +6,20 @@ Refuses parts of tables of a lake as files, since they also hold rows that were 
 
 import os
 import posixpath
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from fsspec.utils import glob_translate
 
 from memagent_batch.errors import InputError
 from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
@@ -107,11 +109,6 @@ class Listing:
         for batch in self.files.to_batches(BATCH_ROWS):
             yield from (InputFile(root=self.root, **row) for row in batch.to_pylist())
 
-    def with_paths(self, paths: Iterable[str]) -> "Listing":
-        """Those of the files that have one of these paths."""
-        is_wanted = pc.is_in(self.files["path"], value_set=pa.array(paths, pa.large_string()))
-        return Listing(root=self.root, files=self.files.filter(is_wanted))
-
 
 def _sorted_files(listed: pa.Table) -> pa.Table:
     with open_database({"listed": listed}) as database:
@@ -143,10 +140,7 @@ def list_files(location: Location, *, keep_left_out: bool = False, inventory: In
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         found = _without_tables(location, _entries(location, info, inventory=inventory, root=root))
         files = Listing.of(_input_files(found, root=root, keep_left_out=keep_left_out), root=root)
-        has_record = bool(pc.any(pc.equal(files.files["path"], root + RUN_FILE)).as_py())
-        converted = _converted_paths(location, root=root, has_record=has_record)
-        if converted is not None:
-            files = files.with_paths(converted)
+        files = _of_converted(location, files, is_whole=info is not None and inventory is None)
         if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
             _refuse_tables_around(location, root=posixpath.dirname(root.rstrip("/")), paths=())
         else:
@@ -238,16 +232,40 @@ def usable_file_system(location: Location) -> Iterator[None]:
         ) from error
 
 
-def _expand(location: Location) -> dict[str, Mapping[str, Any]]:
+_Found = tuple[str, Mapping[str, Any]]
+
+
+def _expand(location: Location, *, root: str) -> Iterator[_Found]:
     """What a glob matches; folders with all below them, so that no document is left out unseen."""
-    found: dict[str, Mapping[str, Any]] = {}
+    fs, path, (head, deep, _) = location.fs, location.path, location.path.partition("**")
+    folders = [head[:end] for end in range(len(root), len(head)) if head[end] == "/"] + ([head + deep] if deep else [])
     try:
-        matches = location.fs.glob(location.path, detail=True)
+        pattern, on_the_way = (re.compile("|".join(map(glob_translate, each)) or "(?!)") for each in ([path], folders))
     except ValueError as error:
         raise InputError(f"{location.uri}: {error}; correct the pattern") from error
-    for path, info in matches.items():
-        found.update(location.fs.find(path, detail=True) if info["type"] == "directory" else {path: info})
-    return found
+    is_one_listing = deep and not location.is_local
+    matches = fs.glob(path, detail=True).items() if is_one_listing else _matches(location, root, pattern, on_the_way)
+    for name, info in matches:
+        if info["type"] != "directory" or _hidden_path(name, root):
+            yield name, info
+        elif location.is_local:
+            yield from ((below, {}) for below in _paths_below(name))
+        else:
+            yield from fs.find(name, detail=True).items()
+
+
+def _matches(
+    location: Location, folder: str, pattern: re.Pattern[str], on_the_way: re.Pattern[str]
+) -> Iterator[_Found]:
+    """What a glob matches below a folder, by way of some folders; that of fsspec leaves out one that it can't list."""
+    with suppress(FileNotFoundError):  # the same of a folder
+        for info in location.fs.ls(folder, detail=True):
+            name = str(info["name"])
+            is_on_the_way = info["type"] == "directory" and on_the_way.match(name)
+            if is_on_the_way and not pattern.match(name) and not _hidden_path(name, folder):
+                yield from _matches(location, name, pattern, on_the_way)
+            elif is_on_the_way or pattern.match(name):
+                yield name, info
 
 
 def _glob_root(path: str) -> str:
@@ -271,9 +289,10 @@ def _entries(
         for path in _paths_below(location.path):
             yield path, partial(_local_file, path, root=root)
     else:
-        found = location.fs.find(location.path, detail=True) if info is not None else _expand(location)
-        for path, details in found.items():
-            yield path, partial(_found_file, location, details, root=root)
+        found = _expand(location, root=root) if info is None else location.fs.find(location.path, detail=True).items()
+        for path, details in found:
+            look_at = partial(_local_file, path) if location.is_local else partial(_found_file, location, details)
+            yield path, partial(look_at, root=root)
 
 
 def _input_files(found: Iterable[_Entry], *, root: str, keep_left_out: bool) -> Iterator[InputFile]:
@@ -329,8 +348,6 @@ def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> In
 
 def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> InputFile:
     name = str(info["name"])
-    if location.is_local:
-        return _local_file(name, root=root)
     if info["type"] != "file":
         info = location.fs.info(name)
         if info["type"] != "file":
@@ -396,24 +413,33 @@ def _input_file(path: str, *, root: str, size_bytes: int, version: str | None) -
     return InputFile(path=path, root=root, size_bytes=size_bytes, version=version)
 
 
-def _converted_paths(location: Location, *, root: str, has_record: bool) -> set[str] | None:
-    """The files that a manifest of `memagent convert` lists; None if the folder or glob is not of one.
+def _of_converted(location: Location, files: Listing, *, is_whole: bool) -> Listing:
+    """The files; if they are of a table of `memagent convert`, those that its manifest lists.
 
-    Beside these files lie those of a run in progress or killed, and those of the run before.
+    Beside these lie those of a run in progress or killed, and those of the run before. A folder that `is_whole` lacks
+    one if it was not copied, or if a run ended while the files were listed.
     """
-    folder = posixpath.dirname(root.rstrip("/")) if posixpath.basename(root.rstrip("/")) == CONVERTED_FOLDER else None
-    if has_record:
-        folder = root.rstrip("/")
+    root = files.root.rstrip("/")
+    folder = posixpath.dirname(root) if posixpath.basename(root) == CONVERTED_FOLDER else None
+    if pc.any(pc.equal(files.files["path"], f"{root}/{RUN_FILE}")).as_py():
+        folder = root
     run = None if folder is None else json_object(location.at(f"{folder}/{RUN_FILE}").read_bytes_if_there())
     if run is None or run.get("format") != CONVERTED_FORMAT:
-        return None
+        return files
     manifest = json_object(location.at(f"{folder}/{MANIFEST_FILE}").read_bytes_if_there())
     if manifest is None or manifest["run_id"] != run["run_id"]:
         raise InputError(
             f"{location.uri}: a run of `memagent convert` has not ended here, so the texts are not complete; wait for "
             "it, or run the same `memagent convert` again"
         )
-    return {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
+    listed = {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
+    found = files.files.filter(pc.is_in(files.files["path"], value_set=pa.array(listed, pa.large_string())))
+    if is_whole and (missing := listed.difference(found["path"].to_pylist())):
+        raise InputError(
+            f"{location.uri}: {MANIFEST_FILE} lists {min(missing)!r}, which is not there, so the texts are not "
+            "complete; copy the whole table, or run the same `memagent convert` again"
+        )
+    return replace(files, files=found)
 
 
 def is_delta_folder(location: Location) -> bool:

@@ -44,6 +44,14 @@ def test_converted_table_of_a_run_that_has_not_ended_is_refused(
         list_files(Location(uri=f"{tmp_path}/{place}"))
 
 
+@pytest.mark.parametrize("place", ["", "documents/"])
+def test_converted_table_without_one_of_its_files_is_refused(tmp_path: Path, place: str) -> None:
+    write_table(tmp_path, parts=["0-one.parquet", "1-one.parquet"], finished="one", run="one")
+    (tmp_path / "documents/1-one.parquet").unlink()
+    with pytest.raises(InputError, match=r"lists '.*documents/1-one.parquet', which is not there.*copy the whole"):
+        list_files(Location(uri=f"{tmp_path}/{place}"))
+
+
 @pytest.mark.parametrize("record", ['{"format": "mine"}', "[1]", '{"a": 1}\n{"a": 2}'])
 def test_folder_with_another_file_of_that_name_is_read_as_it_is(tmp_path: Path, record: str) -> None:
     (tmp_path / "run.json").write_text(record)
@@ -51,7 +59,8 @@ def test_folder_with_another_file_of_that_name_is_read_as_it_is(tmp_path: Path, 
     assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.jsonl", "run.json"]
 
 
-def test_listing_that_keeps_what_it_leaves_out_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pattern", ["", "/**", "/**/*", "/*"])
+def test_listing_that_keeps_what_it_leaves_out_says_why(tmp_path: Path, pattern: str) -> None:
     docs = tmp_path / "docs"
     (docs / ".git" / "objects").mkdir(parents=True)
     (tmp_path / "elsewhere.txt").write_text("x")
@@ -59,13 +68,13 @@ def test_listing_that_keeps_what_it_leaves_out_says_why(tmp_path: Path) -> None:
         (docs / name).write_text("x")
     (docs / "link.txt").symlink_to(tmp_path / "elsewhere.txt")
     (docs / "gone.txt").symlink_to(tmp_path / "gone.txt")
-    reasons = {file.name: file.left_out for file in list_files(Location(uri=str(docs)), keep_left_out=True)}
+    reasons = {file.name: file.left_out for file in list_files(Location(uri=f"{docs}{pattern}"), keep_left_out=True)}
     assert (reasons["a.txt"], reasons[".git"], reasons["_final.pdf"]) == (None, HIDDEN_NAME, HIDDEN_NAME)
     assert "copy the file here" in (reasons["link.txt"] or "")
     assert "not there" in (reasons["gone.txt"] or "")
     assert len(reasons) == 5
     with pytest.raises(InputError, match="is a link to"):
-        list_files(Location(uri=str(docs)))
+        list_files(Location(uri=f"{docs}{pattern}"))
 
 
 DELTA = ("_delta_log/00000000000000000000.json", "part-00000.parquet", "day=1/part-00001.parquet")
@@ -169,3 +178,41 @@ def test_what_is_removed_while_a_folder_is_listed_is_passed_over(
     monkeypatch.setattr(os, "lstat", removed)
     monkeypatch.setattr(os, "scandir", emptied)
     assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.txt"]
+
+
+@pytest.mark.parametrize("pattern", ["*/*.txt", "**/*.txt", "**", "clo*", "*", "c*/**"])
+def test_folder_that_a_glob_may_not_list_is_refused_by_name(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("open", "closed", ".hidden"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("x")
+    open_folder = os.scandir
+
+    def closed(path: str) -> Any:
+        if path.endswith(("closed", ".hidden")):
+            raise PermissionError(13, "Permission denied", path)
+        return open_folder(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(InputError, match=r"not allowed to read it .*closed"):
+        list_files(Location(uri=f"{tmp_path}/{pattern}"))
+    for elsewhere in ("op*/*.txt", "op*/**", "[!c]*/a*"):  # names that begin with a dot are left out
+        assert [file.name for file in list_files(Location(uri=f"{tmp_path}/{elsewhere}"))] == ["open/a.txt"]
+
+
+def test_prefix_of_a_store_that_a_glob_may_not_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Location(uri="memory://closed-lake/day=*/a.txt")
+    for day in "12":
+        (place.at("/closed-lake") / f"day={day}/a.txt").write_bytes(b"x")
+    assert [file.name for file in list_files(place)] == ["day=1/a.txt", "day=2/a.txt"]
+    ls = type(place.fs).ls
+
+    def closed(self: object, path: str, *settings: Any, **options: Any) -> object:
+        if path.endswith("day=2"):
+            raise PermissionError(13, "Forbidden", path)
+        return ls(self, path, *settings, **options)
+
+    monkeypatch.setattr(type(place.fs), "ls", closed)
+    with pytest.raises(InputError, match="not allowed to read it"):
+        list_files(place)
