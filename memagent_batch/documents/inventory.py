@@ -52,7 +52,7 @@ def read_inventory(folder: Location, *, inventory: Location) -> Iterator[tuple[s
 def _whole_path(path: str, *, bucket: str | None, folder: Location, root: str) -> str:
     if bucket is not None:
         return f"{bucket}/{path}"
-    if "://" in path:
+    if "://" in path or (folder.is_local and path.startswith("/")):
         return str(folder.fs._strip_protocol(path))
     return path if path.startswith(root) else root + path
 

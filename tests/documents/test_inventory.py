@@ -41,6 +41,13 @@ def test_s3_inventory_lists_what_the_store_lists(s3_bucket: Location) -> None:
         assert found.files.to_pylist() == [{"path": file.path, "version": file.version} for file in listed]
 
 
+def test_whole_paths_of_a_disk_that_are_not_of_the_documents_are_passed_over(tmp_path: Path) -> None:
+    rows = [{"path": f"{tmp_path}/{name}", "size": 1} for name in ("in/a.txt", "out/b.txt")]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "inventory.parquet")
+    found = find_shards(Location(uri=f"{tmp_path}/in"), settings=InputConfig(inventory=f"{tmp_path}/inventory.parquet"))
+    assert found.files["path"].to_pylist() == [f"{tmp_path}/in/a.txt"]
+
+
 @pytest.fixture
 def job(tmp_path: Path, text_model: str) -> JobConfig:
     (tmp_path / "in").mkdir()
