@@ -312,6 +312,7 @@ class IndexedFiles:
         first, table = found.shards[0], found.table
         scheme = first.documents.rpartition("://")[0].rpartition("://")[2]  # delta://s3://... is read from s3
         place = ["" if scheme in _ON_DISK else scheme, first.root, sorted(table.columns.items()) if table else []]
+        place += [sorted(first.number_keys)] if first.number_keys else []
         rules = json.dumps([_CODE, settings.model_dump(mode="json", exclude={"inventory"}), repr(place)])
         return cls(versions=found.versions, files=found.files, rules=sha256(rules.encode()).hexdigest())
 

@@ -254,7 +254,7 @@ def _grouped_records(
         for group in range(first, last):
             rows = None
             if where is not None:
-                table = _filter_table(file, group, columns=filtered, keys=_keys(location, shard=shard))
+                table = _filter_table(file, group, columns=filtered, location=location, shard=shard)
                 rows = matching_rows(table, where, there=shard.table_columns or file.schema.names)
             if len(deleted):
                 rows = np.arange(file.num_rows(group), dtype=np.int64) if rows is None else rows
@@ -270,10 +270,11 @@ def _filter_columns(file: GroupedFile, where: Condition, *, location: Location, 
     return present_columns(file.schema, columns=_present(wanted, location, shard=shard), where=location.uri)
 
 
-def _filter_table(file: GroupedFile, group: int, *, columns: Columns, keys: Mapping[str, pa.Scalar]) -> pa.Table:
+def _filter_table(file: GroupedFile, group: int, *, columns: Columns, location: Location, shard: Shard) -> pa.Table:
+    keys = _keys(location, shard=shard)
     stored = {column.name: column.stored_as for column in columns if column.stored_as and column.name not in keys}
     table = file.whole(group, names=[*stored.values()]).select([*stored.values()]).rename_columns([*stored])
     others = {each.name: keys.get(each.name, pa.scalar(each.substitute)) for each in columns if each.name not in stored}
-    for name, value in zip(others, key_columns([others]).columns, strict=True):
+    for name, value in zip(others, key_columns([others], numbers=shard.number_keys).columns, strict=True):
         table = table.append_column(name, pa.repeat(value[0], file.num_rows(group)))
     return table

@@ -3,7 +3,7 @@
 import posixpath
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,6 +62,8 @@ class Shard:
     table_files: Mapping[str, TableFile] = field(default_factory=dict)
     """What a table of a lake says of its files, by path; nothing for other files."""
     table_columns: TableColumns = field(default_factory=dict)
+    number_keys: frozenset[str] | None = None
+    """Keys of folders that are numbers in all files of the input, if its rows are filtered."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -144,8 +146,12 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     place = documents[0]
     inventory = settings.inventory and Location(uri=settings.inventory, storage_options=place.storage_options)
     listing = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
+    numbers = None
     if where is not None:
-        listing = _of_folders(listing, partial(files_that_may_match, condition=where))
+        folders = _folder_keys(listing)
+        keys = [*folders.values()]
+        numbers = frozenset(each.name for each in key_columns(keys).schema if pa.types.is_integer(each.type))
+        listing = _of_folders(listing, [*folders], files_that_may_match(keys, where))
         _require_some(listing, settings=settings)
     found = _by_format(listing, place, settings=settings)
     left_out: tuple[str, ...] = ()
@@ -155,15 +161,16 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         found[Format.TEXT] = _taken(texts, is_named)
         left_out = tuple(file.name for file in _taken(texts, pc.invert(is_named)))
     if where is not None:
-        filtered = partial(_filtered, where=where)
+        filtered = partial(_filtered, where=where, numbers=numbers)
         found = {each: files if each in GROUPED else filtered(files) for each, files in found.items() if files}
     if settings.slice and Format.TEXT in found:
         texts = found[Format.TEXT]
         found[Format.TEXT] = _taken(texts, _each_file(texts, lambda file: settings.takes(file.name)))
     files = [(format_, each) for format_, each in sorted(found.items()) if each]
     _require_some(files, settings=settings)
+    shards = (shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_))
     return FoundShards(
-        shards=[shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_)],
+        shards=[replace(shard, number_keys=numbers) for shard in shards],
         files=_found_files(
             [each.files for _, each in files], has_versions=settings.trust is Trust.ETAG, is_pinned=bool(pins)
         ),
@@ -224,29 +231,31 @@ def _taken(files: Listing, is_taken: pa.ChunkedArray) -> Listing:
     return replace(files, files=filter_to_disk(files.files, is_taken))
 
 
-def _of_folders(files: Listing, take: Callable[[Sequence[Mapping[str, pa.Scalar]]], npt.NDArray[np.int64]]) -> Listing:
-    """The files whose folders are taken by what their names say, such as `year=2026`; given that of each folder."""
+def _folder_keys(files: Listing) -> dict[str, Mapping[str, pa.Scalar]]:
+    """What the names of each folder say, such as `year=2026`."""
     first_files = {posixpath.dirname(file.path): file.path for file in files}
-    folders = [*first_files]
-    taken = {folders[row] for row in take([partition_values(path, root=files.root) for path in first_files.values()])}
+    return {folder: partition_values(path, root=files.root) for folder, path in first_files.items()}
+
+
+def _of_folders(files: Listing, folders: Sequence[str], rows: npt.NDArray[np.int64]) -> Listing:
+    """The files in some of the folders, by the numbers of these."""
+    taken = {folders[row] for row in rows}
     return _taken(files, _each_file(files, lambda file: posixpath.dirname(file.path) in taken))
 
 
-def _filtered(files: Listing, where: Condition) -> Listing:
+def _filtered(files: Listing, *, where: Condition, numbers: Collection[str] | None) -> Listing:
     """The files that a filter takes by the keys in their folders: of formats whose rows can't be filtered."""
+    keys = _folder_keys(files)
+    columns = key_columns([*keys.values()], numbers=numbers)
+    shared = [name for name in columns.schema.names if all(name in each for each in keys.values())]
     try:
-        return _of_folders(files, partial(_rows_of_keys, where=where))
+        return _of_folders(files, [*keys], matching_rows(columns.select(shared), where))
     except InputError as error:
         raise InputError(
             f"{error}. Rows are filtered in Parquet and Arrow files and in tables, other files, such as "
             f"{next(iter(files)).path}, only by the keys in their folders (year=2026), below the place that "
             "`documents` names"
         ) from error
-
-
-def _rows_of_keys(keys: Sequence[Mapping[str, pa.Scalar]], *, where: Condition) -> npt.NDArray[np.int64]:
-    shared = [name for name in key_columns(keys).schema.names if all(name in each for each in keys)]
-    return matching_rows(key_columns(keys).select(shared), where)
 
 
 def _found_files(listed: Iterable[pa.Table], *, has_versions: bool, is_pinned: bool) -> pa.Table:

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -108,17 +108,18 @@ def files_that_may_match(files: Sequence[Mapping[str, pa.Scalar]], condition: Co
         return np.arange(len(files))
 
 
-def key_columns(files: Sequence[Mapping[str, pa.Scalar]]) -> pa.Table:
+def key_columns(files: Sequence[Mapping[str, pa.Scalar]], *, numbers: Collection[str] | None = None) -> pa.Table:
     """What is the same in all rows of a file, such as keys of its folders: a row for each file, null for what it lacks.
 
-    Texts that are whole numbers in all files are numbers.
+    Texts that are whole numbers in all files are numbers. Of some of the files of an input, it is those in `numbers`.
     """
     table = pa.table({_ROW: np.arange(len(files))}).drop_columns([_ROW])
     for name in dict.fromkeys(name for values in files for name in values):
         found = [values.get(name) for values in files]
         kind = next(each.type for each in found if each is not None)
         column = pa.array([None if each is None else each.as_py() for each in found], kind)
-        if pa.types.is_string(kind) and pc.all(pc.match_substring_regex(column, _NUMBER), min_count=0).as_py():
+        are_numbers = pa.types.is_string(kind) and (numbers is None or name in numbers)
+        if are_numbers and pc.all(pc.match_substring_regex(column, _NUMBER), min_count=0).as_py():
             column = column.cast(pa.int64()) if column.null_count < len(files) else pa.nulls(len(files))
         table = table.append_column(name, column)
     return table

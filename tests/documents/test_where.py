@@ -205,6 +205,24 @@ def test_where_and_carry_on_a_key_of_a_folder_agree_whatever_the_file_has(form: 
         assert read(place, with_header) == {"b": "5\nB"}
 
 
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        ("run <> 'x'", ["10", "9"]),
+        ("run like '1%'", ["10"]),
+        ("run < '5'", ["10"]),
+        ("run <> 'x' and day > 8", ["10", "9"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_key_that_is_a_text_in_one_folder_is_a_text_in_all(
+    where: str, names: list[str], form: str, tmp_path: Path
+) -> None:
+    for name in ("10", "9", "x"):
+        _write_form(tmp_path / f"day=9/run={name}", [{"document_id": name, "text": "t"}], form=form)
+    assert sorted(read(str(tmp_path), InputConfig(where=where))) == names
+
+
 def _carried(folder: Path, values: InputConfig) -> dict[str, str]:
     index = indexed(Location(uri=str(folder)), settings=values)
     return dict(zip(index["document_id"].to_pylist(), index["carry:run"].to_pylist(), strict=True))
