@@ -14,7 +14,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, rows_of_files
 from memagent_batch.runs.projection import PROJECTION_FILE, restored_projection
 from memagent_batch.runs.record import LOG_TABLES, record_file
 from memagent_batch.runs.tables import count_rows
-from memagent_batch.store.errors import FILE_ERRORS
+from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
@@ -68,19 +68,13 @@ def _count_findings(past: PastRun) -> Iterator[Finding]:
             yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, MANIFEST_FILE), what=what)
     for part in manifest["parts"]:
         for name, num_rows in rows_of_files(part).items():
-            found = _num_rows(past.output / name)
+            place = past.output / name
+            with storage_errors(place.uri, of=FILE_ERRORS):
+                found = count_rows(place)
             if found != num_rows:
                 has = "can't be read" if found is None else f"has {found:,} rows"
                 what = f"it {has}, and the manifest says {num_rows:,} rows"
                 yield Finding(kind=FindingKind.COUNTS, where=name, what=what)
-
-
-def _num_rows(place: Location) -> int | None:
-    """Rows of a table file; None if it is gone or damaged."""
-    try:
-        return count_rows(place)
-    except FILE_ERRORS:
-        return None
 
 
 def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports: list[FileReport]) -> int:

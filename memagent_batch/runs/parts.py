@@ -42,6 +42,7 @@ from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
 PART_READINGS = 10_000
+"""Most readings of a part, about; a document that is asked nothing counts as one."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
 LOT_ROWS = 1000
@@ -49,7 +50,7 @@ LOT_ROWS = 1000
 _READINGS_FIELD = WORK_COLUMNS.field("readings")
 _PARTS = """
 with ended as (
-    select document, num_bytes * count(question) as num_bytes, count(question) as num_readings,
+    select document, num_bytes * count(question) as num_bytes, greatest(count(question), 1) as num_readings,
            coalesce(max(file), -1) as last_file
     from documents left join state using (document) group by document, num_bytes),
 before as (

@@ -14,7 +14,7 @@ from memagent_batch.documents.listing import CONVERTED_FORMAT
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import FORMAT, require_manifest
 from memagent_batch.store.columns import Column, arrow_schema
-from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.errors import FILE_ERRORS, is_of_content, output_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.store.turn_log.rows import (
@@ -287,12 +287,14 @@ def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
 
 
 def count_rows(place: Location) -> int | None:
-    """Rows that a table file really holds, by its own footer; None where it is gone."""
+    """Rows that a table file really holds, by its own footer; None where it is gone or damaged."""
     try:
         with place.open() as stream:
             if place.path.endswith(".parquet"):
                 return int(pq.ParquetFile(stream).metadata.num_rows)
             reader = pa.ipc.open_file(stream)
             return sum(int(reader.get_batch(number).num_rows) for number in range(reader.num_record_batches))
-    except FileNotFoundError:
-        return None
+    except FILE_ERRORS as error:
+        if isinstance(error, FileNotFoundError) or is_of_content(error):
+            return None
+        raise

@@ -81,13 +81,26 @@ def test_night_with_a_change_keeps_the_parts_that_it_does_not_touch(
     assert nights.answers() == fresh.answers()
 
 
-def test_night_writes_a_file_that_was_lost_anew(nights: Nights) -> None:
-    nights.run(DOCUMENTS, QUESTIONS)
+@pytest.mark.parametrize("table_format", ["parquet", "arrow"])
+@pytest.mark.parametrize("left", [None, 0, 100])
+def test_night_writes_a_file_again_that_was_lost_or_cut(nights: Nights, table_format: str, left: int | None) -> None:
+    nights.run(DOCUMENTS, QUESTIONS, table_format=table_format)
     answers = nights.answers()
-    Path(table_files(nights.output.uri, "answers")[0]).unlink()
-    manifest = nights.run(DOCUMENTS, QUESTIONS)
+    file = Path(table_files(nights.output.uri, "answers")[0])
+    if left is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:left])
+    manifest = nights.run(DOCUMENTS, QUESTIONS, table_format=table_format)
     assert manifest["counts"]["answers_rows"] == 4
     assert nights.answers() == answers
+
+
+def test_documents_that_are_asked_nothing_lie_in_several_parts(nights: Nights) -> None:
+    texts = {name: f"text of {name}" for name in "abcdefgh"}
+    manifest = nights.run(texts, {}, bound={("c", "q"): "Who?"})
+    assert manifest["counts"]["answers_rows"] == 1
+    assert len(manifest["parts"]) == len(texts)
 
 
 def test_table_files_without_a_finished_run_says_so(nights: Nights) -> None:
