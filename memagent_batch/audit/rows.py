@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.projection import PartTables, Projection, project
-from memagent_batch.runs.reading_state import with_log_files
+from memagent_batch.runs.reading_state import rows_of, with_log_files
 from memagent_batch.runs.record import record_file
 from memagent_batch.runs.tables import READING_COLUMNS, read_tables
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
@@ -177,7 +178,7 @@ class RowCheck:
 
     def _part(self, documents: Sequence[int], plan: pa.Table) -> pa.Table:
         """The part of the plan, with its log files, as `plan_parts` makes it."""
-        part = plan.take(pa.array(documents, pa.int64()))
+        part = rows_of(plan, np.asarray(documents, np.int64))
         if self.texts is not None:
             found = self.texts.places(part["document_id"].to_pylist())
             for name in found.schema.names:

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.audit import rows
 from memagent_batch.audit.files import FindingKind
+from memagent_batch.runs.reading_state import with_log_files
 from memagent_batch.runs.record import signature
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
@@ -47,6 +49,21 @@ def test_whole_output_holds_and_every_row_is_compared(copied: Callable[[], Copy]
     rows = counts["answers_rows"] + counts["memories_rows"] + sum(part["num_evidence"] for part in manifest["parts"])
     assert result.num_rows == rows + sum(part["num_results"] for part in manifest["parts"]) > 20
     assert sum(part["num_evidence"] for part in manifest["parts"])
+
+
+def test_plan_with_more_text_than_one_array_holds_is_followed(
+    copied: Callable[[], Copy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of ten million documents."""
+
+    def grown(*of_run: Any) -> pa.Table:
+        plan = with_log_files(*of_run)
+        other = plan.slice(0, 1).set_column(0, "document_id", pa.array(["x" * 2**20]))
+        return pa.concat_tables([plan, *[other.cast(plan.schema)] * 2100])
+
+    monkeypatch.setattr(rows, "with_log_files", grown)
+    result = copied().verify()
+    assert (result.findings, result.unchecked) == ([], [])
 
 
 def test_flipped_byte_is_found_in_every_table_file_and_log_file(copied: Callable[[], Copy]) -> None:
