@@ -49,7 +49,7 @@ from memagent_batch.runs.history import PastRun, last_hashes, last_run
 from memagent_batch.runs.plan import LAST_HASHES, Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
-from memagent_batch.store.database import on_disk
+from memagent_batch.store.database import filter_to_disk, on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
@@ -295,11 +295,10 @@ def _rows_to_group(rows: pa.Table, inputs: Inputs, *, sources: SourceConfig, exe
     others = executor.map(index, cut_shards(left, settings=settings, storage_options=options))
     unchanged = pa.concat_arrays([reused.read_again, more])
     regrouped = pa.concat_arrays([reused.changed, *grown["document_id"].chunks])
-    for table in chain([rows], (table.cast(rows.schema) for table in others)):
-        for batch in table.to_batches():
-            is_new = pc.invert(pc.is_in(batch["path"], value_set=unchanged))
-            is_wanted = pc.or_(is_new, pc.is_in(batch["document_id"], value_set=regrouped))
-            yield pa.Table.from_batches([batch.filter(is_wanted)])
+    for table in (rows, on_disk((table.cast(rows.schema) for table in others), schema=rows.schema)):
+        is_new = pc.invert(pc.is_in(table["path"], value_set=unchanged))
+        is_wanted = pc.or_(is_new, pc.is_in(table["document_id"], value_set=regrouped))
+        yield from (pa.Table.from_batches([batch]) for batch in filter_to_disk(table, is_wanted).to_batches())
 
 
 def _fewest_prompt_tokens(document: CountedDocument) -> int:

@@ -6,6 +6,7 @@ A text counts only where its hash is the one that the run read.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.manifest import Manifest, read_run_record
+from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 
 
@@ -101,20 +103,16 @@ def _find_in(
     kept_settings = settings.model_copy(update={"carry_columns": carried})
     place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=kept_settings)
     reused = reuse_index(read_kept_index(output) or KeptIndex.none(settings), indexed, found.shards, settings=settings)
-    tables: Iterator[pa.Table] = (
-        _of_ids(table, wanted)
-        for shard in cut_shards(reused.shards, settings=settings, storage_options=options)
-        for table in index_shard(shard, settings=settings, storage_options=options)
-    )
-    if (
-        settings.order_columns and reused.shards
-    ):  # rows of a document lie in any shard; a document that can't be joined now has changed
-        joined = settings.model_copy(update={"on_bad_file": OnBadFile.RECORD})
-        rows = pa.concat_tables([row_schema(settings).empty_table(), *tables])
-        tables = group_rows(rows, documents=place, settings=joined)
+    shards = cut_shards(reused.shards, settings=settings, storage_options=options)
+    tables = chain.from_iterable(map(partial(index_shard, settings=settings, storage_options=options), shards))
     schema = index_schema(settings)  # without the columns that the run carried
-    tables = chain([_of_ids(reused.rows, wanted).select(schema.names).cast(schema)], tables)
-    return place, pa.concat_tables(_of_hashes(table, wanted) for table in tables)
+    rows = _of_ids(on_disk(tables, schema=row_schema(settings) if settings.order_columns else schema), wanted)
+    new = [rows]
+    if settings.order_columns:  # rows of a document lie in any shard; one that can't be joined now has changed
+        joined = settings.model_copy(update={"on_bad_file": OnBadFile.RECORD})
+        new = list(group_rows(rows, documents=place, settings=joined))
+    known = _of_ids(reused.rows, wanted).select(schema.names).cast(schema)
+    return place, _of_hashes(pa.concat_tables([known, *new]), wanted)
 
 
 def _of_ids(table: pa.Table, wanted: pa.Table) -> pa.Table:
