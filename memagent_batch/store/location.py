@@ -174,10 +174,6 @@ class Location:
             return None
         return info
 
-    def is_folder(self) -> bool:
-        """Whether it is a folder, or a prefix with keys below it."""
-        return bool(self.fs.isdir(self.path))
-
     def files(self, *, begins: str = "", temporary: bool = False) -> list[str]:
         """Paths of all files below this folder, sorted; none if there is no folder.
 
