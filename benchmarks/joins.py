@@ -60,4 +60,4 @@ def _counted_by_ray(documents: Path, done: Path) -> int:
     joined = left.join(
         right, join_type="inner", num_partitions=PARTITIONS, on=("document_hash",), right_suffix="_of_log"
     )
-    return joined.count()
+    return int(joined.count())
