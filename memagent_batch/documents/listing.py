@@ -238,9 +238,10 @@ _Found = tuple[str, Mapping[str, Any]]
 def _expand(location: Location, *, root: str) -> Iterator[_Found]:
     """What a glob matches; folders with all below them, so that no document is left out unseen."""
     fs, path, (head, deep, _) = location.fs, location.path, location.path.partition("**")
-    folders = [head[:end] for end in range(len(root), len(head)) if head[end] == "/"] + ([head + deep] if deep else [])
+    ends = [end for end in range(len(root), len(head)) if head[end] == "/"]
+    ways = [head[:end] for end in ends] + ([head + deep] if deep else [])  # patterns of folders that lead to matches
     try:
-        pattern, on_the_way = (re.compile("|".join(map(glob_translate, each)) or "(?!)") for each in ([path], folders))
+        pattern, on_the_way = (re.compile("|".join(map(glob_translate, each)) or "(?!)") for each in ([path], ways))
     except ValueError as error:
         raise InputError(f"{location.uri}: {error}; correct the pattern") from error
     is_one_listing = deep and not location.is_local
@@ -257,8 +258,11 @@ def _expand(location: Location, *, root: str) -> Iterator[_Found]:
 def _matches(
     location: Location, folder: str, pattern: re.Pattern[str], on_the_way: re.Pattern[str]
 ) -> Iterator[_Found]:
-    """What a glob matches below a folder, by way of some folders; that of fsspec leaves out one that it can't list."""
-    with suppress(FileNotFoundError):  # the same of a folder
+    """What a glob matches below a folder, by way of folders on the way.
+
+    fsspec's own `glob` passes over a folder that it can't list; this one raises.
+    """
+    with suppress(FileNotFoundError):  # it was removed meanwhile
         for info in location.fs.ls(folder, detail=True):
             name = str(info["name"])
             is_on_the_way = info["type"] == "directory" and on_the_way.match(name)
