@@ -1,7 +1,8 @@
 """What the join of a plan costs in DuckDB on the driver, and as Ray Data's join of the same files on the same CPUs.
 
 Documents on one side, by the hash of their text; on the other, the half of them that a log has answers of. Counted are
-the documents of both sides, so that no side has more to write than a number.
+the documents of both sides, so that neither way has more to write than a number. Ray Data's join needs the package
+polars.
 """
 
 import argparse
