@@ -124,7 +124,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--form", choices=("files", "rows", "pages"), default="files", help=forms)
     parser.add_argument("--read", type=int, help="documents that are read (default: all)")
     parser.add_argument("--unchanged", type=int, default=3, help="runs in which nothing changed (default: 3)")
-    parser.add_argument("--memory-gib", type=float, default=1.5, help="driver.memory_gib (default: 1.5)")
+    parser.add_argument("--memory-gib", type=float, default=1.25, help="driver.memory_gib (default: 1.25)")
     parser.add_argument("--replicas", type=int, help="readers on Ray (default: this process reads)")
     parser.add_argument("--plan-only", action="store_true", help="read and write nothing but the plan, over a made log")
 

@@ -110,7 +110,7 @@ class LogConfig(Section):
 class DriverConfig(Section):
     """The process that plans a run."""
 
-    memory_gib: Annotated[float, Field(gt=0)] = 1.5
+    memory_gib: Annotated[float, Field(gt=0)] = 1.25
     """Memory of the database that joins documents, questions and log, GiB; more goes to temporary files (`TMPDIR`)."""
 
 
