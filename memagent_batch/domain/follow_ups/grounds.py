@@ -15,7 +15,7 @@ from datetime import date
 from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus
 
-GROUNDS = 2
+GROUNDS = 3
 """Raised with each change of what is invalid: values are then checked again, and no turn is asked for that."""
 _CURRENCIES = "AED AUD BRL CAD CHF CNY DKK EUR GBP HKD INR JPY MXN NOK NZD PLN SAR SEK SGD USD ZAR"
 _NAMES = {
