@@ -1,13 +1,14 @@
 """DOCX by python-docx: paragraphs and tables in order, a part for each section, then notes and margins."""
 
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, picture_parts
+from memagent_batch.convert.docx_numbers import FALLBACK, Numbering, W
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
 
@@ -16,10 +17,8 @@ UNPACKED_BYTES = 512 << 20
 MEMBERS = 10_000
 """Most files in the package."""
 
-W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 """Of slides and drawings, whose paragraphs and tables have the same names."""
-FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 PARAGRAPHS, TABLES = frozenset({f"{W}p", f"{A}p"}), frozenset({f"{W}tbl", f"{A}tbl"})
 LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom"})
 """Elements whose text is not a text of the document: fallbacks, formats, and what a tracked change took from its
@@ -66,12 +65,12 @@ TEXT_TAGS = frozenset(
 
 
 class DocxConverter(BuiltIn):
-    """Text in content controls, text boxes and insertions is taken, and what forms are filled in with.
+    """Text in content controls, text boxes and insertions is taken, what forms are filled in with, and Word's numbers.
 
     What a tracked change deleted, or moved elsewhere, is not.
     """
 
-    package, own, modules = "python-docx", 5, ("docx",)
+    package, own, modules = "python-docx", 6, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.
@@ -80,15 +79,21 @@ class DocxConverter(BuiltIn):
             ConversionError: the package is damaged, unpacks to too much, or declares entities.
         """
         document = main_part(file, kind="a DOCX")
-        blocks = headed_blocks(root_of(document).find(f"{W}body"), _style_names(document))
+        body, styles = root_of(document).find(f"{W}body"), _elements(document, "styles", f"{W}style")
+        Numbering(_elements(document, "numbering", "*"), styles).write(body)
+        blocks = headed_blocks(body, _style_names(styles))
         for part in section_parts(blocks, separator="\n\n"):
             yield replace(part, reason=_lacking(part.text))
         yield from related_items(document)
 
 
-def _style_names(document: Any) -> dict[str, str]:
-    parts = [each.target_part for each in document.rels.values() if each.reltype.endswith("/styles")]
-    styles = [style for part in parts for style in root_of(part).iter(f"{W}style")]
+def _elements(document: Any, kind: str, tag: str) -> list[Any]:
+    """Elements of the parts of a kind, of which a document has one at most."""
+    parts = (each.target_part for each in document.rels.values() if each.reltype.endswith(f"/{kind}"))
+    return [element for part in parts for element in root_of(part).iterfind(tag)]
+
+
+def _style_names(styles: Iterable[Any]) -> dict[str, str]:
     names = {style.get(f"{W}styleId"): style.find(f"{W}name") for style in styles}
     return {style: name.get(f"{W}val") for style, name in names.items() if name is not None}
 
