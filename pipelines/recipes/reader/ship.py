@@ -3,13 +3,13 @@
 import argparse
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from safetensors.torch import load_file, save_file
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
 from memagent_batch.evaluation.measures import summarise
@@ -34,7 +34,24 @@ def merge(run: Path, base: Path) -> Path:
     return folder
 
 
-def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
+def write_mean(adapters: Sequence[Path], run: Path) -> None:
+    """Makes the mean of adapters, weight by weight, the adapter of a run; one that is named twice counts twice.
+
+    They must come from one another by training: the mean of two that were trained apart means nothing.
+    """
+    weights = [load_file(adapter / ADAPTER_WEIGHTS) for adapter in adapters]
+    means = {name: sum(each[name].double() for each in weights) / len(weights) for name in weights[0]}
+    folder = run / "adapter"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(
+        {name: mean.to(weights[0][name].dtype) for name, mean in means.items()},
+        folder / ADAPTER_WEIGHTS,
+        metadata={"format": "pt"},
+    )
+    shutil.copyfile(adapters[0] / ADAPTER_CONFIG, folder / ADAPTER_CONFIG)
+
+
+def ship(run: Path, *, tokens: int, evaluation: Path, to: Path = READER) -> None:
     """Writes adapter, card (with the figures of an evaluation of the merged model) and its hash into the package."""
     adapter = run / "adapter"
     if (size := (adapter / ADAPTER_WEIGHTS).stat().st_size) > MAX_ADAPTER_BYTES:
@@ -42,8 +59,6 @@ def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
     to.mkdir(exist_ok=True)
     for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         shutil.copyfile(adapter / name, to / name)
-    at = [json.loads(line)["tokens"] for line in (run / "log.jsonl").read_text().splitlines()]
-    tokens = sum(after - before if after > before else after for before, after in pairwise([0, *at]))
     rank = json.loads((adapter / ADAPTER_CONFIG).read_text())["r"]
     measured = Location(uri=str(evaluation))
     if (record := read_evaluation(measured)) is None:
@@ -80,13 +95,19 @@ def main() -> None:
     """Merges; with an evaluation of the merged model, ships."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--mean", type=Path, nargs="+", help="folders of adapters; RUN/adapter becomes their mean")
     parser.add_argument("--model", type=Path, help="folder of the base model, to merge")
     parser.add_argument("--evaluation", type=Path, help="output of `memagent evaluate run` over RUN/model, to ship it")
+    parser.add_argument("--tokens", type=int, help="training tokens of the adapter that is shipped, for its card")
     arguments = parser.parse_args()
+    if (arguments.evaluation is None) != (arguments.tokens is None):
+        parser.error("--evaluation and --tokens go together")
+    if arguments.mean:
+        write_mean(arguments.mean, arguments.run)
     if arguments.model:
         print(merge(arguments.run, arguments.model))
     if arguments.evaluation:
-        ship(arguments.run, evaluation=arguments.evaluation)
+        ship(arguments.run, tokens=arguments.tokens, evaluation=arguments.evaluation)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import json
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -72,10 +72,19 @@ class Trainer:
     """One run: its folder holds `data/*.jsonl`, and gets `state.pt`, `log.jsonl`, `adapter/`."""
 
     def __init__(
-        self, folder: Path, model: str, *, all_tokens: int, device: str = "cpu", adapter: Path | None = None
+        self,
+        folder: Path,
+        model: str,
+        *,
+        all_tokens: int,
+        device: str = "cpu",
+        adapter: Path | None = None,
+        rate: float | None = None,
     ) -> None:
         """Takes up the run where it was saved last, or begins it with the weights of an adapter."""
         self._folder, self._all_tokens, self._steps = folder, all_tokens, STEPS[device]
+        if rate is not None:
+            self._steps = replace(self._steps, rate=rate)
         torch.manual_seed(0)
         self._reader = Reader(model, device=device)
         self._optimizer = torch.optim.AdamW([each for _, each in self._reader.trained()], weight_decay=0.0)
@@ -167,6 +176,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="folder of the base model")
     parser.add_argument("--tokens", type=int, default=2_500_000, help="tokens to train, over all starts")
     parser.add_argument("--adapter", type=Path, help="folder of an adapter that a new run begins with")
+    parser.add_argument("--rate", type=float, help="the highest learning rate, in place of the device's")
     parser.add_argument("--device", choices=list(STEPS), default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU")
     arguments = parser.parse_args()
@@ -177,6 +187,7 @@ def main() -> None:
         all_tokens=arguments.tokens,
         device=arguments.device,
         adapter=arguments.adapter,
+        rate=arguments.rate,
     )
     trainer.run()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from memagent_batch.models import packaged
@@ -139,6 +140,16 @@ def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) 
     assert (theirs - ours).abs().max() < 0.2 * (plain - ours).abs().max()
 
 
+def test_mean_of_adapters_counts_one_twice_that_is_named_twice(tmp_path: Path) -> None:
+    for name, weight in {"first": 1.0, "second": 5.0}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text("{}")
+        save_file({"a": torch.full((2, 3), weight)}, tmp_path / name / "adapter_model.safetensors")
+    ship.write_mean([tmp_path / "first", tmp_path / "second", tmp_path / "first"], tmp_path / "mean")
+    mean = load_file(tmp_path / "mean" / "adapter" / "adapter_model.safetensors")["a"]
+    assert mean.tolist() == torch.full((2, 3), 7 / 3).tolist()
+
+
 def test_shipped_run_is_installed_as_the_model_that_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,8 +168,9 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
     measured = model_sha256(str(ship.merge(run, base)))
     assert measured != model_sha256(str(base))
     write_output(tmp_path / "evaluation", {"gated": 7})
-    ship.ship(run, evaluation=tmp_path / "evaluation", to=tmp_path / "reader")
+    ship.ship(run, tokens=1_234_567, evaluation=tmp_path / "evaluation", to=tmp_path / "reader")
     card = (tmp_path / "reader" / "README.md").read_text()
+    assert "with 1,234,567 training tokens" in card
     assert re.search(
         r"policy \| 2 chunks \| 8 chunks .*\| gated, real files \| 1.00 \(\S+–1.00\) n=4 \| 0.75", card, re.S
     )
