@@ -12,8 +12,13 @@ from typing import Any
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus, picture_parts
 from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
-EDGE, CELL_END = "\v", "\f"
-"""Stand for the beginning or end of a block, and for the end of a cell, until the text is put together."""
+EDGE, CELL_END, ROW, ROW_END = "\v", "\f", "\x1c", "\x1d"
+"""Stand for the beginning or end of a block, for the end of a cell, and for those of a row, until the text is put
+together."""
+INNER_ROW = re.compile(f"{ROW}([^{ROW}{ROW_END}]*){ROW_END}")
+"""A row without a table in it."""
+CELL_CHARACTERS = 300
+"""Longest cell of a row that is one line, whatever paragraphs are in its cells; longer ones are columns of a page."""
 CELLS_APART = "|"
 """Stands between the cells of a row."""
 TAGS_WITHOUT_TEXT = frozenset({"title", "script", "style", "template"})
@@ -26,10 +31,11 @@ SCRIPTED_CHARACTERS = 200
 DATA_IMAGE = re.compile(r"data:image/[\w.+-]+;base64,(.+)", re.S)
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
 PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre")
-LISTS = ("dd", "dl", "dt", "li", "ol", "option", "table", "tr", "ul")
+LISTS = ("dd", "dl", "dt", "li", "ol", "option", "table", "ul")
 BREAK_TAGS = {
     **dict.fromkeys((*SECTIONS, *PARAGRAPHS, *LISTS), (EDGE, EDGE)),
     **dict.fromkeys(("td", "th"), ("", CELL_END)),
+    "tr": (ROW, ROW_END),
     "br": ("\n", ""),
 }
 """What stands for an element's beginning and end."""
@@ -47,7 +53,7 @@ WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
 class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    package, own, modules = "lxml", 4, ("lxml.etree",)
+    package, own, modules = "lxml", 5, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part, one for each picture that the page holds, and one for what can't be read."""
@@ -101,11 +107,24 @@ def visible_text(page: str) -> VisibleText:
     if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
         seen.failure = f"its HTML can't be read to the end: {parser.error_log.last_error.message}"
     pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end")), seen))
+    pieces = re.sub(f"[{ROW}{ROW_END}]", EDGE, INNER_ROW.sub(_row, pieces))
     blocks = "\n".join(block for block in pieces.split(EDGE) if block.strip(f" {CELL_END}"))
-    rows = ([" ".join(cell.split()) for cell in line.split(CELL_END)] for line in blocks.split("\n"))
-    lines = "\n".join(f" {CELLS_APART} ".join(filter(None, cells)) for cells in rows)
+    lines = "\n".join(map(_line, blocks.split("\n")))
     seen.text = re.sub(r"\n{3,}", "\n\n", lines).strip()
     return seen
+
+
+def _row(row: re.Match[str]) -> str:
+    """A row as one block; one with a long cell as the blocks of its cells."""
+    if all(len(cell) <= CELL_CHARACTERS for cell in row[1].split(CELL_END)):
+        return EDGE + re.sub(f"[{EDGE}\n]", " ", row[1]) + EDGE
+    return EDGE + re.sub(f"{EDGE} *{CELL_END}", EDGE, row[1]) + EDGE
+
+
+def _line(line: str) -> str:
+    """A line of the text. Empty cells of a row keep their places, so that values stay below their headings."""
+    cells = (" ".join(cell.split()) for cell in line.split(CELL_END))
+    return f" {CELLS_APART} ".join(cells).rstrip(f" {CELLS_APART}")
 
 
 def _pieces(walk: Any, seen: VisibleText) -> Iterator[str]:

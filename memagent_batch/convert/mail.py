@@ -78,7 +78,7 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, own, modules = "lxml", 6, ("lxml.etree",)
+    package, own, modules = "lxml", 7, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""

@@ -48,7 +48,7 @@ MAX_INNER = 8
 class OutlookConverter(BuiltIn):
     """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
 
-    package, own, modules = "olefile", 2, ("olefile", "lxml.etree")
+    package, own, modules = "olefile", 3, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The message, its attachments, and what can't be read of them.

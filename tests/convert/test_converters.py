@@ -245,6 +245,17 @@ def test_html_keeps_all_that_a_reader_sees_and_no_script(rows_of: RowsOf) -> Non
     assert (row["status"], row["reason"]) == ("ok", None)
 
 
+def test_html_keeps_the_places_of_empty_cells_and_rows_with_paragraphs_in_their_cells(rows_of: RowsOf) -> None:
+    table = (
+        "<table><tr><th></th><th>2023</th><th>2024</th></tr>"
+        "<tr><td><p>Fee</p></td><td></td><td><p>500<br>euros</p></td></tr>"
+        f"<tr><td><p>{LONG}</p><p>Next.</p></td><td>x</td></tr><tr><td> </td><td></td></tr></table>"
+    )
+    (row,) = rows_of("t.html", f"<html><body>{table}</body></html>".encode())
+    lines = (row["text"] or "").split("\n")
+    assert lines == ["| 2023 | 2024", "Fee |  | 500 euros", LONG.strip(), "Next.", "x"]
+
+
 @pytest.mark.parametrize(
     ("head", "encoding", "note"),
     [
