@@ -15,7 +15,8 @@ from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
 from memagent_batch.models.gguf import convert_gguf
 from memagent_batch.models.weights import model_sha256
-from pipelines.recipes.reader import model, ship, train
+from pipelines.recipes.reader import lengths, model, ship, train
+from pipelines.recipes.reader.facts import FORMS
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.train import Trainer
 from pipelines.recipes.reader.trees import Sample, packed, tree_of
@@ -177,3 +178,14 @@ def test_shipped_run_is_installed_as_the_model_that_was_measured(
     reader = packaged.AdaptedModel(base="small", adapter=tmp_path / "reader")
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"reader": reader, "small": small})
     assert model_sha256(str(packaged.install_model("reader"))) == measured
+
+
+def test_picture_has_each_policy_at_its_shares_and_names_apart(tmp_path: Path) -> None:
+    write_output(tmp_path / "trained", {"gated": 7, "heads": 7}, task=FORMS[0])
+    write_output(tmp_path / "untrained", {"gated": 2}, task=FORMS[0])
+    picture = lengths.drawn(str(tmp_path / "trained"), untrained=str(tmp_path / "untrained"))
+    lines = re.findall(r'points="(.*?) "', picture)
+    whole, most, half, none = (lengths.height(share) for share in (1, 0.75, 0.5, 0))
+    assert lines == [*[f"120,{whole} 540,{most}"] * 2, f"120,{half} 540,{none}"]
+    names = re.findall(r'y="(\d+)">([a-z][a-z, ]+)</text>', picture)
+    assert names == [(f"{most}", "gated"), (f"{most + 17}", "heads"), (f"{none}", "gated, before training")]
