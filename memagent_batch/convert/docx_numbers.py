@@ -113,7 +113,7 @@ class Numbering:
     def _chain(self, style: str | None) -> Iterator[str]:
         """A style, and those that it is based on."""
         seen = set[str]()
-        while style in self._styles and style not in seen:
+        while style is not None and style in self._styles and style not in seen:
             seen.add(style)
             yield style
             style = _value(self._styles[style].find(f"{W}basedOn"))
