@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.models.packaged import install_model
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply
 
@@ -58,7 +59,9 @@ def hosted_model(body: dict[str, Any]) -> Reply:
 
 def run_block(block: str, folder: Path, **variables: str) -> str:
     """What a block of shell lines prints in a fresh shell, which has nothing but the commands of the installation."""
-    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PIP_FIND_LINKS") if name in os.environ}
+    kept = {
+        name: os.environ[name] for name in ("HOME", "LANG", "PIP_FIND_LINKS", "XDG_CACHE_HOME") if name in os.environ
+    }
     done = subprocess.run(
         ["bash", "-eu", "-c", block],
         cwd=folder,
@@ -106,6 +109,9 @@ def test_door_of_an_endpoint_answers_over_ones_own_files_without_vllm_and_its_ta
 @pytest.mark.slow
 def test_door_of_python_prints_the_answer_and_its_sentence(tmp_path: Path) -> None:
     block = next(block for block in blocks("python") if "agent.open" in block)
+    assert "memagent models install reader-135m" in README
+    install_model("reader-135m")
     (tmp_path / "door.py").write_text(block)
     printed = run_block("python door.py", tmp_path, PYTHONPATH=str(ROOT))
-    assert printed.startswith("4071936 [('The access code of quiet-harbour is 4071936.', 55000, ")
+    sentence = "All additions and alterations are licensed under the Apache 2.0 License."
+    assert printed.startswith(f"Apache-2.0 [('{sentence}', 164, 236)")

@@ -182,5 +182,5 @@ def _value(element: Any) -> str | None:
 
 
 def _integer(text: str | None, otherwise: int) -> int:
-    """A number of the package; another one stands for what is no number."""
+    """A number of the package; another one stands for what is not a number."""
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else otherwise
