@@ -88,7 +88,7 @@ class DocxConverter(BuiltIn):
 
 
 def _elements(document: Any, kind: str, tag: str) -> list[Any]:
-    """Elements of the parts of a kind, of which a document has one at most."""
+    """Elements of the document's part of this kind; none if it has no such part."""
     parts = (each.target_part for each in document.rels.values() if each.reltype.endswith(f"/{kind}"))
     return [element for part in parts for element in root_of(part).iterfind(tag)]
 

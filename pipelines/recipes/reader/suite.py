@@ -116,12 +116,10 @@ def main() -> None:
     parser.add_argument("--real", type=int, default=0, help="documents of each real task")
     parser.add_argument("--papers", type=int, default=0, help="whole papers, with five questions each")
     parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
-    parser.add_argument("--seen", action="store_true", help="of what the samples are made of, to collect rollouts from")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    apart = not arguments.seen
-    texts = source_texts(apart=apart)
-    maker = FactMaker(random.Random(), apart=apart, rivals=(RIVALS, RIVALS), words=name_words(texts))
+    texts = source_texts(apart=True)
+    maker = FactMaker(random.Random(), apart=True, rivals=(RIVALS, RIVALS), words=name_words(texts))
     tasks = Tasks(maker, texts, licences=arguments.licences)
     cells = [Cell(num_chunks=int(chunks), num_documents=int(number)) for chunks, number in arguments.cells]
     if arguments.real:
