@@ -93,11 +93,11 @@ def write_tasks(folder: Path, tasks: list[SuiteSample]) -> None:
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
 
-def copy_tokenizer(folder: Path) -> None:
-    """Copies the tiny policy's tokeniser alone: without `config.json`, which transformers would read it by."""
+def copy_tokenizer(folder: Path, *, model: Path = TINY_MODEL) -> None:
+    """Copies a model's tokeniser alone: without `config.json`, which transformers would read it by."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(TINY_MODEL / name, folder)
+        shutil.copy(model / name, folder)
 
 
 def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:

@@ -1,7 +1,9 @@
-"""The job against datatrove with the same memory loop: the same documents, questions, prompts and greedy tokens.
+"""The job against datatrove with the published memory loop: the same documents, chunks, questions and budgets.
 
 Seconds are from the first request to the last result, without the start of an engine. datatrove asks a server of vLLM,
-started once, which forgets its prefix cache before each run. Runs alternate.
+started once, which forgets its prefix cache before each run. Runs alternate. With `--policy overwrite` both run the
+same loop; with another one the job asks less of the engine, so `right` is how many of the facts each has found. With
+`--questions` each document is asked for the facts of the next ones too, which it does not state.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import ROOT, TINY_JOB, copy_tokenizer, engine_of, make_tasks, spread, write_tasks
@@ -78,43 +81,56 @@ class PeerResult:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
+    parser.add_argument("--config", type=Path, default=TINY_JOB, help="the job's file of settings (default: tiny)")
+    parser.add_argument("--policy", default="overwrite", help="the job's policy (default: overwrite)")
     parser.add_argument("--documents", type=int, default=400, help="(default: 400)")
+    parser.add_argument("--chunks", type=int, help="of each document (default: around 2, and three of 100)")
+    parser.add_argument("--questions", type=int, default=1, help="asked of each document (default: 1)")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a server does not outlive the command
     with tempfile.TemporaryDirectory() as folder:
-        agent = job_settings(Mode.SAME).agent
         corpus = Path(folder, "corpus")
-        work = make_corpus(corpus, num_documents=arguments.documents, agent=agent)
+        counts = [arguments.chunks] * arguments.documents if arguments.chunks else chunk_counts(arguments.documents)
+        agent = job_settings(Mode.SAME, arguments).agent
+        work, facts = make_corpus(corpus, counts=counts, num_questions=arguments.questions, agent=agent)
         num_turns = sum(len(document["chunks"]) + 1 for document in work["documents"])
         for mode in arguments.modes:
             pairs = []
-            with start_server(mode, folder=Path(folder, f"server-{mode}")) as server:
+            job = job_settings(mode, arguments)
+            with start_server(mode, job.agent, folder=Path(folder, f"server-{mode}")) as server:
                 for run in range(arguments.runs):
                     output = Path(folder, f"{mode}-{run}")
-                    job = run_job(mode, corpus, output=output)
-                    pairs.append((job, run_peer(mode, work, server=server, output=output / "peer.json")))
-            wrong = [result.num_turns for pair in pairs for result in pair if result.num_turns != num_turns]
+                    own = run_job(mode, arguments, corpus, output=output)
+                    in_flight = job.pool.readings_in_flight if mode == Mode.SAME else None
+                    pairs.append((own, run_peer(work, server=server, in_flight=in_flight, output=output / "peer.json")))
+            wrong = [peer.num_turns for _, peer in pairs if peer.num_turns != num_turns]
             if wrong:
-                raise RuntimeError(f"the corpus takes {num_turns} turns, runs made {wrong}")
-            yield {"mode": mode, "turns": num_turns, **summarise(pairs)}
+                raise RuntimeError(f"the corpus takes {num_turns} turns, the peer's runs made {wrong}")
+            what = {"mode": mode, "model": job.agent.model, "policy": arguments.policy, "turns_of_peer": num_turns}
+            yield {**what, **summarise(pairs, facts=facts)}
 
 
-def job_settings(mode: Mode) -> JobConfig:
+def job_words(mode: Mode, arguments: argparse.Namespace) -> list[str]:
+    """The words of the job's command, apart from documents, questions and output."""
+    return ["--config", str(arguments.config), "--policy.kind", arguments.policy, *MODE_ARGUMENTS[mode]]
+
+
+def job_settings(mode: Mode, arguments: argparse.Namespace) -> JobConfig:
     """The job's settings, apart from documents, questions and output."""
     places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
-    return read_command(Answer, ["--config", str(TINY_JOB), *MODE_ARGUMENTS[mode], *places]).job()
+    return read_command(Answer, [*job_words(mode, arguments), *places]).job()
 
 
-def run_job(mode: Mode, corpus: Path, *, output: Path) -> PeerResult:
+def run_job(mode: Mode, arguments: argparse.Namespace, corpus: Path, *, output: Path) -> PeerResult:
     """Runs the real job in its own process; the result is read from its tables."""
-    arguments = [
-        *("--config", str(TINY_JOB), "--executor", "ray", *MODE_ARGUMENTS[mode]),
+    words = [
+        *(*job_words(mode, arguments), "--executor", "ray"),
         *("--documents", str(corpus / "documents.parquet"), "--questions", str(corpus / "questions.parquet")),
         *("--output", str(output)),
     ]
-    _run([sys.executable, "-m", "memagent_batch", "answer", *arguments], log=output.with_suffix(".log"))
+    _run([sys.executable, "-m", "memagent_batch", "answer", *words], log=output.with_suffix(".log"))
     rows = pq.read_table(output / "answers").to_pylist()
     failed = [row["document_id"] for row in rows if row["status"] != "ok"]
     if failed:
@@ -126,10 +142,9 @@ def run_job(mode: Mode, corpus: Path, *, output: Path) -> PeerResult:
     )
 
 
-def run_peer(mode: Mode, work: Mapping[str, Any], *, server: VllmServer, output: Path) -> PeerResult:
+def run_peer(work: Mapping[str, Any], *, server: VllmServer, in_flight: int | None, output: Path) -> PeerResult:
     """Runs datatrove in its own process against the server, after its prefix cache is emptied."""
     server.forget()
-    in_flight = job_settings(mode).pool.readings_in_flight if mode == Mode.SAME else None
     work_file = output.with_name("work.json")
     work_file.write_text(json.dumps({**work, "url": server.url, "model": server.model, "in_flight": in_flight}))
     command = [str(PEERS_PYTHON), "-m", "benchmarks.peer_datatrove", str(work_file), str(output)]
@@ -137,16 +152,16 @@ def run_peer(mode: Mode, work: Mapping[str, Any], *, server: VllmServer, output:
     return PeerResult(**json.loads(output.read_text()))
 
 
-def start_server(mode: Mode, *, folder: Path) -> AbstractContextManager[VllmServer]:
+def start_server(mode: Mode, agent: AgentConfig, *, folder: Path) -> AbstractContextManager[VllmServer]:
     """The peer's server, while the block lasts; its files go to the folder."""
-    agent = job_settings(mode).agent
     arguments, environment = engine_of(agent)
     if mode == Mode.SHIPPED:
         kv_cache = agent.vllm.cpu_kv_cache_gib * GIB_BYTES
         arguments = {"max_model_len": agent.window_tokens, "kv_cache_memory_bytes": kv_cache}
         environment = {}
-    copy_tokenizer(folder / "tokenizer")
-    arguments = arguments | {"model": resolve_model(agent.model), "tokenizer": str(folder / "tokenizer")}
+    model = resolve_model(agent.model)
+    copy_tokenizer(folder / "tokenizer", model=Path(model))
+    arguments = arguments | {"model": model, "tokenizer": str(folder / "tokenizer")}
     return vllm_server(arguments, environment=environment, log=folder / "server.log")
 
 
@@ -160,7 +175,7 @@ def _run(command: Sequence[str], *, log: Path) -> None:
         raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}): {log.read_text(errors='replace')[-3000:]}")
 
 
-def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]]) -> dict[str, Any]:
+def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]], *, facts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Medians and ranges over pairs of a run of the job and one of a peer, made one after the other."""
     same = [
         statistics.mean(peer.responses[name] == text for name, text in job.responses.items()) for job, peer in pairs
@@ -171,7 +186,15 @@ def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]]) -> dict[str, Any]:
         **spread("peer_seconds", [peer.seconds for _, peer in pairs], digits=2),
         **spread("times_as_fast", [peer.seconds / job.seconds for job, peer in pairs], digits=2),
         "identical_answers": round(statistics.mean(same), 4),
+        "facts": len(facts),
+        "right_of_job": [count_right(job, facts) for job, _ in pairs],
+        "right_of_peer": [count_right(peer, facts) for _, peer in pairs],
     }
+
+
+def count_right(result: PeerResult, facts: Mapping[str, Sequence[str]]) -> int:
+    """How many questions about a document's own facts have all of them in their response."""
+    return sum(all(fact in result.responses[name] for fact in asked) for name, asked in facts.items())
 
 
 def chunk_counts(num_documents: int) -> list[int]:
@@ -186,28 +209,37 @@ def chunk_counts(num_documents: int) -> list[int]:
     return counts
 
 
-def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> dict[str, Any]:
+def make_corpus(
+    folder: Path, *, counts: Sequence[int], num_questions: int, agent: AgentConfig
+) -> tuple[dict[str, Any], dict[str, Sequence[str]]]:
     """Writes the corpus for the job; returns it for datatrove, with the texts of the prompts and their budgets.
 
     Chunks are cut as the job cuts them, with the policy's chunk size and overlap.
+
+    Returns the facts, too: what the answers to the questions about a document's own facts hold.
     """
     folder.mkdir()
     stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
-    counts = chunk_counts(num_documents)
     tasks = make_tasks([count * stride - stride // 2 for count in counts], seed=SEED)  # some way into the last chunk
+    asked = [[tasks[(number + step) % len(tasks)] for step in range(num_questions)] for number in range(len(tasks))]
+    rows = [
+        {"document_id": f"d{number:04d}", "question_id": f"d{number:04d}-{step:02d}", "question": task.question}
+        for number, others in enumerate(asked)
+        for step, task in enumerate(others)
+    ]
     write_tasks(folder, tasks)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "questions.parquet")
+    chunks = {f"d{number:04d}": chunk_texts(task.document, agent) for number, task in enumerate(tasks)}
     prompts = make_prompt_set(agent)
-    return {
+    work = {
         "update": prompts.update,
         "answer": prompts.answer_text(agent.answer_form),
         "first_memory": prompts.first_memory,
         "memory_tokens": agent.policy.memory_tokens,
         "answer_tokens": agent.policy.answer_tokens,
-        "documents": [
-            {"question_id": f"d{number:04d}", "question": task.question, "chunks": chunk_texts(task.document, agent)}
-            for number, task in enumerate(tasks)
-        ],
+        "documents": [row | {"chunks": chunks[row["document_id"]]} for row in rows],
     }
+    return work, {f"d{number:04d}-00": task.references for number, task in enumerate(tasks)}
 
 
 def chunk_texts(text: str, agent: AgentConfig) -> list[str]:

@@ -106,4 +106,6 @@ def test_engine_environment_compiles_nothing_on_cpu_unless_the_model_is_compiled
         return engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
 
     assert engine_environment(arguments())["TORCHDYNAMO_DISABLE"] == "1"
-    assert "TORCHDYNAMO_DISABLE" not in engine_environment(arguments(enforce_eager=False))
+    compiled = engine_environment(arguments(enforce_eager=False))
+    assert "TORCHDYNAMO_DISABLE" not in compiled
+    assert compiled["VLLM_USE_AOT_COMPILE"] == "0"

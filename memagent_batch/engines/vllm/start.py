@@ -213,15 +213,16 @@ def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = Fal
     default. A passive wait keeps the threads of one replica from spinning while another's work. A user's own
     VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's. Where the model
     runs eagerly on CPU, nothing else is compiled either: at the first log-probabilities vLLM would build a small
-    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine if there is none. On CPU the
-    engine keeps what it frees (`KEEPS_MEMORY`).
+    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine if there is none. Where it
+    is compiled, torch's own cache keeps what was compiled for the next start: vLLM 0.32 on CPU writes a file for that,
+    and can't read it. On CPU the engine keeps what it frees (`KEEPS_MEMORY`).
     """
     is_cpu = not needs_gpu()
     variables = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_NO_USAGE_STATS": "1"}
     if reproducible:
         variables["VLLM_BATCH_INVARIANT"] = "1"
-    if is_cpu and arguments.get("enforce_eager"):
-        variables["TORCHDYNAMO_DISABLE"] = "1"
+    if is_cpu:
+        variables |= {"TORCHDYNAMO_DISABLE": "1"} if arguments.get("enforce_eager") else {"VLLM_USE_AOT_COMPILE": "0"}
     if is_cpu and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
         variables |= {
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
