@@ -152,9 +152,9 @@ class KilledJob:
         return [process for process in self.processes() if title_of(process).startswith("ray::") and _reads(process)]
 
     def _engines(self) -> list[psutil.Process]:
-        titles = ("VLLM::EngineCore", "spawn_main")  # its own, or that of the spawned process that will take it
-        children = (child for actor in self._actors() for child in _children(actor))
-        return [child for child in children if any(title in title_of(child) for title in titles)]
+        below = [child for actor in self._actors() for child in _children(actor)]
+        titles = ("VLLM::EngineCore", "forkserver")  # its own, or that of the server from which it is forked
+        return [child for title in titles for child in below if title in title_of(child)]
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
@@ -183,6 +183,6 @@ def _reads(process: psutil.Process) -> bool:
 
 def _children(process: psutil.Process) -> Iterator[psutil.Process]:
     try:
-        yield from process.children()
+        yield from process.children(recursive=True)
     except psutil.Error:
         return

@@ -55,7 +55,7 @@ class _EngineProcess(context.ForkServerProcess):
         super().start()
 
     def run(self) -> None:
-        # Only what differs: where all of the environment is written anew, vLLM can't set the title of its process.
+        # Only what differs: where all of the environment is written again, vLLM can't set the title of its process.
         os.environ.update(self._environment.items() - os.environ.items())
         orphan_guard.install()  # vLLM, which loads it while it is imported, was imported by the server
         super().run()
