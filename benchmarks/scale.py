@@ -20,7 +20,7 @@ without mapped files, which the system takes back when others need the memory; f
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -59,9 +59,10 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.plan import Plan, group_documents
 from memagent_batch.store.database import limit_memory, open_database, query_to_disk
+from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import write_parquet
 from memagent_batch.store.turn_log.index import LogIndex
-from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, LOG_SCHEMAS, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.question_list import write_asked
 from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import make_documents, make_output
@@ -89,8 +90,8 @@ GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
 KEYED_READINGS = 50_000
 """Readings of a file of keys that the script writes."""
-PLANNED = {"run_id": "20260101T000000.000Z.aaaa", "fingerprint": "f"}
-_INDEX = """
+MADE_RUN, FINGERPRINT = "20260101T000000.000Z.aaaa", "f"
+INDEX_ROWS = """
 select format('{:06d}/{:010d}.txt', number // 1000, number) as document_id, sha256('Line ' || number) as document_hash,
        $root || document_id as path, 'text' as format, 0 as start, 0 as stop, 25 as num_bytes,
        null as error, null as error_type, null as rows
@@ -148,10 +149,10 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         )
         planned = arguments.documents if arguments.plan_only else None
         if planned:
-            _in_process(_write_keys, job, planned)
+            in_process(_write_made, job, planned)
         shape = {name: getattr(arguments, name) for name in ("documents", "questions", "form", "read", "memory_gib")}
         for run in range(1 + arguments.unchanged):
-            phases = _in_process(_run, job, planned)
+            phases = in_process(_run, job, planned)
             figures = {
                 "seconds": round(sum(phase["seconds"] for phase in phases.values()), 1),
                 "anonymous_mib": max(phase["anonymous_mib"] for phase in phases.values()),
@@ -161,7 +162,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {"what": "unchanged" if run else "first", **shape, **figures, "phases": phases}
 
 
-def _in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function returns in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(function, *arguments).result()
@@ -208,12 +209,21 @@ def _write(place: Path, *, num_documents: int, form: str) -> None:
             writer.write_table(pa.table(columns, schema=schema), row_group_size=GROUP_ROWS)
 
 
-class _Phases:
+class Phases:
     """Seconds and memory of the phases of this process."""
 
     def __init__(self) -> None:
         self.figures: dict[str, dict[str, float]] = {}
         self._memory = MemoryWatch()
+
+    @classmethod
+    def of_flow(cls) -> "Phases":
+        """Has the functions of the flow timed from now on."""
+        phases, pending = cls(), Plan.pending
+        Plan.pending = phases.timed(lambda *given, **options: [*pending(*given, **options)], name="pending")  # type: ignore[method-assign]
+        for name in FUNCTIONS:
+            setattr(flow, name, phases.timed(getattr(flow, name), name=name))
+        return phases
 
     def timed(self, phase: Callable[..., Any], *, name: str) -> Callable[..., Any]:
         """The function, as a phase."""
@@ -233,11 +243,7 @@ class _Phases:
 
 
 def _run(job: JobConfig, planned: int | None) -> dict[str, dict[str, float]]:
-    phases = _Phases()
-    pending = Plan.pending
-    Plan.pending = phases.timed(lambda *given, **options: [*pending(*given, **options)], name="pending")  # type: ignore[method-assign]
-    for name in FUNCTIONS:
-        setattr(flow, name, phases.timed(getattr(flow, name), name=name))
+    phases = Phases.of_flow()
     if planned:
         _plan_only(job, planned, phases)
     else:
@@ -245,7 +251,7 @@ def _run(job: JobConfig, planned: int | None) -> dict[str, dict[str, float]]:
     return phases.figures
 
 
-def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
+def _plan_only(job: JobConfig, num_documents: int, phases: Phases) -> None:
     """What `answer` does before and after readings and tables: it leaves a record, from which the next run goes on."""
     output = make_output(job)
     limit_memory(job.driver.memory_gib)
@@ -260,7 +266,7 @@ def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
     assert reused.is_whole is (kept is not None)
     documents = reused.rows
     if not reused.is_whole:
-        documents = _made(_INDEX, schema=INDEX_SCHEMA, num_documents=num_documents, root=f"{place.path}/")
+        documents = made(INDEX_ROWS, schema=INDEX_SCHEMA, num_documents=num_documents, root=f"{place.path}/")
         documents = phases.timed(in_order, name="in_order")(documents)
     phases.timed(require_unique_ids, name="require_unique_ids")(documents, documents=output)
     files = replace(indexed, is_kept=reused.is_whole)
@@ -268,7 +274,7 @@ def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
     if kept is None:
         everything = plan.pending(LogIndex(), retry_failed=False)  # as where nothing is read yet
         phases.timed(lambda: sum(1 for _ in group_documents([*everything], readings_in_flight=64)), name="group")()
-    index = flow.scan_plan(output, plan, fingerprint=PLANNED["fingerprint"], executor=LocalExecutor())
+    index = flow.scan_plan(output, plan, fingerprint=FINGERPRINT, executor=LocalExecutor())
     hashes = flow.last_versions(output, before, plan, index=index, agent=job.agent)
     assert not list(plan.pending(index, retry_failed=False, last_hashes=hashes))
     phases.timed(lambda: sum(part.num_rows for part in flow.plan_parts(plan, index)), name="plan_parts")()
@@ -284,20 +290,26 @@ def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
     write_record_manifest(past)
 
 
-def _made(sql: str, *, schema: pa.Schema, **parameters: object) -> pa.Table:
+def made(sql: str, *, schema: pa.Schema, **parameters: object) -> pa.Table:
     """Rows that a query makes of nothing."""
     with open_database({}) as database:
         return query_to_disk(database, sql, schema=schema, **parameters)
 
 
-def _write_keys(job: JobConfig, num_documents: int) -> None:
-    """Keys of a turn and an outcome of each reading; the files that they are of are empty."""
-    inventory = _made(_INVENTORY, schema=pa.schema(INVENTORY_COLUMNS), num_documents=num_documents)
+def _write_made(job: JobConfig, num_documents: int) -> None:
+    """An inventory of documents that are not there, and the keys of a log of them."""
+    inventory = made(_INVENTORY, schema=pa.schema(INVENTORY_COLUMNS), num_documents=num_documents)
     pq.write_table(inventory, Path(job.documents[0]).parent / INVENTORY)
-    output, questions = make_output(job), [text_hash(str(question)) for question in job.ask]
+    write_keys(make_output(job), num_documents, ask=job.ask, fingerprint=FINGERPRINT)
+
+
+def write_keys(output: Location, num_documents: int, *, ask: Sequence[object], fingerprint: str) -> None:
+    """Keys of a turn and an outcome of each reading; the files that they are of have no rows."""
+    questions = [text_hash(str(question)) for question in ask]
     for number, rows in enumerate(_pieces(num_documents, KEYED_READINGS // len(questions))):
-        name = f"{PLANNED['run_id']}-w-{number:06d}.parquet"
-        values = PLANNED | {"name": name, "first": rows.start, "stop": rows.stop, "questions": questions}
-        write_parquet(output / f"{KEYS_FOLDER}/{name}", _made(_KEYS, schema=LOG_KEYS, **values))
+        name = f"{MADE_RUN}-w-{number:06d}.parquet"
+        values: dict[str, Any] = {"name": name, "first": rows.start, "stop": rows.stop, "questions": questions}
+        keys = made(_KEYS, schema=LOG_KEYS, run_id=MADE_RUN, fingerprint=fingerprint, **values)
+        write_parquet(output / f"{KEYS_FOLDER}/{name}", keys)
         for folder in (TURNS_FOLDER, OUTCOMES_FOLDER):
-            (output / f"{folder}/{name}").write_bytes(b"")
+            write_parquet(output / f"{folder}/{name}", LOG_SCHEMAS[folder].empty_table())
