@@ -43,6 +43,9 @@ PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
 PART_READINGS = 10_000
 """Most readings of a part, about; a document that is asked nothing counts as one."""
+LOT_PARTS = 4
+"""Parts of a lot, about: if one of its documents changes, up to all of them are written again. Fewer would make more
+small parts, since the last one of a lot is not full."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
 LOT_ROWS = 1000
@@ -50,16 +53,21 @@ LOT_ROWS = 1000
 _READINGS_FIELD = WORK_COLUMNS.field("readings")
 _PARTS = """
 with ended as (
-    select document, num_bytes * count(question) as num_bytes, greatest(count(question), 1) as num_readings,
-           coalesce(max(file), -1) as last_file
+    select document, coalesce(max(file), -1) as last_file,
+           greatest(num_bytes * count(question) * $part_readings, greatest(count(question), 1) * $part_bytes) as size
     from documents left join state using (document) group by document, num_bytes),
-before as (
-    select document, sum(num_bytes) over placed - num_bytes as num_bytes,
-           sum(num_readings) over placed - num_readings as num_readings
-    from ended window placed as (order by last_file, document rows unbounded preceding))
-select document, dense_rank() over (order by num_bytes // $part_bytes, num_readings // $part_readings) - 1 as part
-from before order by part, document
+lots as (
+    select last_file, (sum(sum(size)) over (order by last_file) - sum(size)) // $lot_size as lot
+    from ended group by last_file),
+placed as (
+    select document, lot,
+           sum(size) over (partition by lot order by last_file, document rows unbounded preceding) - size as place
+    from ended join lots using (last_file))
+select document, dense_rank() over (order by lot, place // $part_size) - 1 as part
+from placed order by part, document
 """
+"""A size is in units in which a part is as full by its bytes as by its readings. A lot begins with a log file, so that
+a document less, or more, moves only the documents of its lot from part to part."""
 _PART_READINGS = """
 select part, document, question, sample from state join parts using (document) order by part, document, place, sample
 """
@@ -76,8 +84,9 @@ def plan_parts(plan: Plan, index: LogIndex) -> Iterator[pa.Table]:
     `asked` holds their questions (`question_list.py`), `part` the number of the group.
     """
     with plan.state(index) as database:
-        limits = {"part_bytes": PART_BYTES, "part_readings": PART_READINGS}
-        parts = query_to_disk(database, _PARTS, **limits)
+        size = PART_BYTES * PART_READINGS
+        limits = {"part_bytes": PART_BYTES, "part_readings": PART_READINGS, "part_size": size}
+        parts = query_to_disk(database, _PARTS, lot_size=LOT_PARTS * size, **limits)
         database.register("parts", parts)
         tables = parts, query_to_disk(database, _PART_READINGS), query_to_disk(database, _PART_FILES)
         names = log_files(database)

@@ -256,6 +256,21 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     assert sum(read) < len(set(log_files.values())) + len(parts)
 
 
+def test_parts_of_other_lots_stay_as_they_are_if_a_document_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "PART_READINGS", 5)
+    names = [f"{number:03}" for number in range(300)]
+    plan = plan_of([document_of(name) for name in names], [question_of("q")])
+    log_files = {name: f"{int(name) // 30:02}.parquet" for name in names}
+
+    def held() -> set[tuple[str, ...]]:
+        outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
+        return {tuple(part["document_id"].to_pylist()) for part in plan_parts(plan, log_index(outcomes))}
+
+    before, log_files[names[0]] = held(), "99.parquet"
+    assert len(before) == 60
+    assert len(held() - before) <= 2 * parts_module.LOT_PARTS
+
+
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 10)
     names = [str(number) for number in range(50)]
