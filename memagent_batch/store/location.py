@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from http import HTTPStatus
@@ -60,6 +61,27 @@ def retry_throttled() -> None:
     set_custom_error_handler(is_throttled)
 
 
+def parse_times_fast(fs: Any) -> None:
+    """Has a file system of S3 read ISO times by Python's own parser.
+
+    botocore's would take 70 µs for that of each listed key, five times as long as for all else of it.
+    """
+    from aiobotocore.session import AioSession
+    from botocore.utils import parse_timestamp
+
+    def parse(value: Any) -> datetime:
+        try:
+            return datetime.fromisoformat(value)
+        except (TypeError, ValueError):  # the date of a header, or seconds
+            parsed: datetime = parse_timestamp(value)
+            return parsed
+
+    if fs.session is None:  # as s3fs would make it
+        session = AioSession(**fs.kwargs)
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse)
+        fs.session = session
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Location:
     """A URI with the arguments of its file system. Pickles; connects when first used. Its text hides its secrets.
@@ -98,6 +120,8 @@ class Location:
             options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(uri, **options)
+        if uri.startswith(("s3://", "s3a://")):
+            parse_times_fast(fs)
         if self.listed_path is not None:
             return fs, self.listed_path
         path = path.rstrip("/") or path
