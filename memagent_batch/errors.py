@@ -128,6 +128,12 @@ class EngineRefusedError(UsageError):
     """The endpoint refuses the key or does not know the model: no reading can succeed until the user fixes it."""
 
 
+class TooManyRemovedError(MemagentError):
+    """The run is closed and its tables are written, but more documents are gone than `max_removed_share` allows."""
+
+    exit_code = 4
+
+
 class TooManyFailedError(MemagentError):
     """The run is closed and its tables are written, but more readings failed than `max_failed_share` allows."""
 

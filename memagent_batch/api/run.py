@@ -18,6 +18,7 @@ from memagent_batch.runs.tables import (
     MEMORIES_FOLDER,
     RESULTS_FOLDER,
     read_tables,
+    run_output,
 )
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location, absolute
@@ -43,6 +44,8 @@ class Run:
         """
         options = StorageOptions(storage_options)
         place = Location(uri=absolute(output), storage_options=options)
+        with output_errors(place.uri):
+            place = run_output(place)
         past = find_run(place, run_id)
         return cls(output=place.uri, run_id=past.run_id, manifest=past.manifest, storage_options=options)
 

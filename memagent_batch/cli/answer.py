@@ -34,7 +34,7 @@ class Answer(JobSettings, Command):
 
             checked = check(job)
         from memagent_batch.runs.accepted_unread import open_unread
-        from memagent_batch.runs.manifest import require_sources_read, require_success
+        from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
         from memagent_batch.wiring import make_output
 
         manifest = answer_checked(checked)
@@ -52,4 +52,6 @@ class Answer(JobSettings, Command):
             summary |= {"sample": manifest["sample"]} if manifest["sample"] else {}
             print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)
+        if not job.adopt_output:
+            require_documents(manifest, max_removed_share=job.max_removed_share)
         require_sources_read(open_unread(make_output(job), manifest))

@@ -23,6 +23,7 @@ class PlanRun(JobSettings, JsonCommand):
             "max_tokens",
             "max_hours",
             "max_failed_share",
+            "max_removed_share",
             "accepted_unread",
         ),
         *("pool.cpus_per_replica", "pool.gpus_per_replica", "pool.readings_in_flight", "pool.turns_in_flight"),

@@ -34,7 +34,7 @@ class Scan(ScanSettings, Command):
         from memagent_batch.config.convert import ConvertJob  # here, so that --help loads no reader
         from memagent_batch.flows.scan import ANSWERS, DOCUMENTS, scan
         from memagent_batch.runs.accepted_unread import open_unread
-        from memagent_batch.runs.manifest import require_sources_read, require_success
+        from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
         from memagent_batch.wiring import make_output
 
         job, folder = self.job(), self.output.rstrip("/")
@@ -52,6 +52,7 @@ class Scan(ScanSettings, Command):
         place = shlex.quote(mask_url(folder))
         sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")
         require_success(night["manifest"], max_failed_share=job.max_failed_share)
+        require_documents(night["manifest"], max_removed_share=job.max_removed_share)
         if night["files_not_read"] is not None:
             raise night["files_not_read"]
         require_sources_read(open_unread(make_output(asked), night["manifest"]))

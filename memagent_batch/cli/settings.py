@@ -69,15 +69,11 @@ class StorageCommand(Command, Storage):
 
     def find_output(self, uri: str) -> "Location":
         """An output; of the folder of `memagent scan` its answers."""
-        from memagent_batch.runs.manifest import RUN_FILE
-        from memagent_batch.runs.tables import ANSWERS_FOLDER
+        from memagent_batch.runs.tables import run_output
         from memagent_batch.store.errors import output_errors
 
-        output = self.locate(uri)
-        answers = output / ANSWERS_FOLDER
         with output_errors(uri):
-            is_scan = not (output / RUN_FILE).exists() and (answers / RUN_FILE).exists()
-        return answers if is_scan else output
+            return run_output(self.locate(uri))
 
 
 class OutputCommand(StorageCommand):

@@ -16,6 +16,7 @@ from memagent_batch.domain.texts.shares import percent
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
+from memagent_batch.review.sign_offs import SignOffs, signed_words
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
@@ -48,6 +49,7 @@ class Show(OutputCommand):
         if self.document is None:
             print("\n".join(map(printable, document_ids(output, manifest))))
             return
+        signed = SignOffs(output)
         readings = find_readings(output, manifest, document_id=self.document, question_id=self.question)
         if self.as_json:
             for reading in readings:
@@ -55,18 +57,21 @@ class Show(OutputCommand):
                 print(json.dumps(row, ensure_ascii=False, default=str))
             return
         width = get_terminal_size().columns
-        pages = ("\n".join(_reading_lines(reading, width=width)) for reading in readings)
+        pages = ("\n".join(_reading_lines(reading, signed=signed, width=width)) for reading in readings)
         print("\n\n".join(pages))
 
 
-def _reading_lines(reading: RunReading, *, width: int) -> Iterator[str]:
+def _reading_lines(reading: RunReading, *, signed: SignOffs, width: int) -> Iterator[str]:
     row = reading.answer
+    by, before = signed.of(row), signed.before(row)
     sample = f", sample {row['sample']}" if row["sample"] else ""
     texts = {
         "document": row["document_id"],
         "question": f"{row['question']} ({row['question_id']}{sample})",
         "answer": shown_value(row),
         "said": row["answer"] if row["answer"] not in {None, shown_value(row)} else None,
+        "signed off": by and signed_words(by),
+        "open again": before and f"its text or answer has changed; before: {signed_words(before)}",
         "signs": _signs(row),
         "why" if row["status"] != Status.OK else "problem": _row_problem(row),
         "not read": unread_of(row),

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,7 @@ from memagent_batch.pages.readings import (
     unread_of,
 )
 from memagent_batch.pages.traces import Trace, make_trace
-from memagent_batch.review.sign_offs import SignOff, reading_hash, signed_words
+from memagent_batch.review.sign_offs import SignOffs, reading_hash, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.evidence import How
@@ -136,6 +136,8 @@ class ReadingView:
     """What a sign-off of it names."""
     signed: str | None
     """Who has signed it off, when and why; None if it is open."""
+    signed_before: str | None
+    """The same of a sign-off that is open again."""
     command: str
     """What shows more in a terminal."""
 
@@ -143,7 +145,13 @@ class ReadingView:
     def need(self) -> int:
         """Why a person should look at it: a place in `NEEDS`, or behind them all."""
         is_changed = self.change is not None and self.change.kind == AnswerChange.CHANGED
-        return need_of(self.answer, self.evidence, is_changed=is_changed, is_accepted=self.accepted is not None)
+        return need_of(
+            self.answer,
+            self.evidence,
+            is_changed=is_changed,
+            is_accepted=self.accepted is not None,
+            was_signed=self.signed_before is not None,
+        )
 
     @property
     def marks(self) -> list[Mark]:
@@ -180,11 +188,11 @@ class Passages:
 
 
 def view_reading(
-    reading: RunReading, *, manifest: Manifest, changes: RunChanges, signed: Mapping[str, SignOff], output: str
+    reading: RunReading, *, manifest: Manifest, changes: RunChanges, signed: SignOffs, output: str
 ) -> ReadingView:
     """What the page shows of a reading, except for the passages of its document."""
     row = reading.answer
-    hash_ = reading_hash(row)
+    by, before = signed.of(row), signed.before(row)
     sought = {row["answer"], row["value_label"]} - {None, ""}
     return ReadingView(
         answer=row,
@@ -196,8 +204,9 @@ def view_reading(
         trace=make_trace(reading.turns, answers=sorted(sought)),
         evidence=tuple(shown_evidence(reading)),
         change=changes.readings.get(reading.key),
-        hash=hash_,
-        signed=signed_words(signed[hash_]) if hash_ in signed else None,
+        hash=reading_hash(row),
+        signed=by and signed_words(by),
+        signed_before=before and signed_words(before),
         command=shlex.join(["memagent", "show", output, reading.document_id, reading.question_id]),
     )
 

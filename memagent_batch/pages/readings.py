@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +20,7 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.domain.follow_ups.answer_types import AnswerType
+from memagent_batch.domain.follow_ups.grounds import has_number, says_date, says_number
 from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
@@ -48,7 +50,8 @@ ANSWERED = "answered"
 OUTCOMES = (ANSWERED, NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
 NEEDS = (
-    "the answer's words are nowhere in the document",
+    "it was signed off before, and its text or answer has changed",
+    *("the answer's words are nowhere in the document", "the answer has no number"),
     *("the evidence contradicts the answer", "the evidence says too little"),
     *("reading it failed", "not all of its source was read"),
     *("no valid answer", "the evidence says a part of the answer", "another answer than before"),
@@ -252,12 +255,22 @@ def outcome_of(row: Row) -> str:
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else ANSWERED)
 
 
-def need_of(row: Row, evidence: Sequence[Row], *, is_changed: bool, is_accepted: bool) -> int:
-    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
+def need_of(row: Row, evidence: Sequence[Row], *, is_changed: bool, is_accepted: bool, was_signed: bool = False) -> int:
+    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it.
+
+    Args:
+        row: a row of `answers`.
+        evidence: its rows of `evidence`.
+        is_changed: whether the run before has another answer.
+        is_accepted: whether the run accepts that not all of the source was read.
+        was_signed: whether a sign-off is open again.
+    """
     outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
     is_unread = row["value_status"] == ValueStatus.NOT_READ and part_shown(row) is None
     asked = (
+        was_signed,
         _is_nowhere(row, evidence),
+        outcome == ANSWERED and row["answer_type"] == AnswerType.NUMBER and not has_number(row["answer"] or ""),
         support == Support.CONTRADICTED,
         support == Support.NOT_ENOUGH,
         not is_ok and not is_unread,
@@ -301,15 +314,20 @@ def part_shown(row: Row) -> str | None:
 def _is_nowhere(row: Row, evidence: Sequence[Row]) -> bool:
     """Whether the document holds no string of a short answer, by its rows of `evidence`.
 
-    Words that all stand in the sentences that the model pointed at are there, in another order.
+    Words that all stand in the sentences that the model pointed at are there, in another order; so is a number or date
+    that these write otherwise.
     """
     answer = (row["answer"] or "").strip()
     aligned = {each["alignment"] for each in evidence if each["how"] == How.ALIGNED}
     is_copied = row["answer_type"] in _COPIED_TYPES and len(answer.split()) <= COPIED_WORDS
-    if not is_copied or WRITTEN_OTHERWISE.fullmatch(answer) or aligned != {Alignment.NONE}:
+    if not is_copied or aligned != {Alignment.NONE}:
         return False
-    chosen = Counter(folded_words("\n".join(each["text"] or "" for each in evidence if each["how"] == How.CHOSEN)))
-    return not Counter(folded_words(answer)) <= chosen
+    chosen = "\n".join(each["text"] or "" for each in evidence if each["how"] == How.CHOSEN)
+    if row["answer_type"] == AnswerType.DATE and row["value"] is not None:
+        return not says_date(chosen, date.fromisoformat(json.loads(row["value"])))
+    if WRITTEN_OTHERWISE.fullmatch(answer):
+        return not says_number(chosen, answer)
+    return not Counter(folded_words(answer)) <= Counter(folded_words(chosen))
 
 
 def _status_words(row: Row) -> str:

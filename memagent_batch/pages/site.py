@@ -36,7 +36,7 @@ from memagent_batch.pages.document_page import (
 from memagent_batch.pages.readings import NEEDS, OUTCOMES, RunChanges, changes_of, run_time, stream_readings, table_rows
 from memagent_batch.pages.summary import Summary
 from memagent_batch.review.estimate_files import latest_estimates
-from memagent_batch.review.sign_offs import current_sign_offs
+from memagent_batch.review.sign_offs import SignOffs
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
@@ -207,7 +207,7 @@ class _ShownRun:
             view_reading,
             manifest=self.manifest,
             changes=self.changes,
-            signed=current_sign_offs(self.output),
+            signed=SignOffs(self.output),
             output=str(self.output).rstrip("/"),
         )
         readings = stream_readings(self.output, self.manifest)

@@ -40,7 +40,7 @@ from memagent_batch.pages.readings import (
     table_schema,
 )
 from memagent_batch.review.sheet import quoted
-from memagent_batch.review.sign_offs import Decision, SignOff, current_sign_offs, reading_hash, signed_words
+from memagent_batch.review.sign_offs import Decision, SignOff, SignOffs, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
@@ -114,7 +114,7 @@ def write_readings(output: Location, manifest: Manifest, *, file: Path) -> None:
     with file.open("w", encoding="utf-8-sig", errors="backslashreplace", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(WIDTHS)
-        for row in _by_need(output, manifest, signed=current_sign_offs(output)):
+        for row in _by_need(output, manifest, signed=SignOffs(output)):
             writer.writerow([_csv_cell(cell) for cell in row])
 
 
@@ -136,7 +136,7 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, file: Path) -> No
             f"--to xlsx: the run has {num_rows:,} answers, and a sheet holds {MAX_XLSX_ROWS - 1:,}; read the Parquet "
             "files of answers/, or export slices"
         )
-    signed = current_sign_offs(output)
+    signed = SignOffs(output)
     with _xlsx_book(file) as book:
         if RESULTS_FOLDER in manifest["files"]:
             schema = table_schema(output / manifest["files"][RESULTS_FOLDER][0])
@@ -183,9 +183,7 @@ def _heading(column: pa.Field) -> str:
     return f"{column.name} ({unit})" if unit not in {"", NO_UNIT} else column.name
 
 
-def _results(
-    output: Location, manifest: Manifest, schema: pa.Schema, *, signed: Mapping[str, SignOff]
-) -> Iterator[list[Cell]]:
+def _results(output: Location, manifest: Manifest, schema: pa.Schema, *, signed: SignOffs) -> Iterator[list[Cell]]:
     """The rows of the sheet `results`. No cell is empty: one without a value says why."""
     document, *questions = schema
     for part in manifest["parts"]:
@@ -196,14 +194,14 @@ def _results(
             yield [row[document.name], *(_result_cell(row[each.name], each, *said) for each, said in cells)]
 
 
-def _words_of_part(place: Location, *, signed: Mapping[str, SignOff]) -> dict[tuple[str, str], tuple[str, str | None]]:
+def _words_of_part(place: Location, *, signed: SignOffs) -> dict[tuple[str, str], tuple[str, str | None]]:
     """By document and question why there may be no value, and what people have decided in its place, if anything."""
     words = {}
     for key, of_question in groupby(table_rows(place), key=lambda row: (row["document_id"], row["question_id"])):
         samples = [*of_question]
-        decided = [signed.get(reading_hash(row)) for row in samples] if signed else []
+        decided = [*map(signed.of, samples)]
         correction = next((by["correction"] for by in decided if by and by["correction"]), None)
-        is_rejected = decided and all(by and by["decision"] == Decision.REJECT for by in decided)
+        is_rejected = all(by and by["decision"] == Decision.REJECT for by in decided)
         ((outcome, number),) = Counter(map(outcome_of, samples)).most_common(1)
         why = outcome if outcome != ANSWERED and 2 * number > len(samples) else DIFFERENT
         words[key] = (why, correction or (DECIDED[Decision.REJECT] if is_rejected else None))
@@ -222,7 +220,7 @@ def _number_or_text(text: str) -> float | str:
     return float(text) if re.fullmatch(NUMBER_FORM, text) else text
 
 
-def _by_need(output: Location, manifest: Manifest, *, signed: Mapping[str, SignOff]) -> Iterator[list[Cell]]:
+def _by_need(output: Location, manifest: Manifest, *, signed: SignOffs) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
     need_of_row = partial(_need, signed=signed, manifest=manifest)
     needs = sorted({need_of_row(row, evidence) for row, evidence in _exported_rows(output, manifest)})
@@ -230,14 +228,14 @@ def _by_need(output: Location, manifest: Manifest, *, signed: Mapping[str, SignO
         for row, evidence in _exported_rows(output, manifest):
             if need_of_row(row, evidence) == need:
                 why = NEEDS[need] if need < len(NEEDS) else None
-                by = signed.get(reading_hash(row)) if signed else None
+                by, before = signed.of(row), signed.before(row)
                 answer = row["answer"] if row["status"] == Status.OK else None
                 chosen = _chosen_sentences(evidence)
                 sentences, places = "\n".join(map(_sentence, chosen)), "\n".join(map(place_of, chosen))
                 yield [
                     *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
                     *(row["confidence"], sentences or None, places or None),
-                    *(_unread_words(row, manifest), row["error_message"], by and signed_words(by)),
+                    *(_unread_words(row, manifest), row["error_message"], _signed_cell(by, before)),
                 ]
 
 
@@ -254,6 +252,11 @@ def _value_cells(row: Row, by: SignOff | None) -> tuple[Cell, Cell, Cell]:
     return value, row["value_unit"] if has_unit else None, state or outcome
 
 
+def _signed_cell(by: SignOff | None, before: SignOff | None) -> str | None:
+    """Who has signed a reading, or had before its text or answer changed."""
+    return signed_words(by) if by else before and f"open again; before: {signed_words(before)}"
+
+
 def _unread_words(row: Row, manifest: Manifest) -> str | None:
     """What was not read, or not surely, and why the run accepts that."""
     accepted = accepted_reason(row, manifest)
@@ -261,11 +264,12 @@ def _unread_words(row: Row, manifest: Manifest) -> str | None:
     return UNREAD_JOIN.join(filter(None, words)) or None
 
 
-def _need(row: Row, evidence: Sequence[Row], *, signed: Mapping[str, SignOff], manifest: Manifest) -> int:
+def _need(row: Row, evidence: Sequence[Row], *, signed: SignOffs, manifest: Manifest) -> int:
     """The place in `NEEDS`; a spreadsheet knows of no run before."""
-    is_signed = signed and reading_hash(row) in signed
-    is_accepted = accepted_reason(row, manifest) is not None
-    return len(NEEDS) if is_signed else need_of(row, evidence, is_changed=False, is_accepted=is_accepted)
+    if signed.of(row):
+        return len(NEEDS)
+    is_accepted, was_signed = accepted_reason(row, manifest) is not None, signed.before(row) is not None
+    return need_of(row, evidence, is_changed=False, is_accepted=is_accepted, was_signed=was_signed)
 
 
 class XlsxBook:

@@ -61,7 +61,7 @@ class Summary:
             return
         self._counts[need] += 1
         if len(self._items[need]) < SHOWN_ITEMS:
-            self._items[need].append(_summary_item(view, why=NEEDS[need], href=href))
+            self._items[need].append(_summary_item(view, why=_why(view, need), href=href))
 
     def values(self, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]) -> dict[str, Any]:
         """What the summary says of a finished run, as JSON; `removed` are the first of the documents that are gone."""
@@ -111,6 +111,11 @@ class _Documents:
         if len(self.shown) < SHOWN_ITEMS:
             self.shown[document_id] = text
         return True
+
+
+def _why(view: ReadingView, need: int) -> str:
+    """A need; of a sign-off that is open again, with what was decided."""
+    return f"{NEEDS[need]}: {view.signed_before}" if view.signed_before else NEEDS[need]
 
 
 def _summary_item(view: ReadingView, *, why: str, href: str) -> Item:

@@ -99,6 +99,28 @@ def current_sign_offs(output: Location) -> dict[str, SignOff]:
     return {key: row for key, row in last.items() if not row["withdrawn"]}
 
 
+class SignOffs:
+    """The sign-offs of an output, by the rows of its `answers`."""
+
+    def __init__(self, output: Location) -> None:
+        """Reads them; see `read_sign_offs`."""
+        self._signed = current_sign_offs(output)
+        ordered = sorted(self._signed.values(), key=lambda row: row["signed_at"])
+        self._last = {_reading_of(row): row for row in ordered}
+
+    def of(self, row: Mapping[str, Any]) -> SignOff | None:
+        """The sign-off of a row, if it has one."""
+        return self._signed.get(reading_hash(row)) if self._signed else None
+
+    def before(self, row: Mapping[str, Any]) -> SignOff | None:
+        """The last sign-off of a reading that is open again, since its text, answer, value or support has changed."""
+        return None if self.of(row) else self._last.get(_reading_of(row))
+
+
+def _reading_of(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["document_id"], row["question_id"], row["sample"]
+
+
 def signed_words(signed: SignOff) -> str:
     """What was decided, by whom, when and why, in words."""
     decided = {Decision.CORRECT: f"corrected to “{signed['correction']}”", Decision.REJECT: "rejected"}

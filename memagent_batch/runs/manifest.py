@@ -12,7 +12,13 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, UnreadSourcesError
+from memagent_batch.errors import (
+    NotReadError,
+    OutputError,
+    TooManyFailedError,
+    TooManyRemovedError,
+    UnreadSourcesError,
+)
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import AnswerSums, Spent
@@ -263,6 +269,22 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
             "`answers`: fix the cause, and run it again with retry_failed"
         )
     require_read(manifest)
+
+
+def require_documents(manifest: Manifest, *, max_removed_share: float) -> None:
+    """Returns if not too many documents of the run before are gone.
+
+    Raises:
+        TooManyRemovedError: more are.
+    """
+    changes = manifest["changes"]["documents"]
+    removed, before = changes["removed"], changes["removed"] + changes["changed"] + changes["unchanged"]
+    if removed > max_removed_share * before:
+        raise TooManyRemovedError(
+            f"{removed} of the {before} documents of the last run are gone, max_removed_share is "
+            f"{max_removed_share:g}; `memagent diff` names them. If they are missing by mistake, bring them back and "
+            "run it again: their answers are in the log"
+        )
 
 
 def require_sources_read(unread: UnreadCounts) -> None:

@@ -12,7 +12,7 @@ from memagent_batch.config.job import TableFormat
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.listing import CONVERTED_FORMAT
 from memagent_batch.errors import OutputError
-from memagent_batch.runs.manifest import FORMAT, require_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, require_manifest
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import FILE_ERRORS, is_of_content, output_errors, table_errors
 from memagent_batch.store.location import Location
@@ -217,6 +217,12 @@ RUN_PLAN = arrow_schema(PlannedDocumentRow)
 DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
 
 
+def run_output(place: Location) -> Location:
+    """Where runs write; of the folder of `memagent scan` its answers."""
+    answers = place / ANSWERS_FOLDER
+    return answers if not (place / RUN_FILE).exists() and (answers / RUN_FILE).exists() else place
+
+
 def table_files(output: str | Sequence[str], table: str, *, storage_options: Options | None = None) -> list[str]:
     """The files that hold a table of the last finished run: paths, or URIs where the output is one.
 
@@ -224,7 +230,7 @@ def table_files(output: str | Sequence[str], table: str, *, storage_options: Opt
     stay for `record.keep_nights` runs, though later ones replace them.
 
     Args:
-        output: the folder or URI that was `--output`; of several, such as those of slices, the files of all.
+        output: the folder or URI that was `--output`, of a scan too; of several, as those of slices, the files of all.
         table: `answers`, `memories` or `removed`; also `evidence` and `results`, where the run has them.
         storage_options: arguments of the output's file system; no variable of the environment is read for them.
 
@@ -235,7 +241,7 @@ def table_files(output: str | Sequence[str], table: str, *, storage_options: Opt
     for uri in [output] if isinstance(output, str) else output:
         place = Location(uri=uri, storage_options=storage_options or {})
         with output_errors(place.uri):
-            files += [location.uri for location in table_locations(place, table)]
+            files += [location.uri for location in table_locations(run_output(place), table)]
     return files
 
 

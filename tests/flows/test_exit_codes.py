@@ -187,6 +187,23 @@ def test_job_with_a_share_of_failed_readings_ends_with_4_unless_that_share_is_al
     assert "retry_failed" in last
 
 
+def test_job_most_of_whose_documents_are_gone_ends_with_4_once_unless_that_is_allowed(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def night(num_documents: int, *words: str) -> int:
+        rows = [{"document_id": f"d{number}", "text": "some words"} for number in range(num_documents)]
+        pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
+        return main(["answer", *arguments, *words])
+
+    assert night(9) == 0
+    capsys.readouterr()
+    assert night(3) == 4
+    said = capsys.readouterr()
+    assert "6 of the 9 documents of the last run are gone, max_removed_share is 0.5" in said.err.splitlines()[-1]
+    assert json.loads(said.out)["answers_rows"] == 3
+    assert [night(3), night(1, "--max-removed-share", "1")] == [0, 0]
+
+
 def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes_on(
     arguments: list[str], tmp_path: Path
 ) -> None:

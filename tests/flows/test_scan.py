@@ -8,8 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.api.run import Run
 from memagent_batch.cli.main import main
 from memagent_batch.convert import batches
 from memagent_batch.convert.converter import Part, PartStatus
@@ -17,6 +19,7 @@ from memagent_batch.convert.sources import SourceConverter, unopened
 from memagent_batch.convert.table import ConvertedRow
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputUnreachableError
+from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
@@ -45,6 +48,8 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
     assert night(tmp_path, text_model) == 0
     said = summary(tmp_path)
     assert (said["num_needs"], said["num_unread"], said["documents"]["added"]) == (0, 0, 2)
+    (file,) = table_files(f"{tmp_path}/scan", "answers")
+    assert pq.read_table(file).num_rows == Run.at(f"{tmp_path}/scan").answers().num_rows == 2
 
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0.0)
     for _ in range(2):  # the second knows the table by the first one's list

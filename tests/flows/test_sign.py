@@ -5,13 +5,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.errors import OutputError, UsageError
+from memagent_batch.pages.readings import NEEDS
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
-from memagent_batch.review.sign_offs import SIGNED_FOLDER, current_sign_offs, read_sign_offs, reading_hash, signed_words
+from memagent_batch.pages.spreadsheets import write_readings
+from memagent_batch.review.sign_offs import (
+    SIGNED_FOLDER,
+    SignOffs,
+    current_sign_offs,
+    read_sign_offs,
+    reading_hash,
+    signed_words,
+)
+from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 from tests.pages.test_spreadsheets import cells_of
@@ -105,6 +116,25 @@ def test_signed_reading_is_open_again_if_what_was_signed_changes(
     assert len(signed) == 5
     num_signed = sum(reading_hash(row) in signed for row in rows)
     assert num_signed == (0 if is_open else 5)
+    sign_offs = SignOffs(scan)
+    assert sum(sign_offs.of(row) is not None for row in rows) == num_signed
+    assert sum(sign_offs.before(row) is not None for row in rows) == 5 - num_signed
+
+
+def test_sheet_and_screen_say_first_that_a_correction_is_open_again(
+    scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sign_document(scan, tmp_path, question="signatory", decision="correct", correction="Jana") == 0
+    table = pq.read_table(answers_file(scan))
+    rows = [{**row, "document_hash": "0" * 64} if row["document_id"] == FAILED else row for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), answers_file(scan))
+    write_readings(scan, require_manifest(scan), file=tmp_path / "readings.csv")
+    first = next(csv.DictReader((tmp_path / "readings.csv").open(encoding="utf-8-sig")))
+    assert (first["needs a look"], first["document"]) == (NEEDS[0], FAILED)
+    assert first["signed off"].startswith("open again; before: corrected to “Jana” by Ada")
+    capsys.readouterr()
+    assert main(["show", str(scan), FAILED, "signatory"]) == 0
+    assert "has changed; before: corrected to “Jana” by Ada" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, tmp_path: Path) -> None:

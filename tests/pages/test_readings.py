@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from memagent_batch.documents.document_index import UNREAD_SOURCE
@@ -77,14 +79,30 @@ def test_reading_needs_a_look_for_the_most_pressing_reason(
     assert [*NEEDS, None][need_of(row, [], is_changed=is_changed, is_accepted=is_accepted)] == why
 
 
+def test_reading_whose_sign_off_is_open_again_needs_a_look_first() -> None:
+    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", "support": "contradicted"}
+    assert need_of(row, [], is_changed=True, is_accepted=False, was_signed=True) == 0
+
+
+@pytest.mark.parametrize(("answer", "is_flagged"), [("fees", True), ("twelve", False), ("£5", False)])
+def test_answer_to_a_question_for_a_number_that_has_none_needs_a_look(answer: str, *, is_flagged: bool) -> None:
+    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": answer, "answer_type": "number"}
+    need = need_of({**row, "value_status": "ok"}, [], is_changed=False, is_accepted=False)
+    assert [*NEEDS, None][need] == ("the answer has no number" if is_flagged else None)
+
+
 @pytest.mark.parametrize(
     ("answer", "answer_type", "alignments", "expected"),
     [
         ("eight per cent", "number", ["none"], True),
+        ("18", "number", ["none"], True),
+        ("5", "number", ["none"], False),
+        ("12", "number", ["none"], False),  # the sentence has it in words
+        ("2025-06-18", "date", ["none"], True),
         ("Ada Byron", None, ["none"], True),
         ("twelve per year", "text", ["none"], False),  # all its words are in the sentence
         ("12 June 2025", "date", ["none", "exact"], False),
-        ("2025-06-12", "date", ["none"], False),  # the document may write 12 June 2025
+        ("2025-06-17", "date", ["none"], False),  # the sentence has it otherwise
         ("yes", "bool", ["none"], False),
         ("The tenant may end it at any time", None, ["none"], False),
         (None, "text", [], False),
@@ -94,7 +112,11 @@ def test_short_answer_whose_words_the_document_does_not_hold_is_nowhere(
     answer: str | None, answer_type: str | None, alignments: list[str], *, expected: bool
 ) -> None:
     row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": answer, "answer_type": answer_type}
-    row |= {"support": "contradicted"}
-    sentence = {"how": "chosen", "alignment": "exact", "text": "It pays twelve times per year, for five (5) years."}
+    row |= {"support": "contradicted", "value": json.dumps(answer) if answer_type == "date" else None}
+    sentence = {
+        "how": "chosen",
+        "alignment": "exact",
+        "text": "From 17 June 2025 it pays twelve times per year, for five (5) years.",
+    }
     aligned = [{"how": "aligned", "alignment": alignment, "text": None} for alignment in alignments]
-    assert (need_of(row, [sentence, *aligned], is_changed=False, is_accepted=False) == 0) is expected
+    assert (need_of(row, [sentence, *aligned], is_changed=False, is_accepted=False) == 1) is expected

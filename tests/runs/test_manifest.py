@@ -7,9 +7,16 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, UnreadSourcesError
+from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, TooManyRemovedError, UnreadSourcesError
 from memagent_batch.runs.claim import asked_documents, asked_questions, claim_output, require_disjoint
-from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, require_sources_read, require_success
+from memagent_batch.runs.manifest import (
+    RUN_FILE,
+    RunRecord,
+    public_settings,
+    require_documents,
+    require_sources_read,
+    require_success,
+)
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.location import Location
@@ -191,6 +198,22 @@ def test_readings_that_were_not_read_are_told_with_what_reads_them(counts: dict[
         NotReadError, match=r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"
     ):
         require_success(manifest(**counts), max_failed_share=1.0)
+
+
+def changed_by(documents: dict[str, int]) -> Any:
+    return {"changes": {"documents": documents}}
+
+
+@pytest.mark.parametrize(("removed", "share"), [(50, 0.5), (49, 0.5), (100, 1.0), (0, 0.0)])
+def test_documents_that_are_gone_are_allowed_up_to_a_share(removed: int, share: float) -> None:
+    changes = {"added": 30, "changed": 10, "removed": removed, "unchanged": 90 - removed}
+    require_documents(changed_by(changes), max_removed_share=share)
+
+
+def test_too_many_documents_that_are_gone_are_told() -> None:
+    changes = {"added": 1, "changed": 0, "removed": 200, "unchanged": 30}
+    with pytest.raises(TooManyRemovedError, match=r"200 of the 230 documents of the last run are gone.*memagent diff"):
+        require_documents(changed_by(changes), max_removed_share=0.5)
 
 
 def test_sources_that_were_not_read_are_no_failures_and_end_the_command_in_their_own_way() -> None:

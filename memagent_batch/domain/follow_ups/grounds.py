@@ -15,7 +15,7 @@ from datetime import date
 from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus
 
-GROUNDS = 3
+GROUNDS = 4
 """Raised with each change of what is invalid: values are then checked again, and no turn is asked for that."""
 _CURRENCIES = "AED AUD BRL CAD CHF CNY DKK EUR GBP HKD INR JPY MXN NOK NZD PLN SAR SEK SGD USD ZAR"
 _NAMES = {
@@ -47,7 +47,9 @@ _ORDINALS = (
     "sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth "
     "twenty-fifth twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first"
 )
-_MONTHS = "January February March April May June July August September October November December"
+_MONTH_NAMES = "January February March April May June July August September October November December"
+_MONTHS = [rf"{name[:3]}(?:{name[3:]}|t)?" for name in _MONTH_NAMES.split()]
+"""The English names, whole or short; with a capital, as `may` is a verb too."""
 _NAME = rf"(?<![^\W\d_])(?:{'|'.join(map(re.escape, _UNITS))})(?![^\W\d_])"
 _MONEY = rf"(?<![^\W\d_])(?:{'|'.join(re.escape(name) for name in _UNITS if _UNITS[name] <= set(_CURRENCIES.split()))})"
 _WORD = "|".join(_NUMBERS)
@@ -59,6 +61,12 @@ _MENTION = re.compile(
     re.IGNORECASE,
 )
 """A number as people write it, with a unit before or behind it."""
+_MONTH = "|".join(_MONTHS)
+_DATE = re.compile(
+    rf"\b\d{{1,2}}(?:st|nd|rd|th)?\s+(?:(?:day\s+)?of\s+)?(?:{_MONTH})\b(?:,?\s+\d{{4}})?"
+    rf"|\b(?:{_MONTH})\s+\d{{1,4}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}})?"
+    r"|\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
+)
 _NEAR_CHARS = 40
 """How far from its year, characters, the day of a date stands at most."""
 
@@ -98,10 +106,13 @@ def grounded(
 def unit_misfit(number: float, *, unit: str, answer: str) -> str | None:
     """Why a number in a unit can't come from the answer; None if it can.
 
-    An answer without a unit is not judged, nor is a unit that is not known. A time in another unit is converted if that
-    is sure: 24 months are 2 years, but 3 months have no certain number of days.
+    An answer without a unit is not judged, unless it is a date, nor is a unit that is not known. A time in another unit
+    is converted if that is sure: 24 months are 2 years, but 3 months have no certain number of days.
     """
     asked = frozenset[str]().union(*(_UNITS[name.lower()] for name in re.findall(f"(?i){_NAME}", unit)))
+    rest, num_dates = _DATE.subn(" ", _plain(answer))
+    if asked and num_dates == 1 and not has_number(rest):
+        return f"the answer {answer[:100]!r} is a date, and not in {unit}"
     mentions = list(_mentions(answer))
     same = [each for each in mentions if math.isclose(each.number, abs(number))]
     others = [each for each in mentions if each.units and not each.units & asked]
@@ -142,6 +153,22 @@ def clause_misfit(answer: str, *, texts: Sequence[str]) -> str | None:
     num_places = sum(len(re.findall(whole, text)) for text in texts)
     num_clauses = sum(len(re.findall(rf"{head}|(?i:{reference})", text)) for text in texts)
     return f"{number!r} is the number of a clause" if 0 < num_places == num_clauses else None
+
+
+def has_number(text: str) -> bool:
+    """Whether a text has a number, in digits or in English words."""
+    return next(_mentions(text), None) is not None
+
+
+def says_number(text: str, answer: str) -> bool:
+    """Whether a text has all numbers of an answer, however they are written."""
+    said = [each.number for each in _mentions(text)] + [float(digits) for digits in re.findall(r"\d+", text)]
+    return all(any(math.isclose(each.number, number) for number in said) for each in _mentions(answer))
+
+
+def says_date(text: str, day: date) -> bool:
+    """Whether a text has a date, however it is written."""
+    return _has_date(_plain(text), day)
 
 
 def _mentions(answer: str) -> Iterator[_Mention]:
@@ -186,6 +213,5 @@ def _has_date(text: str, day: date) -> bool:
 
 
 def _months_named(text: str) -> set[int]:
-    """Months whose English names stand in a text, whole or short; with a capital, as `may` is a verb too."""
-    names = enumerate(_MONTHS.split(), start=1)
-    return {number for number, name in names if re.search(rf"\b{name[:3]}(?:{name[3:]}|t)?\b", text)}
+    """Months whose English names stand in a text."""
+    return {number for number, name in enumerate(_MONTHS, start=1) if re.search(rf"\b{name}\b", text)}

@@ -30,8 +30,18 @@ def test_number_in_another_unit_than_the_answer_has_is_invalid(answer: str, numb
 
 
 @pytest.mark.parametrize(
+    ("answer", "number"),
+    [("1 April 2024", 1), ("1 March 2025", 2025), ("15th of September 2023", 15), ("Jun 3, 2025", 3), ("3.6.2025", 3)],
+)
+def test_number_of_a_date_is_no_number_in_a_unit(answer: str, number: float) -> None:
+    assert "is a date" in (unit_misfit(number, unit="months", answer=answer) or "")
+
+
+@pytest.mark.parametrize(
     ("answer", "number", "unit"),
     [
+        ("three months from 1 April 2024", 3, "months"),
+        ("from 1 April 2024 to 30 June 2024", 3, "months"),
         ("4,850", 4850, "GBP"),
         ("$4,850 a month", 4850, "CAD per month"),
         ("250,000 pounds sterling", 250_000, "gbp"),
