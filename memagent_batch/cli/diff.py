@@ -12,7 +12,7 @@ from memagent_batch.cli.screen import cut
 from memagent_batch.cli.settings import OutputsCommand
 from memagent_batch.errors import SettingsError
 from memagent_batch.pages.readings import causes_of, values_of_both
-from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
+from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, changed_documents, compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 from memagent_batch.runs.manifest import read_manifest
 from memagent_batch.store.errors import output_errors
@@ -22,14 +22,15 @@ TEXT_WIDTH = 200
 """Characters of an answer or question on the screen; --json has all of it."""
 SHOWN_ITEMS = 200
 """Changed answers, new documents and documents that are gone on the screen, each; --json has all of them."""
+UNSEEN_TITLE = "CHANGED TEXTS WITH THE SAME ANSWERS"
 TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", AnswerChange.REMOVED: "GONE"}
 
 
 class Diff(OutputsCommand):
     """Shows the answers in which two finished runs differ: how many, then each changed answer, old and new, with the
-    reason, then new documents and those that are gone. A question is the same by its question_id, a document by its
-    document_id. Of two outputs of the same documents, the latest runs are compared, the earlier output first.
-    --json has all rows, with both memories.
+    reason, then new documents and questions, what is gone, and texts that changed without an answer that did. A
+    question is the same by its question_id, a document by its document_id. Of two outputs of the same documents, the
+    latest runs are compared, the earlier output first. --json has all rows, with both memories.
     """
 
     command = "memagent diff"
@@ -54,8 +55,10 @@ class Diff(OutputsCommand):
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False))
             return
-        shown = _shown(rows)
-        print("\n".join([*_summary_lines(pairs, counts), *shown]))
+        shown, named = _shown(rows)
+        texts = chain.from_iterable(changed_documents(before, after) for before, after in pairs)
+        unseen = [f"  {cut(name, TEXT_WIDTH)}" for name in texts if name not in named]
+        print("\n".join([*_summary_lines(pairs, counts), *shown, *_section(UNSEEN_TITLE, unseen, len(unseen))]))
 
     def _pair(self, outputs: Sequence[Location]) -> tuple[PastRun, PastRun]:
         """The runs that are compared of one output, or of two of the same documents."""
@@ -71,30 +74,44 @@ def _counted(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Ta
         yield table
 
 
-def _shown(rows: Iterable[DifferenceRow]) -> list[str]:
-    """What the screen shows of the rows: changed answers one by one, others by document."""
+def _shown(rows: Iterable[DifferenceRow]) -> tuple[list[str], set[str]]:
+    """What the screen shows of the rows: changed answers and those to new questions one by one, others by document.
+
+    Returns the documents that have such rows, too.
+    """
     counts: Counter[AnswerChange] = Counter()
     sections: dict[AnswerChange, list[str]] = {change: [] for change in TITLES}
     last: dict[AnswerChange, str] = {}
+    named: set[str] = set()
     for row in rows:
         change, document_id = AnswerChange(row["change"]), row["document_id"]
-        if change != AnswerChange.CHANGED and last.get(change) == document_id:
+        named.add(document_id)
+        if not _is_shown_alone(row) and last.get(change) == document_id:
             continue
         last[change] = document_id
         counts[change] += 1
         if counts[change] <= SHOWN_ITEMS:
             sections[change] += _item_lines(row, change)
-    lines = []
-    for change, title in TITLES.items():
-        more = counts[change] - SHOWN_ITEMS
-        lines += ["", title, *sections[change]] if counts[change] else []
-        lines += [f"  and {more:,} more: --json shows them"] if more > 0 else []
-    return lines
+    lines = [_section(title, sections[change], counts[change]) for change, title in TITLES.items()]
+    return [*chain.from_iterable(lines)], named
+
+
+def _section(title: str, lines: Sequence[str], number: int) -> list[str]:
+    """A part of what the screen shows: a number of items, of which the first have their lines."""
+    if not number:
+        return []
+    more = [f"  and {number - SHOWN_ITEMS:,} more: --json shows them"] if number > SHOWN_ITEMS else []
+    return ["", title, *lines, *more]
+
+
+def _is_shown_alone(row: DifferenceRow) -> bool:
+    is_new_question = row["change"] == AnswerChange.ADDED and row["why"] == [Cause.QUESTION]
+    return row["change"] == AnswerChange.CHANGED or is_new_question
 
 
 def _item_lines(row: DifferenceRow, change: AnswerChange) -> list[str]:
     name, why = cut(row["document_id"], TEXT_WIDTH), causes_of(change, row["why"])
-    if change != AnswerChange.CHANGED:
+    if not _is_shown_alone(row):
         return [f"  {name}: {why}"]
     sample = f" (sample {row['sample']})" if row["sample"] else ""
     question = cut(row["question_after"] or row["question_id"], TEXT_WIDTH)
@@ -103,7 +120,7 @@ def _item_lines(row: DifferenceRow, change: AnswerChange) -> list[str]:
     after = values[1] or _answer_of(row["status_after"], row["answer_after"], error=row["error_message_after"])
     return [
         f"  {name}: {question}{sample}",
-        f"    before: {cut(before, TEXT_WIDTH)}",
+        *([f"    before: {cut(before, TEXT_WIDTH)}"] if change == AnswerChange.CHANGED else []),
         f"    now:    {cut(after, TEXT_WIDTH)}",
         f"    {why}",
     ]

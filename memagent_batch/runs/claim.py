@@ -75,7 +75,8 @@ def claim_output(output: Location, job: JobConfig) -> None:
         of_slice = f"slice {part} of " if part else ""
         raise OutputError(
             f"output: {output.uri} belongs to a run over {of_slice}documents {record['documents']} and questions "
-            f"{record['questions']}; choose another output, or go on in this one with adopt_output"
+            f"{record['questions']}; choose another output, or go on in this one with adopt_output: what still fits is "
+            "not read again"
         )
 
 

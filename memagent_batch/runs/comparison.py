@@ -173,6 +173,15 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch]).select(DIFFERENCES.names).cast(DIFFERENCES)
 
 
+def changed_documents(before: PastRun, after: PastRun) -> Iterator[str]:
+    """The documents that both runs have, with another text."""
+    plans = {side: run.plan.select(["document_id", "document_hash"]) for side, run in (("old", before), ("new", after))}
+    found = "select document_id from old join new using (document_id) where old.document_hash <> new.document_hash"
+    with open_database(plans) as database:
+        for batch in database.sql(f"{found} order by document_id").to_arrow_reader(BATCH_ROWS):
+            yield from batch["document_id"].to_pylist()
+
+
 def _rows(run: PastRun, *, other: PastRun) -> pa.Table | ds.Dataset:
     """Rows of `answers` of a run in files that another run does not name: what it names too is the same in both."""
     is_one_output = run.output.uri == other.output.uri

@@ -48,7 +48,7 @@ LOT_PARTS = 4
 small parts, since the last one of a lot is not full."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
-LOT_ROWS = 1000
+ROWS_AT_ONCE = 1000
 """Readings that are not read and are written together: alone, each would take 30 KB of the driver's memory."""
 _READINGS_FIELD = WORK_COLUMNS.field("readings")
 _PARTS = """
@@ -141,8 +141,8 @@ def kept_parts(output: Location) -> dict[str, PartReport]:
 def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
     """The readings in a run's tables of `ENDED` that were not read, as rows of `OUTCOME_LOG` in a temporary file."""
     rows = (row for batch in batches for row in batch[NOT_READ_COLUMN].drop_null().to_pylist())
-    lots = iter(lambda: list(islice(rows, LOT_ROWS)), [])
-    return on_disk((pa.Table.from_pylist(lot, schema=OUTCOME_LOG) for lot in lots), schema=OUTCOME_LOG)
+    groups = iter(lambda: list(islice(rows, ROWS_AT_ONCE)), [])
+    return on_disk((pa.Table.from_pylist(group, schema=OUTCOME_LOG) for group in groups), schema=OUTCOME_LOG)
 
 
 def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[pa.Table]:

@@ -7,7 +7,7 @@ import pytest
 from memagent_batch.cli import diff as command
 from memagent_batch.cli import main as cli
 from memagent_batch.store.location import Location
-from tests.runs.recorded_nights import Nights
+from tests.runs.recorded_nights import FAILS, Nights
 from tests.runs.typed_nights import CUT, FIVE, night
 
 QUESTIONS = {"q": "Why?"}
@@ -58,6 +58,19 @@ def test_diff_shows_a_document_with_many_new_answers_once_and_counts_what_it_lea
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("0 answers changed, 6 are new")
     assert lines[-3:] == ["  b: the document is new", "  c: the document is new", "  and 1 more: --json shows them"]
+
+
+def test_diff_shows_answers_to_a_new_question_and_texts_that_changed_without_an_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    nights.run({"a": "same", "b": f"{FAILS}, one"}, {"q": "Why?"}, bound={})
+    nights.run({"a": "same", "b": f"{FAILS}, two"}, {"q": "Why?"}, bound={("a", "r"): "Who?"})
+    assert diff(nights.output.uri) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        *("NEW", "  a: Who?", "    now:    same", "    the question is new"),
+        *("", "CHANGED TEXTS WITH THE SAME ANSWERS", "  b"),
+    ]
 
 
 def test_diff_as_json_is_one_object_a_line(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
