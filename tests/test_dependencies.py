@@ -17,6 +17,7 @@ from memagent_batch.cli.main import main
 PACKAGE = Path(memagent_batch.__file__).parent
 PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
 THROUGH = {
+    "aiobotocore": "s3fs",
     "botocore": "s3fs",
     "huggingface-hub": "transformers",
     "markupsafe": "jinja2",
