@@ -54,6 +54,7 @@ def corpus(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> list[st
         "simulated": {"turn_seconds": 0.5, "completion_tokens": 16},
         "pool": {"readings_in_flight": 4},
         "log": {"flush_seconds": 1},
+        "max_failed_share": 0.1,
         "log_format": "json",
     }
     (folder / "job.yaml").write_text(yaml.safe_dump(settings))
