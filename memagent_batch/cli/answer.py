@@ -52,6 +52,5 @@ class Answer(JobSettings, Command):
             summary |= {"sample": manifest["sample"]} if manifest["sample"] else {}
             print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)
-        if not job.adopt_output:
-            require_documents(manifest, max_removed_share=job.max_removed_share)
+        require_documents(manifest, job)
         require_sources_read(open_unread(make_output(job), manifest))

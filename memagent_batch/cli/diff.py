@@ -21,7 +21,7 @@ from memagent_batch.store.location import Location
 TEXT_WIDTH = 200
 """Characters of an answer or question on the screen; --json has all of it."""
 SHOWN_ITEMS = 200
-"""Changed answers, new documents and documents that are gone on the screen, each; --json has all of them."""
+"""Changed answers, new documents, those that are gone, and changed texts on the screen, each."""
 UNSEEN_TITLE = "CHANGED TEXTS WITH THE SAME ANSWERS"
 TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", AnswerChange.REMOVED: "GONE"}
 
@@ -55,10 +55,13 @@ class Diff(OutputsCommand):
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False))
             return
-        shown, named = _shown(rows)
+        shown, others = _shown(rows)
         texts = chain.from_iterable(changed_documents(before, after) for before, after in pairs)
-        unseen = [f"  {cut(name, TEXT_WIDTH)}" for name in texts if name not in named]
-        print("\n".join([*_summary_lines(pairs, counts), *shown, *_section(UNSEEN_TITLE, unseen, len(unseen))]))
+        unseen = [f"  {cut(name, TEXT_WIDTH)}" for name in texts if name not in others]
+        if unseen:
+            more = [f"  and {len(unseen) - SHOWN_ITEMS:,} more"] if len(unseen) > SHOWN_ITEMS else []
+            shown += ["", UNSEEN_TITLE, *unseen[:SHOWN_ITEMS], *more]
+        print("\n".join([*_summary_lines(pairs, counts), *shown]))
 
     def _pair(self, outputs: Sequence[Location]) -> tuple[PastRun, PastRun]:
         """The runs that are compared of one output, or of two of the same documents."""
@@ -77,31 +80,27 @@ def _counted(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Ta
 def _shown(rows: Iterable[DifferenceRow]) -> tuple[list[str], set[str]]:
     """What the screen shows of the rows: changed answers and those to new questions one by one, others by document.
 
-    Returns the documents that have such rows, too.
+    Returns the documents with changed answers, too.
     """
     counts: Counter[AnswerChange] = Counter()
     sections: dict[AnswerChange, list[str]] = {change: [] for change in TITLES}
     last: dict[AnswerChange, str] = {}
-    named: set[str] = set()
+    others: set[str] = set()
     for row in rows:
         change, document_id = AnswerChange(row["change"]), row["document_id"]
-        named.add(document_id)
+        others |= {document_id} if change == AnswerChange.CHANGED else set()
         if not _is_shown_alone(row) and last.get(change) == document_id:
             continue
         last[change] = document_id
         counts[change] += 1
         if counts[change] <= SHOWN_ITEMS:
             sections[change] += _item_lines(row, change)
-    lines = [_section(title, sections[change], counts[change]) for change, title in TITLES.items()]
-    return [*chain.from_iterable(lines)], named
-
-
-def _section(title: str, lines: Sequence[str], number: int) -> list[str]:
-    """A part of what the screen shows: a number of items, of which the first have their lines."""
-    if not number:
-        return []
-    more = [f"  and {number - SHOWN_ITEMS:,} more: --json shows them"] if number > SHOWN_ITEMS else []
-    return ["", title, *lines, *more]
+    lines = []
+    for change, title in TITLES.items():
+        more = counts[change] - SHOWN_ITEMS
+        lines += ["", title, *sections[change]] if counts[change] else []
+        lines += [f"  and {more:,} more: --json shows them"] if more > 0 else []
+    return lines, others
 
 
 def _is_shown_alone(row: DifferenceRow) -> bool:

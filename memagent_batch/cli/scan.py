@@ -52,7 +52,7 @@ class Scan(ScanSettings, Command):
         place = shlex.quote(mask_url(folder))
         sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")
         require_success(night["manifest"], max_failed_share=job.max_failed_share)
-        require_documents(night["manifest"], max_removed_share=job.max_removed_share)
+        require_documents(night["manifest"], job)
         if night["files_not_read"] is not None:
             raise night["files_not_read"]
         require_sources_read(open_unread(make_output(asked), night["manifest"]))

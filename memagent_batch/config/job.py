@@ -215,9 +215,9 @@ class RunConfig(BoundsConfig, Storage):
     """Largest share of failed readings; above it, or if all failed, the command ends with exit code 4. The tables are
     written all the same."""
     max_removed_share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Largest share of the documents of the last run that may be gone; above it the command ends with exit code 4,
-    since an export may have failed before it. The tables are written all the same, so it is said once. With
-    `adopt_output` all may be gone."""
+    """Largest share of the documents of the last run that may be gone; above it `answer` and `scan` end with exit code
+    4, since an export may have failed before them. The tables are written all the same, so it is said once. With
+    `adopt_output`, and in a second pass, all may be gone."""
     accepted_unread: tuple[AcceptedUnread, ...] = ()
     """Unread sources that are known: groups of `source`, `unread` and `reason` in a job file. They are counted and
     shown, and change neither the exit code nor what needs a look."""

@@ -38,7 +38,7 @@ from memagent_batch.flows import scan as night
 from memagent_batch.logs import log_of_program
 from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
-from memagent_batch.runs.manifest import require_documents, require_success
+from memagent_batch.runs.manifest import require_success
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.training.export import export_rollouts
 from memagent_batch.training.rollouts.table import RolloutsRecord
@@ -119,7 +119,6 @@ def scan(
         settings={**where, "pool": pool, "follow_ups": follow_ups},
     )
     require_success(made["manifest"], max_failed_share=job.max_failed_share)
-    require_documents(made["manifest"], max_removed_share=job.max_removed_share)
     if made["files_not_read"] is not None:
         raise made["files_not_read"]
     return Run(
@@ -173,8 +172,6 @@ class AnswerOptions(RunOptions, total=False):
     """What is asked after each answer; a value of a type is asked for where a question has one."""
     table_format: TableFormat
     """File format of `answers` and `memories`."""
-    max_removed_share: float
-    """Largest share of the documents of the last run that may be gone."""
     adopt_output: bool
     """Take over an output that was written for other documents or questions."""
 
@@ -205,12 +202,11 @@ def answer(
         where: Condition on the rows of the `answers` of `again_from`, in SQL: `confidence < 0.8`.
         bounds: What the run may take at most: tokens, hours.
         **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
-            `follow_ups`, `table_format`, `max_removed_share`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
+            `follow_ups`, `table_format`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
         TooManyFailedError: more readings failed than `max_failed_share`, or all. The tables are written: `Run.at`.
-        TooManyRemovedError: more documents are gone than `max_removed_share`. The tables are written.
         NotReadError: some readings could not be read now; the same call reads them. The tables are written.
         BoundReachedError: the run has met one of its bounds; the same call goes on. The tables are as they were.
         MemagentError: the run stopped, or has lost the output to a newer attempt; see `memagent_batch.errors`.
@@ -219,8 +215,6 @@ def answer(
     settings = {**options, **again, **bounds.model_dump(exclude_unset=True)}
     job, manifest = _run_chain(chain.answer, documents, questions, output=output, agent=agent, settings=settings)
     require_success(manifest, max_failed_share=job.max_failed_share)
-    if not job.adopt_output:
-        require_documents(manifest, max_removed_share=job.max_removed_share)
     return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
@@ -271,19 +271,20 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
     require_read(manifest)
 
 
-def require_documents(manifest: Manifest, *, max_removed_share: float) -> None:
-    """Returns if not too many documents of the run before are gone.
+def require_documents(manifest: Manifest, run: RunConfig) -> None:
+    """Returns if not too many documents of the run before are gone, or other ones are meant.
 
     Raises:
         TooManyRemovedError: more are.
     """
     changes = manifest["changes"]["documents"]
     removed, before = changes["removed"], changes["removed"] + changes["changed"] + changes["unchanged"]
-    if removed > max_removed_share * before:
+    is_meant = run.adopt_output or manifest.get("again") is not None
+    if removed > run.max_removed_share * before and not is_meant:
         raise TooManyRemovedError(
             f"{removed} of the {before} documents of the last run are gone, max_removed_share is "
-            f"{max_removed_share:g}; `memagent diff` names them. If they are missing by mistake, bring them back and "
-            "run it again: their answers are in the log"
+            f"{run.max_removed_share:g}; `memagent diff` names them. If they are missing by mistake, bring them back "
+            "and run it again: their answers are in the log"
         )
 
 

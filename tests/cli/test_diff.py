@@ -65,10 +65,11 @@ def test_diff_shows_answers_to_a_new_question_and_texts_that_changed_without_an_
 ) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     nights.run({"a": "same", "b": f"{FAILS}, one"}, {"q": "Why?"}, bound={})
-    nights.run({"a": "same", "b": f"{FAILS}, two"}, {"q": "Why?"}, bound={("a", "r"): "Who?"})
+    nights.run({"a": "same", "b": f"{FAILS}, two"}, {"q": "Why?"}, bound={("a", "r"): "Who?", ("b", "r"): "Who?"})
     assert diff(nights.output.uri) == 0
     assert capsys.readouterr().out.splitlines()[3:] == [
         *("NEW", "  a: Who?", "    now:    same", "    the question is new"),
+        *("  b: Who?", "    now:    (the engine refused it)", "    the question is new"),
         *("", "CHANGED TEXTS WITH THE SAME ANSWERS", "  b"),
     ]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, TooManyRemovedError, UnreadSourcesError
 from memagent_batch.runs.claim import asked_documents, asked_questions, claim_output, require_disjoint
 from memagent_batch.runs.manifest import (
@@ -207,13 +207,15 @@ def changed_by(documents: dict[str, int]) -> Any:
 @pytest.mark.parametrize(("removed", "share"), [(50, 0.5), (49, 0.5), (100, 1.0), (0, 0.0)])
 def test_documents_that_are_gone_are_allowed_up_to_a_share(removed: int, share: float) -> None:
     changes = {"added": 30, "changed": 10, "removed": removed, "unchanged": 90 - removed}
-    require_documents(changed_by(changes), max_removed_share=share)
+    require_documents(changed_by(changes), RunConfig(output="out", max_removed_share=share))
 
 
 def test_too_many_documents_that_are_gone_are_told() -> None:
     changes = {"added": 1, "changed": 0, "removed": 200, "unchanged": 30}
     with pytest.raises(TooManyRemovedError, match=r"200 of the 230 documents of the last run are gone.*memagent diff"):
-        require_documents(changed_by(changes), max_removed_share=0.5)
+        require_documents(changed_by(changes), RunConfig(output="out"))
+    require_documents(changed_by(changes), RunConfig(output="out", adopt_output=True))
+    require_documents(changed_by(changes) | {"again": {}}, RunConfig(output="out"))
 
 
 def test_sources_that_were_not_read_are_no_failures_and_end_the_command_in_their_own_way() -> None:
