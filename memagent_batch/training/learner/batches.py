@@ -1,9 +1,10 @@
 """Conversations out of the rollouts table as padded arrays, as many together as a number of tokens allows.
 
-Samples of a question often write the same to the same prompt. The network sees such a text once; each of them counts.
+Samples of a question often write the same to the same prompt, and their prompts begin alike. The network sees such a
+text once, and a start that texts share as well; each of them counts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,10 +16,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from memagent_batch.errors import InputError
+from memagent_batch.training.learner.trees import Sample, Tree, packed, tree_of
 
 Array = npt.NDArray[Any]
-PAD = 0
-"""What stands behind the end of a row; nothing before it sees it."""
+TREE_TEXTS = 2
+"""A tree has at most the length of so many texts: each of its tokens meets all of its row, hidden or not."""
 LEARNT_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask", "advantage")
 
 
@@ -52,18 +54,22 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationBatch:
-    """Conversations as arrays. `texts` are their distinct prompts with responses, `length` is that of the longest,
-    `width` that of the longest response.
+    """Conversations as arrays. Their distinct prompts with responses are the texts; `length` is that of the longest
+    row, `width` that of the longest response, `num_targets` counts the tokens of the responses of all texts.
     """
 
     tokens: Tensor
-    """Token ids, padded on the right; shape [texts, length]."""
+    """Token ids, a text or a tree of texts in each row; shape [rows, length]."""
+    positions: Tensor
+    """Place of each token in its text; shape [rows, length]."""
+    ends: Tensor | None
+    """The place after the last token of the row that sees each; shape [rows, length]. None if a row is one text."""
+    sources: Tensor
+    """The token from which each target is predicted, counted over all rows; shape [num_targets]."""
+    targets: Tensor
+    """Token ids; shape [num_targets]."""
     places: Tensor
-    """Position before each token of the response; shape [texts, width]."""
-    responses: Tensor
-    """Token ids; shape [texts, width]."""
-    text: Tensor
-    """Which text each conversation is; shape [batch]."""
+    """Which target each token of a response is; shape [batch, width]."""
     logprobs: Tensor
     """Log-probabilities when drawn, nats, NaN where a token was not drawn; float32, shape [batch, width]."""
     mask: Tensor
@@ -73,7 +79,16 @@ class ConversationBatch:
 
     def to(self, device: torch.device) -> "ConversationBatch":
         """The same on a device."""
-        return ConversationBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return ConversationBatch(**{name: None if each is None else each.to(device) for name, each in arrays.items()})
+
+    @property
+    def sees(self) -> Tensor | None:
+        """Whether the token of a row sees that of a column; shape [rows, 1, length, length]. None: all before it."""
+        if self.ends is None:
+            return None
+        places = torch.arange(self.ends.shape[1], device=self.ends.device)
+        return (places <= places[:, None]) & (places[:, None] < self.ends[:, None, None])
 
 
 def conversations(rows: pa.Table) -> list[Conversation]:
@@ -101,30 +116,48 @@ def conversations(rows: pa.Table) -> list[Conversation]:
     return found
 
 
-def batches(items: Sequence[Conversation], *, batch_tokens: int) -> Iterator[ConversationBatch]:
-    """All conversations in batches of like length, of at most `batch_tokens` tokens with padding, or of one text.
+def batches(items: Iterable[Conversation], *, batch_tokens: int, in_trees: bool = False) -> Iterator[ConversationBatch]:
+    """All conversations in batches of like length, of at most `batch_tokens` tokens with padding, or of one row.
 
-    Longest first, so that what does not fit into memory fails at once.
+    Longest first, so that what does not fit into memory fails at once. `in_trees` puts texts that begin alike into one
+    row; the network must take a mask of any form.
     """
-    texts = sorted(_by_text(items), key=lambda same: same[0].num_tokens, reverse=True)
+    texts: dict[Sample, list[Conversation]] = {}
+    for item in items:
+        sample = Sample(prompt=tuple(item.prompt.tolist()), response=tuple(item.response.tolist()))
+        texts.setdefault(sample, []).append(item)
+    longest = max(len(sample.prompt) + len(sample.response) for sample in texts)
+    packs = (
+        packed(texts, max_tokens=min(batch_tokens, TREE_TEXTS * longest)) if in_trees else [[text] for text in texts]
+    )
+    trees = sorted(map(tree_of, packs), key=lambda tree: len(tree.token_ids), reverse=True)
     start = 0
-    while start < len(texts):
-        size = max(batch_tokens // texts[start][0].num_tokens, 1)
-        yield to_batch([item for same in texts[start : start + size] for item in same])
+    while start < len(trees):
+        size = max(batch_tokens // len(trees[start].token_ids), 1)
+        yield _batch_of(trees[start : start + size], texts=texts)
         start += size
 
 
-def to_batch(items: Sequence[Conversation]) -> ConversationBatch:
-    """Pads conversations into arrays."""
-    texts = _by_text(items)
-    number = {id(item): row for row, same in enumerate(texts) for item in same}
-    firsts = [same[0] for same in texts]
-    places = [len(item.prompt) - 1 + np.arange(len(item.response)) for item in firsts]
+def _batch_of(trees: Sequence[Tree], *, texts: Mapping[Sample, Sequence[Conversation]]) -> ConversationBatch:
+    length = max(len(tree.token_ids) for tree in trees)
+    rows = np.zeros((3, len(trees), length), np.int64)
+    rows[2] = np.arange(1, length + 1)  # what is filled in sees itself: a token that sees nothing is no number
+    for row, tree in enumerate(trees):
+        rows[:, row, : len(tree.token_ids)] = tree.token_ids, tree.positions, tree.ends
+    tokens, positions, ends = torch.from_numpy(rows)
+    items: list[Conversation] = []
+    places, num_targets = [], 0
+    for sample in (sample for tree in trees for sample in tree.samples):
+        items += texts[sample]
+        places += [np.arange(num_targets, num_targets + len(sample.response))] * len(texts[sample])
+        num_targets += len(sample.response)
     return ConversationBatch(
-        tokens=_padded(np.concatenate([item.prompt, item.response[:-1]]) for item in firsts),
+        tokens=tokens,
+        positions=positions,
+        ends=ends if any(len(tree.samples) > 1 for tree in trees) else None,
+        sources=torch.from_numpy(np.concatenate([row * length + tree.sources for row, tree in enumerate(trees)])),
+        targets=torch.from_numpy(np.concatenate([tree.targets for tree in trees])),
         places=_padded(places),
-        responses=_padded(item.response for item in firsts),
-        text=torch.tensor([number[id(item)] for item in items]),
         logprobs=_padded((item.logprobs for item in items), dtype=torch.float32),
         mask=_padded((item.mask for item in items), dtype=torch.bool),
         advantages=torch.tensor([[item.advantage] for item in items], dtype=torch.float64),
@@ -132,15 +165,7 @@ def to_batch(items: Sequence[Conversation]) -> ConversationBatch:
 
 
 def _padded(rows: Iterable[Array], *, dtype: torch.dtype = torch.int64) -> Tensor:
-    return pad_sequence([torch.tensor(row, dtype=dtype) for row in rows], batch_first=True, padding_value=PAD)
-
-
-def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
-    """The conversations, those of the same prompt and response together, in the order of the first of each."""
-    texts: dict[tuple[bytes, bytes], list[Conversation]] = {}
-    for item in items:
-        texts.setdefault((item.prompt.tobytes(), item.response.tobytes()), []).append(item)
-    return list(texts.values())
+    return pad_sequence([torch.tensor(row, dtype=dtype) for row in rows], batch_first=True)
 
 
 def _list_arrays(column: pa.ChunkedArray) -> list[Array]:

@@ -39,6 +39,9 @@ TRAINING_FILE = "training.json"
 """Where weights come from: in every model folder that is written here."""
 OPTIMISER_FILE = "optimiser.state"
 """What `Learner.state` gives, beside the weights that it belongs to; its ending is not one of weights."""
+TREE_MODELS = frozenset({"llama", "qwen2", "qwen3"})
+"""Types of models that compute a start which texts share once. Others, that may have windows or states, are trained
+text by text."""
 NOT_COPIED = frozenset({".md", ".jsonl", ".index", TRAINING_FILE, OPTIMISER_FILE})
 """Endings, and names, of files that describe the weights before."""
 
@@ -157,7 +160,8 @@ class Learner:
         """
         num_learnt = sum(item.num_learnt_tokens for item in items)
         totals = {field.name: 0.0 for field in fields(TokenSums)}
-        for batch in batches(items, batch_tokens=self._settings.batch_tokens):
+        in_trees = takes_trees(self.network)
+        for batch in batches(items, batch_tokens=self._settings.batch_tokens, in_trees=in_trees):
             sums = self._sums(batch.to(self._device))
             (sums.loss / num_learnt).backward()
             for name in totals.keys() - {"max_logprob_change"}:
@@ -291,17 +295,27 @@ def num_weights(folder: Path) -> int:
 
 
 def response_logprobs(network: Any, batch: ConversationBatch) -> Tensor:
-    """Log-probabilities of the responses' tokens, nats; shape [batch, width]. Logits are made for their places alone.
+    """Log-probabilities of the responses' tokens, nats; shape [batch, width]. Logits are made for their sources alone.
 
-    Rows are padded on the right and a causal model looks left, so that no attention mask is needed.
+    Rows are padded on the right and a causal model looks left, so only trees need an attention mask.
     """
-    kept = torch.unique(batch.places)
-    logits = network(input_ids=batch.tokens, logits_to_keep=kept, use_cache=False).logits
-    rows = torch.arange(len(batch.tokens), device=kept.device)[:, None]
-    at_places = logits[rows, torch.searchsorted(kept, batch.places)]
-    precise = at_places.to(torch.promote_types(at_places.dtype, torch.float32))
-    chosen = precise.gather(-1, batch.responses[..., None]).squeeze(-1)
-    return (chosen - precise.logsumexp(-1))[batch.text]
+
+    def choose(_: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        return (inputs[0].flatten(0, 1)[batch.sources][None],)
+
+    seen = {"position_ids": batch.positions, "attention_mask": sees} if (sees := batch.sees) is not None else {}
+    with network.get_output_embeddings().register_forward_pre_hook(choose):
+        logits = network(input_ids=batch.tokens, use_cache=False, **seen).logits[0]
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    chosen = precise.gather(-1, batch.targets[:, None]).squeeze(-1)
+    return (chosen - precise.logsumexp(-1))[batch.places]
+
+
+def takes_trees(network: Any) -> bool:
+    """Whether each layer of a network sees by the mask that it is given, and by nothing else."""
+    config = network.config
+    is_known = config.model_type in TREE_MODELS and config._attn_implementation == "sdpa"
+    return is_known and set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
 
 
 def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from torch.nn import functional
 from transformers import AttentionInterface, AutoModelForCausalLM
 
 from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
-from pipelines.recipes.reader.trees import Tree
+from memagent_batch.training.learner.trees import Tree
 
 RANK, ALPHA = 32, 64
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

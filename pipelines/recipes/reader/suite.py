@@ -116,10 +116,14 @@ def main() -> None:
     parser.add_argument("--real", type=int, default=0, help="documents of each real task")
     parser.add_argument("--papers", type=int, default=0, help="whole papers, with five questions each")
     parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
+    parser.add_argument(
+        "--seen", action="store_true", help="of kinds and files that are trained on: to collect rollouts"
+    )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    texts = source_texts(apart=True)
-    maker = FactMaker(random.Random(), apart=True, rivals=(RIVALS, RIVALS), words=name_words(texts))
+    apart = not arguments.seen
+    texts = source_texts(apart=apart)
+    maker = FactMaker(random.Random(), apart=apart, rivals=(RIVALS, RIVALS), words=name_words(texts))
     tasks = Tasks(maker, texts, licences=arguments.licences)
     cells = [Cell(num_chunks=int(chunks), num_documents=int(number)) for chunks, number in arguments.cells]
     if arguments.real:

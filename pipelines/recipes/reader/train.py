@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from torch.utils.data import DataLoader, Dataset
 
 from memagent_batch.models.adapter import ADAPTER_WEIGHTS
+from memagent_batch.training.learner.trees import Sample, Tree, packed, tree_of
 from pipelines.recipes.reader.model import Reader, save_adapter
-from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
 WARM_UP_STEPS, LAST_RATE = 20, 0.05
 """Steps until the highest learning rate is reached; the share of it at the end."""
@@ -64,7 +64,7 @@ class Groups(Dataset[list[Tree]]):  # type: ignore[misc]
             for at in range(first, first + self._steps.groups)
             for turn in json.loads(self._lines[at % len(self._lines)])["turns"]
         ]
-        samples = [Sample(prompt=turn["prompt"], completion=turn["completion"]) for turn in turns]
+        samples = [Sample(prompt=turn["prompt"], response=turn["completion"]) for turn in turns]
         return [tree_of(pack) for pack in packed(samples, max_tokens=self._steps.tree_tokens)]
 
 
@@ -146,7 +146,7 @@ class Trainer:
             "loss": round(sum(map(float, losses)), 4),
             "norm": round(float(norm), 3),
             "rate": rate,
-            "samples": sum(tree.num_samples for tree in trees),
+            "samples": sum(len(tree.samples) for tree in trees),
             "seconds": round(seconds, 1),
             "tokens_per_second": round(num_tokens / seconds),
         }

@@ -15,11 +15,11 @@ from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
 from memagent_batch.models.gguf import convert_gguf
 from memagent_batch.models.weights import model_sha256
+from memagent_batch.training.learner.trees import Sample, packed, tree_of
 from pipelines.recipes.reader import lengths, model, ship, train
 from pipelines.recipes.reader.facts import FORMS
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.train import Trainer
-from pipelines.recipes.reader.trees import Sample, packed, tree_of
 from tests.evaluation.test_evaluation_report import write_output
 from tests.models.gguf_models import write_gguf
 
@@ -51,7 +51,7 @@ def _samples(num_samples: int, *, seed: int) -> list[Sample]:
     return [
         Sample(
             prompt=start[: 30 + 10 * (number % 2)] + [rng.randrange(VOCABULARY) for _ in range(9)],
-            completion=[rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 6))],
+            response=[rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 6))],
         )
         for number in range(num_samples)
     ]
@@ -76,7 +76,7 @@ def test_tree_has_the_loss_of_its_samples_one_by_one(base: Path, monkeypatch: py
         filled = reader._together([tree_of(samples[:2]), tree_of(samples[2:])])
     assert float(together) == pytest.approx(sum(map(float, single)), rel=2e-2)
     assert torch.allclose(filled, states, atol=1e-4)
-    assert len(tree_of(samples).token_ids) < sum(len(each.prompt) + len(each.completion) for each in samples) / 2
+    assert len(tree_of(samples).token_ids) < sum(len(each.prompt) + len(each.response) for each in samples) / 2
 
 
 def test_packs_hold_all_samples_and_no_tree_is_too_long() -> None:
@@ -91,7 +91,7 @@ def _run_folder(folder: Path) -> Path:
     (folder / "data").mkdir(parents=True)
     lines = [
         json.dumps(
-            {"turns": [{"prompt": each.prompt, "completion": each.completion} for each in _samples(4, seed=seed)]}
+            {"turns": [{"prompt": each.prompt, "completion": each.response} for each in _samples(4, seed=seed)]}
         )
         for seed in range(5)
     ]
@@ -132,7 +132,7 @@ def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) 
     (tmp_path / "merged").mkdir()
     merge_adapter(base, tmp_path / "adapter", tmp_path / "merged")
     merged = LlamaForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
-    tree = tree_of([Sample(prompt=[1, 5, 9, 33, 2], completion=[40])])
+    tree = tree_of([Sample(prompt=[1, 5, 9, 33, 2], response=[40])])
     tokens = torch.from_numpy(tree.token_ids)[None]
     with torch.no_grad():
         theirs = merged(tokens).logits

@@ -10,7 +10,7 @@ from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import LearningError
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.training.learner.batches import Conversation, to_batch
+from memagent_batch.training.learner.batches import Conversation, batches
 from memagent_batch.training.learner.learner import Learner, load_learner, response_logprobs, write_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,7 +39,7 @@ def samples(network: Any = None) -> list[Conversation]:
     if network is None:
         return made
     with torch.no_grad():
-        drawn = response_logprobs(network, to_batch(made)).numpy()
+        drawn = [response_logprobs(network, next(batches([item], batch_tokens=1)))[0].numpy() for item in made]
     return [replace(item, logprobs=row) for item, row in zip(made, drawn, strict=True)]
 
 

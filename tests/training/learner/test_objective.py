@@ -10,7 +10,8 @@ import torch
 
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import InputError
-from memagent_batch.training.learner.batches import Conversation, batches, conversations, to_batch
+from memagent_batch.training.learner.batches import Conversation, batches, conversations
+from memagent_batch.training.learner import learner as learners
 from memagent_batch.training.learner.learner import Learner
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -95,16 +96,26 @@ def learner(**settings: Any) -> Learner:
     return Learner(NETWORK, reference=REFERENCE if chosen.kl_weight else None, settings=chosen)
 
 
+@pytest.mark.parametrize("in_trees", [False, True])
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 @pytest.mark.parametrize("spread", [0.1, 2.0])
 @pytest.mark.parametrize(("high", "batch_tokens", "masked"), [(0.2, 1, 0.0), (0.28, 15, 0.4), (0.2, 1000, 0.4)])
 def test_learner_loss_and_gradient_equal_the_formula(
-    spread: float, masked: float, weight: float, high: float, batch_tokens: int
+    spread: float,
+    masked: float,
+    weight: float,
+    high: float,
+    batch_tokens: int,
+    in_trees: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if in_trees:
+        monkeypatch.setattr(learners, "TREE_MODELS", {"gpt2"})
     rng = np.random.default_rng([int(10 * spread), int(1000 * weight), batch_tokens])
     items = [conversation(rng, spread=spread, masked=masked) for _ in range(4)]
     items = [item for item in items if item.mask.any()] or [conversation(rng, spread=spread, masked=0.0)]
     items += [replace(item, advantage=-0.5, logprobs=item.logprobs + np.float32(0.1)) for item in items[:2]]
+    items += [replace(item, prompt=items[0].prompt, advantage=0.4) for item in items[1:3]]
     sums = learner(kl_weight=weight, clip_low=0.2, clip_high=high, batch_tokens=batch_tokens).accumulate(items)
     found = gradients()
     NETWORK.zero_grad()
@@ -185,8 +196,16 @@ def test_batches_show_the_network_a_text_once_however_often_it_was_drawn() -> No
     rng = np.random.default_rng(6)
     first, second = (conversation(rng, spread=0.0, masked=0.0) for _ in range(2))
     again = replace(first, advantage=-first.advantage)
-    batch = to_batch([first, second, again])
-    assert batch.text.tolist() == [0, 1, 0]
+    (batch,) = batches([first, second, again], batch_tokens=40)
     assert (len(batch.tokens), len(batch.logprobs)) == (2, 3)
     (alone,) = batches([again] * 8, batch_tokens=1)
     assert (len(alone.tokens), len(alone.advantages)) == (1, 8)
+
+
+def test_batches_of_trees_hold_a_start_that_texts_share_once() -> None:
+    rng = np.random.default_rng(8)
+    one, other = (conversation(rng, spread=0.0, masked=0.0) for _ in range(2))
+    items = [replace(each, prompt=np.array([*range(12), end])) for each in (one, other) for end in (1, 2)]
+    (batch,) = batches(items, batch_tokens=100, in_trees=True)
+    assert batch.tokens.numel() <= 12 + sum(1 + len(item.response) for item in items)
+    assert len(batch.sources) == sum(len(item.response) for item in items)

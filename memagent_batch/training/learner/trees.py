@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A prompt and what is to be written after it, as tokens."""
+    """A prompt and what was written after it, as token ids."""
 
     prompt: Sequence[int]
-    completion: Sequence[int]
+    response: Sequence[int]
+    """At least one token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +33,9 @@ class Tree:
     sources: npt.NDArray[np.int64]
     """The token from which each target is predicted; shape [num_targets]."""
     targets: npt.NDArray[np.int64]
-    """Shape [num_targets]."""
-    num_samples: int
+    """The responses of the samples one after another; shape [num_targets]."""
+    samples: Sequence[Sample]
+    """In the order of their targets."""
 
     @property
     def sees(self) -> npt.NDArray[np.bool_]:
@@ -42,16 +44,17 @@ class Tree:
         return (places <= places[:, None]) & (places[:, None] < self.ends)
 
 
-def tree_of(samples: Sequence[Sample]) -> Tree:
+def tree_of(samples: Iterable[Sample]) -> Tree:
     """The samples in one tree."""
+    samples = sorted(samples, key=lambda sample: [*sample.prompt, *sample.response])
     token_ids: list[int] = []
     positions: list[int] = []
     ends: dict[int, int] = {}
     last: tuple[list[int], list[int]] = ([], [])
     """Tokens of the sample before, and their places in the sequence."""
     sources, targets = [], []
-    for sample in sorted(samples, key=lambda sample: [*sample.prompt, *sample.completion]):
-        tokens = [*sample.prompt, *sample.completion]
+    for sample in samples:
+        tokens = [*sample.prompt, *sample.response]
         shared, start = _num_shared(last[0], tokens), len(token_ids)
         ends |= dict.fromkeys(last[1][shared:], start)
         places = [*last[1][:shared], *range(start, start + len(tokens) - shared)]
@@ -68,16 +71,16 @@ def tree_of(samples: Sequence[Sample]) -> Tree:
         ends=np.array([ends[place] for place in range(len(token_ids))]),
         sources=np.array(sources),
         targets=np.array(targets),
-        num_samples=len(samples),
+        samples=samples,
     )
 
 
 def packed(samples: Iterable[Sample], *, max_tokens: int) -> list[list[Sample]]:
     """The samples in packs whose trees hold at most so many tokens; those that begin alike stay together."""
     packs: list[list[Sample]] = []
-    size, last = 0, Sample(prompt=(), completion=())
+    size, last = 0, Sample(prompt=(), response=())
     for sample in sorted(samples, key=lambda each: list(each.prompt)):
-        num_tokens = len(sample.prompt) + len(sample.completion)
+        num_tokens = len(sample.prompt) + len(sample.response)
         more = num_tokens - (_num_shared(last.prompt, sample.prompt) if packs else 0)
         if packs and size + more <= max_tokens:
             packs[-1].append(sample)
