@@ -23,6 +23,8 @@ PARAGRAPHS, TABLES = frozenset({f"{W}p", f"{A}p"}), frozenset({f"{W}tbl", f"{A}t
 LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom"})
 """Elements whose text is not a text of the document: fallbacks, formats, and what a tracked change took from its
 place."""
+TRACKED = (f"{W}ins", f"{W}del", f"{W}moveFrom", f"{W}moveTo")
+TRACKED_CHANGES = "tracked changes are read as if all were accepted"
 
 TICKED, CROSSED, EMPTY_BOX = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
 BOXES: dict[str, dict[int, str]] = {
@@ -67,10 +69,10 @@ TEXT_TAGS = frozenset(
 class DocxConverter(BuiltIn):
     """Text in content controls, text boxes and insertions is taken, what forms are filled in with, and Word's numbers.
 
-    What a tracked change deleted, or moved elsewhere, is not.
+    What a tracked change deleted, or moved elsewhere, is not, and the first part says so.
     """
 
-    package, own, modules = "python-docx", 6, ("docx",)
+    package, own, modules = "python-docx", 7, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.
@@ -82,8 +84,10 @@ class DocxConverter(BuiltIn):
         body, styles = root_of(document).find(f"{W}body"), _elements(document, "styles", f"{W}style")
         Numbering(_elements(document, "numbering", "*"), styles).write(body)
         blocks = headed_blocks(body, _style_names(styles))
+        tracked = next((TRACKED_CHANGES for _ in body.iter(*TRACKED)), None)
         for part in section_parts(blocks, separator="\n\n"):
-            yield replace(part, reason=_lacking(part.text))
+            yield replace(part, reason="; ".join(filter(None, (tracked, _lacking(part.text)))) or None)
+            tracked = None
         yield from related_items(document)
 
 

@@ -25,10 +25,9 @@ let shown = [];
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
   for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look, signed, hash, sentence, place] of file.rows) {
-    const id = file.questions[question][0];
-    const text = file.questions[question][1];
+    const [id, text, type, unit] = file.questions[question];
     asked.add(`${doc}\n${id}`);
-    rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
+    rows.push({ doc, question: id, text, type, unit, sample, status, outcome, value, number, answer, confidence, support, change,
       href, before, look, why: SITE.needs[look] ?? null, signed, hash, sentence, place, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }

@@ -6,6 +6,11 @@ const SITE = JSON.parse(document.getElementById("site").textContent);
 const KEPT = `memagent-decisions:${SITE.run}`;
 const DECISIONS = { a: "accept", c: "correct", r: "reject" };  // by their keys
 const STEPS = { n: 1, p: -1 };
+const CORRECTIONS = {  // by the type of the question: how a correction is written, and what asks for it
+  number: [/^-?(0|[1-9]\d*)(\.\d+)?$/, "a number such as 12.5"],
+  date: [/^\d{4}-\d\d-\d\d$/, "a date such as 2026-01-31"],
+  bool: [/^(yes|no)$/i, "yes or no"],
+};
 const SAVING_MS = 10000;  // until the saved file may be dropped
 
 const byId = (id) => document.getElementById(id);
@@ -61,7 +66,7 @@ function decide(row, decision) {
   if (before?.decision === decision) delete decided[row.hash];  // pressed again: taken back
   else {
     decided[row.hash] = { ...before, document_id: row.doc, question_id: row.question, sample: String(row.sample),
-      reading_hash: row.hash, decision, signed_at: new Date().toISOString() };
+      type: row.type, unit: row.unit, reading_hash: row.hash, decision, signed_at: new Date().toISOString() };
   }
   keepDecisions();
 }
@@ -97,6 +102,12 @@ function sheetCell(value) {
   return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
 }
 
+function isMiswritten({ decision, correction, type, unit }) {
+  if (decision !== "correct" || !(type in CORRECTIONS) || /^not stated\.?$/i.test(correction)) return false;
+  const written = unit && correction.endsWith(unit) ? correction.slice(0, -unit.length).trim() : correction;
+  return !CORRECTIONS[type][0].test(written);
+}
+
 function saveSigned() {
   const signed_by = byId("signer").value.trim();
   if (!signed_by) {
@@ -109,6 +120,11 @@ function saveSigned() {
   const open = all.find((each) => each.decision === "correct" && !each.correction);
   if (open) {
     say(`Write the right answer first: ${open.document_id}, ${open.question_id}.`);
+    return;
+  }
+  const wrong = all.find(isMiswritten);
+  if (wrong) {
+    say(`The right answer to ${wrong.document_id}, ${wrong.question_id} must be ${CORRECTIONS[wrong.type][1]}, or: not stated.`);
     return;
   }
   const lines = all.map((each) => SITE.columns.map((name) => sheetCell(each[name] ?? "")).join(","));

@@ -132,8 +132,8 @@ class AnswerTable:
         self.files = files
         self._changes = changes
         self._rows: list[list[Any]] = []
-        self._questions: dict[tuple[str, str], int] = {}
-        """Ids and texts of the questions of a file, by their place in its list."""
+        self._questions: dict[tuple[str, str, str | None, str | None], int] = {}
+        """The questions of a file, by their place in its list: id, text, type and unit."""
         self.summary = Summary()
 
     def add(self, sheet: Sheet) -> None:
@@ -161,7 +161,7 @@ class AnswerTable:
 
     def _row(self, view: ReadingView, *, href: str) -> list[Any]:
         answer = view.answer
-        question = (answer["question_id"], brief(answer["question"]))
+        question = (answer["question_id"], brief(answer["question"]), answer["answer_type"], answer["value_unit"])
         change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
         said = answer["error_message"] if answer["status"] != Status.OK else answer["answer"]
         return [
@@ -385,7 +385,8 @@ def _signing(run_id: str) -> dict[str, Any]:
 
 def _to_sign(view: ReadingView) -> dict[str, Any]:
     row = view.answer
-    return {"doc": row["document_id"], "question": row["question_id"], "sample": row["sample"], "hash": view.hash}
+    asked = {"question": row["question_id"], "type": row["answer_type"], "unit": row["value_unit"]}
+    return {"doc": row["document_id"], **asked, "sample": row["sample"], "hash": view.hash}
 
 
 def _summary_files(

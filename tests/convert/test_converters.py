@@ -196,6 +196,7 @@ def test_docx_keeps_text_in_controls_boxes_and_insertions_and_drops_what_was_del
     )
     (row,) = rows_of("t.docx", files.with_body(body))
     assert row["text"] == "controlled\n\ninserted\nboxed"
+    assert row["reason"] == "tracked changes are read as if all were accepted"
 
 
 def test_docx_shows_what_its_forms_are_filled_in_with(rows_of: RowsOf) -> None:

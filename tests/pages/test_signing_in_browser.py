@@ -117,3 +117,23 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     table = opened(browser, f"{written(output)}#look=signed+off&view=list")
     assert state(table) == "10 of 256 answers in 10 documents"
     assert all("by Ada, 20" in text for text in column(table, -1))
+
+
+def test_correction_that_is_not_of_its_type_is_named_before_a_sheet_is_saved(
+    browser: webdriver.Chrome, planted: tuple[Location, dict[tuple[str, str], str]]
+) -> None:
+    table = opened(browser, f"{written(planted[0])}#view=list")
+    cases = {
+        **{("number", "days", text): False for text in ("60", "60 days", "-0.5", "not stated", "Not stated.")},
+        **{("number", "days", text): True for text in ("sixty", "60 weeks", "1,000", "060")},
+        **{("date", None, "2026-01-31"): False, ("date", None, "31 January 2026"): True},
+        **{("bool", None, "Yes"): False, ("bool", None, "perhaps"): True, (None, None, "anything"): False},
+    }
+    asked = [{"decision": "correct", "type": of, "unit": unit, "correction": text} for of, unit, text in cases]
+    assert table.execute_script("return arguments[0].map(isMiswritten)", asked) == list(cases.values())
+    search(table, "end-date")
+    table.find_element(By.CSS_SELECTOR, "#table [value=correct]").click()
+    press(table, "31 January 2026", Keys.ENTER)
+    table.find_element(By.ID, "signer").send_keys("Ada")
+    table.find_element(By.ID, "save-signed").click()
+    assert state(table).endswith("end-date must be a date such as 2026-01-31, or: not stated.")

@@ -204,6 +204,7 @@ def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(
         "unasked": ("30 EUR", "", "invalid", "30 EUR", ""),
         "varied": ("30", "EUR", "answered", "30 EUR", ""),
     }
+    assert rows["unasked"]["error"] == "EngineRequestError: refused"
 
 
 def test_csv_quotes_what_a_spreadsheet_would_run(run: tuple[Location, Any], tmp_path: Path) -> None:
