@@ -17,7 +17,7 @@ from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ANSWERS = 3
 SEARCHED_ANSWERS = 50
-"""Of so many, answers whose sentence was found in the text are shown first, one of each document."""
+"""Of so many, answers of this run are shown first, then those whose sentence was found, one of each document."""
 
 
 def cut(text: str, width: int) -> str:
@@ -30,7 +30,8 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
     counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
-    found = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
+    kept = islice(stream_readings(output, manifest), SEARCHED_ANSWERS)
+    found = sorted(kept, key=lambda each: (each.answer["run_id"] != manifest["run_id"], _is_without_sentence(each)))
     first_of_document = {reading.document_id: reading for reading in reversed(found)}
     readings = sorted(found, key=lambda reading: reading is not first_of_document[reading.document_id])[:SHOWN_ANSWERS]
     more = f"  {len(readings)} of {counts['asked']:,}; all: memagent page {shlex.quote(folder)}"

@@ -246,6 +246,13 @@ def shown_value(row: Row) -> str:
     return f"{words} {unit}" if status == ValueStatus.OK and unit and unit != NO_UNIT else words
 
 
+def said_words(row: Row) -> str:
+    """What a row of `answers` says in words: its answer; if that has no valid value, why; of a failed one its error."""
+    if row["status"] != Status.OK:
+        return row["error_message"] or ""
+    return ": ".join(filter(None, (row["answer"], row.get("follow_up_error"))))
+
+
 def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
     if row["status"] != Status.OK:

@@ -20,7 +20,6 @@ import jinja2
 from markupsafe import Markup
 
 from memagent_batch.documents.listing import into_batches
-from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
@@ -33,7 +32,16 @@ from memagent_batch.pages.document_page import (
     view_reading,
     windows,
 )
-from memagent_batch.pages.readings import NEEDS, OUTCOMES, RunChanges, changes_of, run_time, stream_readings, table_rows
+from memagent_batch.pages.readings import (
+    NEEDS,
+    OUTCOMES,
+    RunChanges,
+    changes_of,
+    run_time,
+    said_words,
+    stream_readings,
+    table_rows,
+)
 from memagent_batch.pages.summary import Summary
 from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.sign_offs import SignOffs
@@ -163,7 +171,6 @@ class AnswerTable:
         answer = view.answer
         question = (answer["question_id"], brief(answer["question"]), answer["answer_type"], answer["value_unit"])
         change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
-        said = answer["error_message"] if answer["status"] != Status.OK else answer["answer"]
         return [
             answer["document_id"],
             self._questions.setdefault(question, len(self._questions)),
@@ -172,7 +179,7 @@ class AnswerTable:
             view.outcome,
             brief(view.value),
             answer["value_number"],
-            brief(said or ""),
+            brief(said_words(answer)),
             answer["confidence"],
             answer["support"],
             change if self._changes.is_known else None,

@@ -230,12 +230,17 @@ def _by_need(output: Location, manifest: Manifest, *, signed: SignOffs) -> Itera
                 why = NEEDS[need] if need < len(NEEDS) else None
                 by, before = signed.of(row), signed.before(row)
                 answer = row["answer"] if row["status"] == Status.OK else None
+                problem = row["error_message"] or row.get("follow_up_error")
                 chosen = _chosen_sentences(evidence)
                 sentences, places = "\n".join(map(_sentence, chosen)), "\n".join(map(place_of, chosen))
                 yield [
                     *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
                     *(row["confidence"], sentences or None, places or None),
-                    *(_unread_words(row, manifest), row["error_message"] or row.get("follow_up_error"), _signed_cell(by, before)),
+                    *(
+                        _unread_words(row, manifest),
+                        row["error_message"] or row.get("follow_up_error"),
+                        _signed_cell(by, before),
+                    ),
                 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD
 from memagent_batch.pages.document_page import ReadingView
-from memagent_batch.pages.readings import NEEDS, RunChanges
+from memagent_batch.pages.readings import INVALID, NEEDS, RunChanges, said_words
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.turn_log.index import Row
@@ -17,6 +17,9 @@ from memagent_batch.templates.pages import brief
 
 SHOWN_ITEMS = 20
 """Documents of a list, and answers of a need, that the summary shows; it counts all."""
+UNREAD_NEED = NEEDS.index("not all of its source was read")
+ALL_QUESTIONS = "all questions"
+"""What the one item of a document that was not read says of several questions."""
 
 
 class Item(TypedDict):
@@ -60,8 +63,11 @@ class Summary:
             self._num_signed += 1
             return
         self._counts[need] += 1
-        if len(self._items[need]) < SHOWN_ITEMS:
-            self._items[need].append(_summary_item(view, why=_why(view, need), href=href))
+        items = self._items[need]
+        if need == UNREAD_NEED and items and items[-1]["document_id"] == view.answer["document_id"]:
+            items[-1]["question"] = ALL_QUESTIONS
+        elif len(items) < SHOWN_ITEMS:
+            items.append(_summary_item(view, why=_why(view, need), href=href))
 
     def values(self, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]) -> dict[str, Any]:
         """What the summary says of a finished run, as JSON; `removed` are the first of the documents that are gone."""
@@ -120,7 +126,7 @@ def _why(view: ReadingView, need: int) -> str:
 
 def _summary_item(view: ReadingView, *, why: str, href: str) -> Item:
     answer, change = view.answer, view.change
-    said = answer["error_message"] or view.value
+    said = said_words(answer) if answer["error_message"] or view.outcome == INVALID else view.value
     before = (change.value_before or change.before) if change and change.kind == AnswerChange.CHANGED else None
     return Item(
         why=why,

@@ -64,6 +64,25 @@ def test_list_has_the_sentence_of_each_answer_and_its_place(scan: Location) -> N
     assert ("", "") in shown  # of the reading that failed
 
 
+def test_summary_has_a_document_that_was_not_read_once_and_says_why_a_value_is_invalid(scan: Location) -> None:
+    (name,) = require_manifest(scan)["files"]["answers"]
+    file = (scan / name).path
+    table = pq.read_table(file)
+    unread = {"status": "failed", "answer": None, "value": None, "value_status": "not_read", "error_message": "a scan"}
+    odd = {"answer": "sixty", "value_status": "invalid", "value": None, "follow_up_error": "'sixty' is not a number"}
+    rows = table.to_pylist()
+    rows[:5] = [row | unread for row in rows[:5]]
+    rows[-1] |= odd
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    write(scan, scan / "page")
+    said = json.loads((scan / "page/summary.json").read_bytes())
+    items = [item for item in said["items"] if item["why"] == "not all of its source was read"]
+    assert [(item["document_id"], item["question"]) for item in items] == [(rows[0]["document_id"], "all questions")]
+    assert said["needs"]["not all of its source was read"] == 5
+    (item,) = (item for item in said["items"] if item["why"] == "no valid answer")
+    assert item["value"] == "sixty: 'sixty' is not a number"
+
+
 def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:
     """What `memagent review estimate` writes, as far as a site shows it."""
     share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}
