@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import accumulate, repeat
+from itertools import accumulate
 from math import ceil
 
 import yaml
@@ -116,16 +116,6 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HaystackUnits:
-    """Endless units of text, and how a needle stands among them."""
-
-    units: Iterator[str]
-    """Units, each with the space or line break that parts it from its neighbours."""
-    form: str
-    """How a needle is written as a unit; slot `{}`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What a document states and is asked, before there is a document."""
 
@@ -134,8 +124,8 @@ class Facts:
     references: Sequence[str]
     gold: Sequence[int]
     """Indices of the hidden sentences that support the answer; none if nothing states it."""
-    haystack: HaystackUnits | None = None
-    """What they are hidden in; running text without it."""
+    haystack: Iterator[str] | None = None
+    """Endless texts that they are hidden in, one to a line; running text without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,24 +154,15 @@ class _Stock:
         return self._units[:num_units], self._sums[num_units]
 
 
-def noise() -> HaystackUnits:
-    """RULER's noise paragraph, again and again, one to a line."""
-    return HaystackUnits(units=repeat(NOISE + "\n"), form="{}\n")
-
-
-def lines(units: Iterator[str]) -> HaystackUnits:
-    """Sentences, one to a line."""
-    return HaystackUnits(units=(f"{unit}\n" for unit in units), form="{}\n")
-
-
 def hide(facts: Facts, request: SampleRequest, meter: TokenMeter) -> SuiteSample:
     """A document of the length with every hidden sentence in it.
 
     Raises:
         SettingsError: the length has no room for the sentences, or can't be met.
     """
-    haystack = facts.haystack or HaystackUnits(units=_running(request.rng), form=" {}")
-    needles = [haystack.form.format(item.sentence) for item in facts.hidden]
+    form = " {}" if facts.haystack is None else "{}\n"
+    haystack = map(form.format, _running(request.rng) if facts.haystack is None else facts.haystack)
+    needles = [form.format(item.sentence) for item in facts.hidden]
     draft = _fitted(needles, [item.depth for item in facts.hidden], haystack, request, meter)
     spans = sorted(
         (draft.starts[index], draft.starts[index] + len(facts.hidden[index].sentence)) for index in facts.gold
@@ -202,12 +183,11 @@ def _running(rng: random.Random) -> Iterator[str]:
     while True:
         rng.shuffle(order)
         for text in order:
-            for sentence in text:
-                yield f" {sentence}"
+            yield from text
 
 
 def _fitted(
-    needles: Sequence[str], depths: Sequence[float], haystack: HaystackUnits, request: SampleRequest, meter: TokenMeter
+    needles: Sequence[str], depths: Sequence[float], haystack: Iterator[str], request: SampleRequest, meter: TokenMeter
 ) -> _Draft:
     """The needles in haystack, its budget corrected until the measure is right."""
     needed = sum(map(meter.count, needles))
@@ -216,7 +196,7 @@ def _fitted(
             f"--lengths: {request.length} tokens are too few for {request.task}, which hides {needed} tokens; "
             f"ask for {ceil(needed / MAX_HIDDEN)} or more, or leave out the task"
         )
-    stock = _Stock(haystack.units, count=meter.count_unit)
+    stock = _Stock(haystack, count=meter.count_unit)
     room, drafts = request.length - needed, []
     for _ in range(_ROUNDS):
         drafts.append(_build(stock, needles, depths, room=max(room, 1), meter=meter))

@@ -45,23 +45,18 @@ class SuiteDocument(TypedDict):
     text: Annotated[str, Column("the document")]
 
 
-class _SuiteQuestionColumns(TypedDict):
+class _AskedColumns(TypedDict):
     question_id: QuestionId
     document_id: DocumentId
     question: QuestionText
     references: Annotated[list[str], Column("right answers; what they mean together is up to the metric")]
-
-
-class CellColumns(TypedDict):
-    """Where a question stands among those of a suite."""
-
     task: Annotated[str, Column("name of the task, such as niah_single_1")]
     length_tokens: Annotated[int | None, Column("length of the document that was asked for", "tokens")]
     depth: Annotated[float | None, Column("where the (only) needle begins, from 0 to 1; null without one")]
     metric: Annotated[str, Column("the task's own metric: " + ", ".join(Metric))]
 
 
-class SuiteQuestion(_SuiteQuestionColumns, CellColumns, TypeFields):
+class SuiteQuestion(_AskedColumns, TypeFields):
     """One row for each question."""
 
     is_absent: Annotated[bool, Column("whether the document does not state the answer")]
@@ -76,7 +71,7 @@ class SuiteQuestion(_SuiteQuestionColumns, CellColumns, TypeFields):
 
 SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
 SUITE_QUESTIONS = arrow_schema(SuiteQuestion)
-CELL = [*arrow_schema(CellColumns)]
+CELL = [SUITE_QUESTIONS.field(name) for name in ("task", "length_tokens", "depth", "metric")]
 REFERENCES, ANSWER_TYPE, IS_ABSENT = map(SUITE_QUESTIONS.field, ("references", "answer_type", "is_absent"))
 ASKED_ENTRY = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""

@@ -7,11 +7,11 @@ a memory does with facts that change, or that the document does not state.
 import random
 import string
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, repeat
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, Number, ValueType
 from memagent_batch.domain.scores import Metric
@@ -20,17 +20,15 @@ from memagent_batch.evaluation.haystacks import (
     MAGIC_ASKED,
     MAGIC_STATED,
     MAGIC_STATED_ONCE,
+    NOISE,
     NOUNS,
     Facts,
-    HaystackUnits,
     Hidden,
     SampleRequest,
     SuiteSample,
     TokenMeter,
     hide,
-    lines,
     make_word,
-    noise,
 )
 
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
@@ -85,11 +83,6 @@ class NeedleForm:
     """Values of each key, each in its own sentence."""
     num_asked: int = 1
 
-    @property
-    def has_one_number(self) -> bool:
-        """Whether the right answer is one number."""
-        return self.value is Wordform.NUMBER and self.num_values == self.num_asked == 1
-
 
 FORMS = {
     "niah_single_1": NeedleForm(haystack=HaystackKind.NOISE),
@@ -118,23 +111,22 @@ def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts
         )
         for place, value in enumerate(values)
     ]
-    haystack: HaystackUnits | None = None
-    if form.haystack is HaystackKind.NOISE:
-        haystack = noise()
-    elif form.haystack is HaystackKind.NEEDLES:
-        haystack = lines(state(key, make_value(rng, form.value), form.value) for key in keys)
+    haystacks = {
+        HaystackKind.NOISE: repeat(NOISE),
+        HaystackKind.NEEDLES: (state(key, make_value(rng, form.value), form.value) for key in keys),
+    }
     return Facts(
         hidden=hidden,
         question=question_on(names[: form.num_asked], form.value, alone=alone),
         references=values[:num_references],
         gold=range(num_references),
-        haystack=haystack,
+        haystack=haystacks.get(form.haystack),
     )
 
 
 def stated_facts(rng: random.Random, depth: float, *, is_stated: bool) -> Facts:
     """The document states some keys, the asked one among them or not; the question allows for both."""
-    asked, *others = islice(different_keys(rng), NUM_KEYS)
+    asked, *others = islice(different_keys(rng, NeedleForm()), NUM_KEYS)
     keys = [*others, asked] if is_stated else others
     depths = [*(rng.random() for _ in others), depth]
     values = [make_value(rng, Wordform.NUMBER) for _ in keys]
@@ -163,13 +155,13 @@ def variable_facts(rng: random.Random, _: float) -> Facts:
         question=CHAIN_ASKED.format(value=value),
         references=list(names),
         gold=range(len(sentences)),
-        haystack=noise(),
+        haystack=repeat(NOISE),
     )
 
 
 def corrected_facts(rng: random.Random, _: float) -> Facts:
     """Two keys are stated and later corrected, two are stated once; the question is about a corrected one."""
-    keys = list(islice(different_keys(rng), NUM_KEYS))
+    keys = list(islice(different_keys(rng, NeedleForm()), NUM_KEYS))
     hidden, answers = [], []
     for place, key in enumerate(keys):
         first, later = sorted((rng.random(), rng.random()))
@@ -183,7 +175,11 @@ def corrected_facts(rng: random.Random, _: float) -> Facts:
     return Facts(hidden=hidden, question=question, references=answers[:1], gold=[1])
 
 
-def make_value(rng: random.Random, form: Wordform) -> str:
+KeyWords = tuple[Sequence[str], Sequence[str]]
+"""Adjectives and nouns."""
+
+
+def make_value(rng: random.Random, form: Wordform, *, words: KeyWords = (ADJECTIVES, NOUNS)) -> str:
     """A value or key of the form."""
     match form:
         case Wordform.NUMBER:
@@ -191,7 +187,7 @@ def make_value(rng: random.Random, form: Wordform) -> str:
         case Wordform.UUID:
             return str(uuid.UUID(int=rng.getrandbits(128), version=4))
         case Wordform.WORD:
-            return f"{rng.choice(ADJECTIVES)}-{rng.choice(NOUNS)}"
+            return "-".join(map(rng.choice, words))
 
 
 def state(key: str, value: str, form: Wordform) -> str:
@@ -207,27 +203,20 @@ def question_on(keys: list[str], form: Wordform, *, alone: bool) -> str:
     return MANY_ASKED.format(attribute=form.value, keys=listed)
 
 
-def different_keys(rng: random.Random, form: NeedleForm | None = None) -> Iterator[str]:
+def different_keys(rng: random.Random, form: NeedleForm) -> Iterator[str]:
     """Keys that are all different. Asked ones and others are drawn alike, so that none stands out by its words."""
-    form = form or NeedleForm()
     seen: set[str] = set()
-    crowded = form.haystack is HaystackKind.NEEDLES and form.key is Wordform.WORD
+    words = _key_words() if form.haystack is HaystackKind.NEEDLES else (ADJECTIVES, NOUNS)
     while True:
-        key = make_crowded_key(rng) if crowded else make_value(rng, form.key)
+        key = make_value(rng, form.key, words=words)
         if key not in seen:
             seen.add(key)
             yield key
 
 
-def make_crowded_key(rng: random.Random) -> str:
-    """A key as it is among thousands of others: an adjective and a noun out of so many, listed or made up."""
-    adjectives, nouns = _key_words()
-    return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
-
-
 @cache
-def _key_words() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Adjectives and nouns of keys among other needles, the same in every suite."""
+def _key_words() -> KeyWords:
+    """Adjectives and nouns of keys among thousands of others, listed or made up; the same in every suite."""
     rng = random.Random("words of keys")
     return _with_made_up(rng, ADJECTIVES, num=NUM_KEY_ADJECTIVES), _with_made_up(rng, NOUNS, num=NUM_KEY_NOUNS)
 
@@ -259,7 +248,8 @@ class SuiteTask:
 
 
 def _needle_task(form: NeedleForm) -> SuiteTask:
-    value_type = Number() if form.has_one_number else None
+    is_one_number = form.value is Wordform.NUMBER and form.num_values == form.num_asked == 1
+    value_type = Number() if is_one_number else None
     return SuiteTask(facts=partial(needle_facts, form=form), metric=Metric.RULER_ALL, value_type=value_type)
 
 
