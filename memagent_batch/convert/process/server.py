@@ -42,10 +42,6 @@ MAX_DOCUMENTS = 1000
 """Most documents from one file, attachments of attachments included. Of further attachments only the names are kept."""
 
 
-class ConverterLoadError(Exception):
-    """A converter can't be imported on this node."""
-
-
 class Request(TypedDict):
     """What the owner asks: a file to convert."""
 
@@ -78,10 +74,12 @@ def main() -> None:
 
 def _serve(request: Request) -> dict[str, str | None]:
     """Converts one file in its own process; returns why that did not come to its end, or a converter's `load_error`."""
-    try:
-        makers = {kind: _load(path) for kind, path in request["converters"].items()}
-    except ConverterLoadError as error:
-        return {"load_error": str(error)}
+    makers = {}
+    for kind, path in request["converters"].items():
+        try:
+            makers[kind] = _load(path)
+        except Exception as error:  # noqa: BLE001 - whatever the import of a package raises
+            return {"load_error": f"{path} can't be loaded on this node: {type(error).__name__}: {error}"}
     limits = Limits(**request["limits"])
     server = os.getpid()
     process = os.fork()
@@ -113,13 +111,10 @@ def _failure(code: int, request: Request, *, limits: Limits, timed_out: bool) ->
 def _load(path: str) -> Any:
     """A converter's class; what it imports is there before the first fork."""
     module, _, name = path.partition(":")
-    try:
-        make = getattr(importlib.import_module(module), name)
-        make().version()
-        for library in getattr(make, "modules", ()):
-            importlib.import_module(library)
-    except Exception as error:  # whatever the import of a package raises
-        raise ConverterLoadError(f"{path} can't be loaded on this node: {type(error).__name__}: {error}") from error
+    make = getattr(importlib.import_module(module), name)
+    make().version()
+    for library in getattr(make, "modules", ()):
+        importlib.import_module(library)
     gc.freeze()
     return make
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Self
 
 from memagent_batch.convert.process.sandbox import Limits
@@ -54,39 +54,26 @@ class ConverterServer:
         self._search_path = search_path
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = Path()
-        self._num_files = 0
+        self._folder = TemporaryDirectory(prefix="memagent-convert-", ignore_cleanup_errors=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            assert process.stdin is not None
-            with process, suppress(BrokenPipeError):
-                process.stdin.close()  # the server ends then
-                try:
-                    process.wait(END_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-        if self._num_files:
-            rmtree(self._folder, ignore_errors=True)
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=END_SECONDS)  # closes its stdin, at whose end it ends
+        self._kill()
+        self._folder.cleanup()
 
     def folder(self) -> Path:
         """A new folder below the server's, for one file; the caller removes it."""
-        if not self._num_files:
-            self._folder = Path(mkdtemp(prefix="memagent-convert-"))
-        self._num_files += 1
-        folder = self._folder / str(self._num_files)
-        folder.mkdir()
-        return folder
+        return Path(mkdtemp(dir=self._folder.name))
 
     def clear(self) -> None:
         """Removes the folders of all files so far."""
-        if self._num_files:
-            for folder in self._folder.iterdir():
-                rmtree(folder, ignore_errors=True)
+        for folder in Path(self._folder.name).iterdir():
+            rmtree(folder, ignore_errors=True)
 
     def convert(
         self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
@@ -123,7 +110,7 @@ class ConverterServer:
             "OMP_NUM_THREADS": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "memagent_batch.convert.process.server", str(self._folder)],
+            [sys.executable, "-m", "memagent_batch.convert.process.server", self._folder.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
