@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,22 +57,17 @@ class OcrConverter(BuiltIn):
             image = Image.open(file)
         except UnidentifiedImageError as error:
             raise ConversionError("it can't be opened as an image") from error
-        reader = PageReader(min_confidence=self._min_confidence)
         with image:
             for number in range(getattr(image, "n_frames", 1)):
                 image.seek(number)
-                yield reader.part(ImageOps.exif_transpose(image).convert("RGB"), locator=f"image {number + 1}")
+                yield self.part(ImageOps.exif_transpose(image).convert("RGB"), locator=f"image {number + 1}")
 
-
-class PageReader:
-    """The models of one process, and what they read of a page."""
-
-    def __init__(self, *, min_confidence: float = MIN_CONFIDENCE) -> None:
+    @cached_property
+    def _engine(self) -> Any:
         from rapidocr import RapidOCR
 
         threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
-        self._engine = RapidOCR(params={"Global.log_level": "error", **threads})
-        self._min_confidence = min_confidence
+        return RapidOCR(params={"Global.log_level": "error", **threads})
 
     def part(self, image: Any, *, locator: str) -> Part:
         """What an image says, in the order of reading; `needs_review` if a line is doubtful."""

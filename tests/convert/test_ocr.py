@@ -12,7 +12,7 @@ from PIL import Image, ImageFilter
 
 from memagent_batch.convert import pdf
 from memagent_batch.convert.converter import Line, Part, PartStatus
-from memagent_batch.convert.ocr import OcrConverter, PageReader, reading_order
+from memagent_batch.convert.ocr import OcrConverter, reading_order
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import SourceConverter
@@ -93,11 +93,11 @@ def test_page_on_which_no_word_can_be_read_still_needs_ocr(tmp_path: Path) -> No
     assert (part.text, part.status, part.reason) == ("", PartStatus.NEEDS_OCR, "OCR finds no words on it")
 
 
-class Guess(PageReader):
+class Guess(OcrConverter):
     """Reads one line of three badly; its piece, larger, as `again` says for each turn."""
 
     def __init__(self, again: Sequence[float], *, min_confidence: float = 0.7) -> None:
-        self._min_confidence = min_confidence
+        super().__init__(ocr_min_confidence=min_confidence)
         self._tries = iter(again)
 
     def _lines(self, image: Image.Image) -> list[Line]:
