@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -164,37 +165,30 @@ def require_distinct(files: Sequence[InputFile]) -> None:
 
 
 def plan_batches(files: Sequence[InputFile], held: Mapping[str, Sequence[HeldSource]], *, num_cpus: int) -> list[Batch]:
-    """All files of the input in batches: those of a table file together, then the others."""
+    """All files of the input in batches: those of a table file together, then the others.
+
+    If many table files are small, their files are among the others.
+    """
     by_source = defaultdict[str, list[HeldSource]](list)
-    for sources in held.values():
-        for each in sources:
-            by_source[each.source].append(each)
-    works = {file.name: Work(file=file, held=tuple(by_source.get(file.name, ()))) for file in files}
-    batches, taken = list[Batch](), set[str]()
-    for name, sources in _to_keep(held).items():
-        own = [each.source for each in sources if each.source in works and each.source not in taken]
-        taken.update(own)
-        if own:
-            kept = name if len(own) == len(sources) else None
-            batches.append(Batch(number=len(batches), works=tuple(works[source] for source in own), kept=kept))
-    rest = [work for name, work in works.items() if name not in taken]
-    most = max(MIN_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
-    groups = into_batches(rest, size=lambda work: work.file.size_bytes, max_size=BATCH_BYTES, max_items=most)
-    batches += [Batch(number=number, works=tuple(group)) for number, group in enumerate(groups, start=len(batches))]
-    return batches
-
-
-def _to_keep(held: Mapping[str, Sequence[HeldSource]]) -> Mapping[str, Sequence[HeldSource]]:
-    """The table files whose sources stay together; if there are many small ones, they are put together."""
+    for each in chain.from_iterable(held.values()):
+        by_source[each.source].append(each)
+    rest = {file.name: Work(file=file, held=tuple(by_source[file.name])) for file in files}
     small = {name for name, sources in held.items() if len(sources) < FEW_SOURCES}
     dissolved = small if len(small) > SMALL_FILES else set()
-    return {name: sources for name, sources in held.items() if name not in dissolved}
+    batches = list[Batch]()
+    for name, sources in held.items():
+        own = tuple(rest.pop(each.source) for each in sources if each.source in rest and name not in dissolved)
+        if own:
+            batches.append(Batch(number=len(batches), works=own, kept=name if len(own) == len(sources) else None))
+    most = max(MIN_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
+    sized = into_batches(rest.values(), size=lambda work: work.file.size_bytes, max_size=BATCH_BYTES, max_items=most)
+    return batches + [Batch(number=number, works=tuple(own)) for number, own in enumerate(sized, start=len(batches))]
 
 
 def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     """Converts what is new or changed; writes a file unless all stays.
 
-    Gives `sources_of` that file, with its name as `file`, and whether each source `is_reused`.
+    Gives `read_sources` of that file, with its name as `file`, and whether each source `is_reused`.
 
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.

@@ -86,7 +86,7 @@ class DocxConverter(BuiltIn):
         blocks = headed_blocks(body, _style_names(styles))
         tracked = next((TRACKED_CHANGES for _ in body.iter(*TRACKED)), None)
         for part in section_parts(blocks, separator="\n\n"):
-            yield replace(part, reason="; ".join(filter(None, (tracked, _lacking(part.text)))) or None)
+            yield replace(part, reason="; ".join(filter(None, (tracked, symbol_note(part.text)))) or None)
             tracked = None
         yield from related_items(document)
 
@@ -102,8 +102,8 @@ def _style_names(styles: Iterable[Any]) -> dict[str, str]:
     return {style: name.get(f"{W}val") for style, name in names.items() if name is not None}
 
 
-def _lacking(text: str) -> str | None:
-    """What to know of a text."""
+def symbol_note(text: str) -> str | None:
+    """What to know of a text with symbols that only their font knows."""
     return REPLACED_SYMBOLS if REPLACED_TAGS in text else None
 
 
@@ -167,7 +167,7 @@ def related_items(
         else:
             text = related_text(root_of(target), kind)
             if text.strip():
-                yield Part(locator=f"{place}{PART_PLACES.get(kind, kind)}", text=text, reason=_lacking(text))
+                yield Part(locator=f"{place}{PART_PLACES.get(kind, kind)}", text=text, reason=symbol_note(text))
             yield from related_items(target, place=place, number=f"{below}-", seen=seen)
 
 

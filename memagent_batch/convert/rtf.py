@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.docx import REPLACED_SYMBOLS, REPLACED_TAGS
+from memagent_batch.convert.docx import REPLACED_TAGS, symbol_note
 from memagent_batch.convert.outlook import CODE_PAGES
 from memagent_batch.errors import ConversionError
 
@@ -133,8 +133,7 @@ class _Reader:
             text = re.sub(r" \| (?=\n|$)", "", "".join(texts)).strip("\n")
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             if text or place == WHOLE_SOURCE:
-                reason = REPLACED_SYMBOLS if REPLACED_TAGS in text else None
-                yield Part(locator=place, text=text, reason=reason)
+                yield Part(locator=place, text=text, reason=symbol_note(text))
         for number, word in enumerate(self._unread, start=1):
             status, reason = UNREAD_WORDS[word]
             yield Part(locator=f"{UNREAD_LOCATORS[word]} {number}", status=status, reason=reason)

@@ -102,11 +102,6 @@ SOURCES_SQL = f"""
 """
 
 
-def sources_of(rows: pa.Table) -> pa.Table:
-    """The files of the input that rows come from: hash, counts, and how each ended, with the first reason."""
-    return run_query(SOURCES_SQL, {"rows": rows})
-
-
 def rows_table(rows: Sequence[ConvertedRow]) -> pa.Table:
     """The rows of one source as a table of `CONVERTED`."""
     documents: dict[str, list[ConvertedRow]] = {}
@@ -172,11 +167,13 @@ def _named(places: Sequence[str]) -> str:
 
 
 def read_sources(place: Location) -> pa.Table:
-    """`sources_of` a file of the table, in the order of its row groups; its schema has the entries of that file.
+    """The files of the input that a file of the table comes from, in the order of its row groups.
+
+    Of each its hash, counts, and how it ended, with the first reason. The schema has the entries of the table's file.
 
     Raises:
         OutputError: the file can't be read.
     """
     with table_errors(place.uri, remedy="remove it; the files that it came from are converted again"):
         rows = read_parquet(place, columns=REPORTED)
-    return sources_of(rows).replace_schema_metadata(rows.schema.metadata)
+    return run_query(SOURCES_SQL, {"rows": rows}).replace_schema_metadata(rows.schema.metadata)

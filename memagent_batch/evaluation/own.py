@@ -2,7 +2,7 @@
 
 import logging
 import posixpath
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -29,49 +29,41 @@ def own_suite(questions: Location, *, documents: Sequence[str], metric: Metric) 
     Raises:
         InputError: the list can't be read, or a question can't be scored.
     """
-    listed = read_questions(questions, ask=()).to_pylist()
     stem = posixpath.splitext(posixpath.basename(questions.path))[0]
-    rows = [_suite_question(row, document_id=row["document_id"], task=stem, metric=metric) for row in listed]
+    listed = read_questions(questions, ask=()).to_pylist()
+    rows = [_suite_question(row, task=stem, metric=metric) for row in listed]
     require_scorable(rows, where=questions.uri)
     _warn_of_short_references(rows)
     return Suite(
         name=" over ".join([mask_url(questions.uri), *([", ".join(map(mask_url, documents))] if documents else [])]),
-        questions_of=partial(_asked_questions, listed, stem=stem, metric=metric),
+        questions_of=partial(_asked_questions, rows),
     )
 
 
-def _asked_questions(listed: Sequence[Mapping[str, Any]], answers: pa.Table, *, stem: str, metric: Metric) -> pa.Table:
+def _asked_questions(listed: Sequence[SuiteQuestion], answers: pa.Table) -> pa.Table:
     """Each question with each document that it is asked of: its own, or all those of the answers.
 
     A question of several documents is a separate task.
     """
-    documents: dict[str, dict[str, None]] = {}
-    for row in answers.select(["document_id", "question_id"]).to_pylist():
-        documents.setdefault(row["question_id"], {})[row["document_id"]] = None
-    pairs = [
-        (row, document_id)
-        for row in listed
-        for document_id in ([row["document_id"]] if row["document_id"] else documents.get(row["question_id"], ()))
-    ]
-    times = Counter(row["question_id"] for row, _ in pairs)
+    documents = defaultdict[str, dict[str, None]](dict)
+    for answer in answers.select(["document_id", "question_id"]).to_pylist():
+        documents[answer["question_id"]][answer["document_id"]] = None
     rows = [
-        _suite_question(
-            row,
-            document_id=document_id,
-            task=row["question_id"] if times[row["question_id"]] > 1 else stem,
-            metric=metric,
-        )
-        for row, document_id in pairs
+        {**row, "document_id": document_id}
+        for row in listed
+        for document_id in ([row["document_id"]] if row["document_id"] else documents[row["question_id"]])
     ]
-    return pa.Table.from_pylist(rows, schema=SUITE_QUESTIONS)
+    times = Counter(row["question_id"] for row in rows)
+    tasks = ({"task": row["question_id"]} if times[row["question_id"]] > 1 else {} for row in rows)
+    return pa.Table.from_pylist([{**row, **task} for row, task in zip(rows, tasks, strict=True)], SUITE_QUESTIONS)
 
 
-def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, metric: Metric) -> SuiteQuestion:
+def _suite_question(row: Mapping[str, Any], *, task: str, metric: Metric) -> SuiteQuestion:
     references = row["references"] or []
     is_absent = bool(references) and all(says_not_stated(reference) for reference in references)
     return SuiteQuestion(
         question_id=row["question_id"],
-        document_id=document_id,
+        document_id=row["document_id"],
         question=row["question"],
         references=references,
         task=task,
