@@ -49,16 +49,14 @@ class Rewarder:
             self._process = None
 
     def _foreign(self, response: str, references: list[str]) -> Reply:
-        """Asks the user's function in its process; after a failure of the process, the next sample gets a new one."""
+        """Asks the user's function in its process; after the end of the process, the next sample gets a new one."""
         try:
             if self._process is None or self._process.has_ended():
                 self.close()
                 self._process = RewardProcess(REWARDS.path(self._settings.reward))
                 self._was_imported = True
-            return self._process.ask(response, references, seconds=self._settings.reward_timeout_seconds)
-        except _ProcessFailedError as error:
-            self.close()
-            return Reply(error=str(error))
+            asked = {"response": response, "references": references}
+            return self._process.ask(asked, seconds=self._settings.reward_timeout_seconds)
         except SettingsError as error:
             if not self._was_imported:
                 raise
@@ -86,9 +84,7 @@ class RewardProcess:
             )
         first = {"reward": path, "sys_path": sys.path}
         try:
-            failure = self._exchange(first, seconds=import_seconds).get("error")
-        except _ProcessFailedError as error:
-            failure = str(error)
+            failure = self.ask(first, seconds=import_seconds).get("error")
         except BaseException:
             self.close()
             raise
@@ -99,38 +95,31 @@ class RewardProcess:
                 "its folder on PYTHONPATH, on every node"
             )
 
-    def ask(self, response: str, references: list[str], *, seconds: float) -> Reply:
-        """What the function makes of a response.
-
-        Raises:
-            _ProcessFailedError: the process died, or the function took longer; this process is of no further use.
-        """
-        return self._exchange({"response": response, "references": references}, seconds=seconds)
+    def ask(self, message: Mapping[str, object], *, seconds: float) -> Reply:
+        """What comes of a message. If the process died or took longer, the reply says so, and it has ended."""
+        try:
+            self._connection.send_bytes(json.dumps(message).encode())
+            if self._connection.poll(seconds):
+                reply: Reply = json.loads(self._connection.recv_bytes())
+                return reply
+            failure = f"took longer than {seconds:g} s"
+        except (EOFError, ConnectionError):
+            failure = "its process died"
+        self.close()
+        return Reply(error=failure)
 
     def has_ended(self) -> bool:
         """Whether the process is known to have ended."""
-        return self._connection.poll(0)
+        return self._connection.closed or self._connection.poll(0)
 
     def close(self) -> None:
-        """Ends the process and all that it started in its group; to be called once."""
+        """Ends the process and all that it started in its group."""
+        if self._connection.closed:  # its id may be another process's by now
+            return
         with suppress(ProcessLookupError):  # all of them have ended already
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._connection.close()
-
-    def _exchange(self, message: Mapping[str, object], *, seconds: float) -> Reply:
-        try:
-            self._connection.send_bytes(json.dumps(message).encode())
-            if not self._connection.poll(seconds):
-                raise _ProcessFailedError(f"took longer than {seconds:g} s")
-            reply: Reply = json.loads(self._connection.recv_bytes())
-        except (EOFError, ConnectionError) as error:
-            raise _ProcessFailedError("its process died") from error
-        return reply
-
-
-class _ProcessFailedError(Exception):
-    """The process can't be asked any more."""
 
 
 def require_reward(settings: RolloutConfig, *, import_seconds: float = IMPORT_SECONDS) -> None:
