@@ -24,8 +24,8 @@ from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, SourceConverter, unopened
 from memagent_batch.convert.table import CONVERTED, ConvertedRow, read_sources, rows_table
 from memagent_batch.documents.listing import CONVERTED_FOLDER, InputFile, into_batches
-from memagent_batch.errors import InputError, SupersededError
-from memagent_batch.runs.claim import require_claim
+from memagent_batch.errors import InputError
+from memagent_batch.runs.claim import claimed_files
 from memagent_batch.store.errors import input_errors, table_errors
 from memagent_batch.store.location import Location
 
@@ -215,7 +215,9 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
                     _add(file, rows_table(outcome))
     if name is None:
         name = f"{CONVERTED_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
-        _write_claimed(task, name, sink.getvalue())
+        with claimed_files(task.output, run_id=task.run_id) as written:
+            (task.output / name).write_bytes(sink.getvalue())
+            written.append(name)
     found = read_sources(task.output / name)
     flags = pa.array([source in reused for source in found["source"].to_pylist()], pa.bool_())
     return found.append_column("file", pa.array([name] * len(flags), pa.string())).append_column("is_reused", flags)
@@ -235,16 +237,6 @@ def _held_rows(place: Location, number: int) -> pa.Table:
     remedy = "run the same command again"
     with table_errors(place.uri, remedy=remedy), place.open() as stream, pq.ParquetFile(stream) as file:
         return file.read_row_group(number, use_threads=False)
-
-
-def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
-    require_claim(task.output, run_id=task.run_id)
-    (task.output / name).write_bytes(data)
-    try:
-        require_claim(task.output, run_id=task.run_id)
-    except SupersededError:
-        (task.output / name).delete()
-        raise
 
 
 def _file_outcome(work: Work, task: ConvertTask, server: ConverterServer) -> HeldSource | Sequence[ConvertedRow]:

@@ -10,8 +10,7 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
-from memagent_batch.errors import SupersededError
-from memagent_batch.runs.claim import require_claim
+from memagent_batch.runs.claim import claimed_files
 from memagent_batch.runs.manifest import PART_REPORT, FileHash, PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.parts import PART_COLUMN, detach_not_read, part_key
 from memagent_batch.runs.projection import PartTables, Projection, project
@@ -123,17 +122,11 @@ def _part_reasons(answers: pa.Table, *, status: Status) -> list[ReasonRow]:
 
 
 def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:
-    output, run_id = projection.output, projection.run_id
-    require_claim(output, run_id=run_id)
     hashes: list[FileHash] = []
-    for name, table in files.items():
-        data = table_bytes(table, table_format=projection.table_format)
-        (output / name).write_bytes(data)
-        hashes.append({"file": name, "sha256": sha256(data).hexdigest()})
-    try:
-        require_claim(output, run_id=run_id)
-    except SupersededError:
-        for name in files:
-            (output / name).delete()
-        raise
+    with claimed_files(projection.output, run_id=projection.run_id) as written:
+        for name, table in files.items():
+            data = table_bytes(table, table_format=projection.table_format)
+            (projection.output / name).write_bytes(data)
+            written.append(name)
+            hashes.append({"file": name, "sha256": sha256(data).hexdigest()})
     return hashes

@@ -209,6 +209,24 @@ def require_claim(output: Location, *, run_id: str) -> None:
         )
 
 
+@contextmanager
+def claimed_files(output: Location, *, run_id: str) -> Iterator[list[str]]:
+    """The block in which a task of a run writes files, and adds their names to the list.
+
+    Raises:
+        SupersededError: a newer attempt holds the claim, before or after; none of the files is left.
+    """
+    require_claim(output, run_id=run_id)
+    names = list[str]()
+    yield names
+    try:
+        require_claim(output, run_id=run_id)
+    except SupersededError:
+        for name in names:
+            (output / name).delete()
+        raise
+
+
 def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None:
     """Removes files that the record does not name, so that attempts that are killed again and again fill no disk.
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.errors import SupersededError
-from memagent_batch.executors import write
 from memagent_batch.runs import claim, parts
 from memagent_batch.runs.run import ActiveRun, begin_run
 from memagent_batch.store.location import Location
@@ -32,7 +31,7 @@ def main() -> None:
     name, count, seed, settings, folder = sys.argv[1:]
     rng = random.Random(f"{name}-{seed}")
     parts.PART_READINGS = DOCUMENTS // PARTS
-    for module, function in ((claim, "require_claim"), (write, "require_claim"), (recorded_nights, "write_tables")):
+    for module, function in ((claim, "require_claim"), (recorded_nights, "write_tables")):
         pause_after(module, function, rng)
     outputs = Location(**json.loads(settings))
     ends = []

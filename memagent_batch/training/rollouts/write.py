@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -13,13 +14,13 @@ import pyarrow.compute as pc
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.errors import DocumentError, SupersededError
+from memagent_batch.errors import DocumentError
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.claim import require_claim
+from memagent_batch.runs.claim import claimed_files
 from memagent_batch.runs.parts import PART_COLUMN
 from memagent_batch.runs.plan import WORK_COLUMNS
 from memagent_batch.store.columns import arrow_schema
@@ -58,18 +59,9 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
     """
     projector = Projector(task)
     output = make_output(task.job)
-    require_claim(output, run_id=task.run_id)
     groups = projector.groups(part)
-    try:
-        files = list(write_rollouts(output, groups, part=part[PART_COLUMN][0].as_py(), run_id=task.run_id))
-    finally:
-        projector.maker.close()
-    try:
-        require_claim(output, run_id=task.run_id)
-    except SupersededError:
-        for name in files:
-            (output / name).delete()
-        raise
+    with claimed_files(output, run_id=task.run_id) as files, closing(projector.maker):
+        files.extend(write_rollouts(output, groups, part=part[PART_COLUMN][0].as_py(), run_id=task.run_id))
     report = {**projector.maker.counts, "files": files, "missing": projector.missing}
     return pa.Table.from_pylist([report], schema=ROLLOUTS_REPORT)
 
