@@ -149,15 +149,13 @@ def _by_task(row: Row) -> tuple[bool, str]:
 def _aligned(table: str) -> str:
     """A Markdown table whose columns stand below each other once it is shown; numbers to the right."""
     head, _, *rows = ([cell.strip() for cell in _CELL_END.split(line)[1:-1]] for line in table.splitlines())
-    columns = [*zip(head, *rows, strict=True)]
-    widths = [max(2, *(len(unescaped(cell)) for cell in column)) for column in columns]
-    are_texts = [any(cell[:1].isalpha() for cell in column[1:]) for column in columns]
-    rule = [f"{'-' * (width - 1)}{'-' if is_text else ':'}" for width, is_text in zip(widths, are_texts, strict=True)]
-    lines = []
-    for line in (head, rule, *rows):
-        gaps = [" " * (width - len(unescaped(cell))) for cell, width in zip(line, widths, strict=True)]
-        padded = [
-            cell + gap if is_text else gap + cell for cell, gap, is_text in zip(line, gaps, are_texts, strict=True)
-        ]
-        lines.append(f"| {' | '.join(padded)} |\n")
-    return "".join(lines)
+    columns = map(_aligned_column, zip(head, *rows, strict=True))
+    return "".join(f"| {' | '.join(line)} |\n" for line in zip(*columns, strict=True))
+
+
+def _aligned_column(column: Sequence[str]) -> list[str]:
+    width = max(2, *(len(unescaped(cell)) for cell in column))
+    is_text = any(cell[:1].isalpha() for cell in column[1:])
+    gaps = [" " * (width - len(unescaped(cell))) for cell in column]
+    head, *rows = (cell + gap if is_text else gap + cell for cell, gap in zip(column, gaps, strict=True))
+    return [head, "-" * (width - 1) + ("-" if is_text else ":"), *rows]

@@ -103,9 +103,8 @@ def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
     Raises:
         OutputError: a variant's scores can't be read; names the file.
     """
-    return pa.concat_tables([_read_scores(output / variant.scores) for variant in evaluation.variants])
-
-
-def _read_scores(place: Location) -> pa.Table:
-    with table_errors(place.uri, remedy=REPEAT_REMEDY):
-        return read_parquet(place).select(SCORES.names).cast(SCORES)
+    tables = []
+    for place in (output / variant.scores for variant in evaluation.variants):
+        with table_errors(place.uri, remedy=REPEAT_REMEDY):
+            tables.append(read_parquet(place).select(SCORES.names).cast(SCORES))
+    return pa.concat_tables(tables)
