@@ -41,19 +41,19 @@ def main() -> None:
 
 
 def serve(connection: Connection) -> None:
-    """Imports the function of the first message, says what came of it, and answers until the socket closes."""
-    first = json.loads(connection.recv_bytes())
-    sys.path[:] = first["sys_path"]
+    """Imports the function of the first message, answers the others with it, and says what came of each of them."""
     reward: Callable[..., Any] | None = None
-    try:
-        reward = imported(first["reward"])
-        reply = Reply()
-    except BaseException as error:  # noqa: BLE001 - the boundary to the user's own code; the reply says what it raised
-        reply = Reply(error=error_line(error))
-    connection.send_bytes(json.dumps(reply).encode())
-    while reward is not None:
-        asked = json.loads(connection.recv_bytes())
-        connection.send_bytes(json.dumps(rewarded(reward, asked["response"], asked["references"])).encode())
+    while True:
+        message = json.loads(connection.recv_bytes())
+        try:
+            if reward is None:
+                sys.path[:] = message["sys_path"]
+                reward, reply = imported(message["reward"]), Reply()
+            else:
+                reply = Reply(reward=rewarded(reward, message["response"], message["references"]))
+        except BaseException as error:  # noqa: BLE001 - the boundary to the user's code; the reply says what it raised
+            reply = Reply(error=error_line(error))
+        connection.send_bytes(json.dumps(reply).encode())
 
 
 def imported(path: str) -> Callable[..., Any]:
@@ -69,18 +69,15 @@ def imported(path: str) -> Callable[..., Any]:
     return reward  # type: ignore[no-any-return]
 
 
-def rewarded(reward: Callable[..., Any], response: str, references: list[str]) -> Reply:
-    """The reply to one response: a finite number, or what went wrong."""
-    try:
-        returned = reward(response, references)
-        if isinstance(returned, str | bytes) or not hasattr(returned, "__float__"):
-            raise TypeError(f"the reward must be a number, not {type(returned).__name__}")
-        number = float(returned)
-        if not math.isfinite(number):
-            raise ValueError(f"the reward must be finite, not {number}")
-    except BaseException as error:  # noqa: BLE001 - the boundary to the user's own code; the reply says what it raised
-        return Reply(error=error_line(error))
-    return Reply(reward=number)
+def rewarded(reward: Callable[..., Any], response: str, references: list[str]) -> float:
+    """The reward of one response, a finite number; raises what the function does, and if it returns another thing."""
+    returned = reward(response, references)
+    if isinstance(returned, str | bytes) or not hasattr(returned, "__float__"):
+        raise TypeError(f"the reward must be a number, not {type(returned).__name__}")
+    number = float(returned)
+    if not math.isfinite(number):
+        raise ValueError(f"the reward must be finite, not {number}")
+    return number
 
 
 def error_line(error: BaseException) -> str:
