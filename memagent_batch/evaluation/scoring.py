@@ -17,7 +17,7 @@ from memagent_batch.domain.follow_ups.values import (
 )
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, COSTS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.tables import (
@@ -30,8 +30,6 @@ from memagent_batch.runs.tables import (
 )
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
-
-COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
 
 Span = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""

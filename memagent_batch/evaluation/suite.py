@@ -14,14 +14,13 @@ from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import InputError, OutputError, ValueTypeError
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, DocumentId, QuestionId, QuestionText
+from memagent_batch.runs.tables import ANSWERS, READING_COLUMNS, DocumentId, QuestionId, QuestionText
 from memagent_batch.store.claims import read_owner_record, require_complete
 from memagent_batch.store.columns import Column, arrow_schema, column
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
-from memagent_batch.store.turn_log.rows import FOLLOW_UPS, SAMPLE
 
 SUITE_FILE = "suite.json"
 """What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""
@@ -79,11 +78,16 @@ Say = Callable[[str], None]
 """Shows a line of progress."""
 STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
-VALUE_FIELDS = [field for field in FOLLOW_UPS if field.name in {"value", "value_status", "confidence"}]
-"""What an answers table says of the typed value."""
+COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
+"""What a reading took, as an answers table says it."""
+VALUES = ("value", "value_status", "confidence")
+"""What it says of the typed value."""
+_SCORED = (*READING_COLUMNS, "status", "answer", "response", *VALUES, "num_evidence", "num_document_tokens", *COSTS)
+ANSWER_COLUMNS = pa.schema(map(ANSWERS.field, _SCORED))
+"""What of an answers table is scored."""
 
 FOLLOW_UP_SCORES = [
-    *VALUE_FIELDS,
+    *map(ANSWERS.field, VALUES),
     column("value_right", pa.bool_(), "whether the typed value equals a reference; null without a type", nullable=True),
     column(
         "reference_value",
@@ -93,7 +97,7 @@ FOLLOW_UP_SCORES = [
     ),
     IS_ABSENT,
     column("abstained", pa.bool_(), "whether the value, or the answer of a question without a type, is `not stated`"),
-    column("num_evidence", pa.int32(), "sentences of evidence; null if none were asked for", nullable=True),
+    ANSWERS.field("num_evidence"),
     column(
         "evidence_precision",
         pa.float64(),
@@ -116,43 +120,21 @@ FOLLOW_UP_SCORES = [
 SCORES = pa.schema(
     [
         column("variant", pa.string(), "what was evaluated: a policy, a model, or both"),
-        DOCUMENT_ID,
-        QUESTION_ID,
-        SAMPLE,
+        *map(ANSWERS.field, READING_COLUMNS),
         *CELL,
         column("score", pa.float64(), "the task's own metric; 0 if there is nothing to score"),
         column("scored_on", pa.string(), "what `score` is of: response, answer or value"),
         *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in TEXT_METRICS],
         column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
         column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
-        column("answer", pa.string(), "the answer that was taken out of the response", nullable=True),
+        ANSWERS.field("answer"),
         REFERENCES,
         ANSWER_TYPE,
         *FOLLOW_UP_SCORES,
-        column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
-        column("num_turns", pa.int32(), "turns of the reading", unit="turns"),
-        column("num_prompt_tokens", pa.int64(), "prompt tokens of all turns", unit="tokens"),
-        column("num_cached_prompt_tokens", pa.int64(), "of these, found in the prefix cache", unit="tokens"),
-        column("num_completion_tokens", pa.int64(), "completion tokens of all turns", unit="tokens"),
-        column("engine_seconds", pa.float64(), "time inside the engine, summed over turns", unit="seconds"),
+        *map(ANSWERS.field, ("num_document_tokens", *COSTS)),
     ]
 )
 """One row for each reading that the suite asks for."""
-
-ANSWER_COLUMNS = pa.schema(
-    [
-        DOCUMENT_ID,
-        QUESTION_ID,
-        SAMPLE,
-        SCORES.field("status"),
-        SCORES.field("answer"),
-        column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
-        *VALUE_FIELDS,
-        SCORES.field("num_evidence"),
-        *[SCORES.field(name) for name in SCORES.names[SCORES.names.index("num_document_tokens") :]],
-    ]
-)
-"""What of an answers table is scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,7 +241,6 @@ TURN_LOG = arrow_schema(LoggedTurnRow)
 OUTCOME_LOG = arrow_schema(OutcomeRow)
 FOLLOW_UP_LOG = arrow_schema(FollowUpRow)
 RUN_ID, SAMPLE = TURN_LOG.field("run_id"), TURN_LOG.field("sample")
-FOLLOW_UPS = [*arrow_schema(FollowUpColumns)]
 OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
 """Columns that this project alone fills; the others hold what engines and policies bring."""
 UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
