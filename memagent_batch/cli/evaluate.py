@@ -152,8 +152,7 @@ class RunSuite(ReaderSettings, Command):
 
     def _suite(self, options: Options) -> "Suite":
         """The suite, or the questions as one; one of them is named."""
-        from memagent_batch.evaluation.own import own_suite
-        from memagent_batch.evaluation.suite import open_suite
+        from memagent_batch.evaluation.suite import open_suite, own_suite
         from memagent_batch.store.location import Location
 
         if self.suite is not None:

@@ -11,9 +11,8 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.domain.scores import Metric
-from memagent_batch.evaluation.own import own_suite
 from memagent_batch.evaluation.scoring import score_answers
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, own_suite
 from memagent_batch.store.location import Location
 from tests.evaluation.test_scoring import answer
 
