@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -19,7 +19,6 @@ from memagent_batch.evaluation.suite import (
     QUESTIONS_FILE,
     SUITE_DOCUMENTS,
     SUITE_QUESTIONS,
-    Say,
     SuiteQuestion,
     claim_suite,
     span_rows,
@@ -48,11 +47,11 @@ class SuitePlan:
     """Whether questions ask for a type, where the answers of their task have one."""
 
 
-def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Say) -> bool:
+def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Callable[[str], None]) -> bool:
     """Writes the suite; returns False where it is there already, made from the same.
 
     Takes memory for one document at a time, whatever the number of samples. Nothing is written before all are made.
-    Lengths are in tokens of the model.
+    Lengths are in tokens of the model. `say` shows a line of progress.
 
     Raises:
         OutputError: the folder holds something else.

@@ -76,9 +76,7 @@ def sign_test(num_more: int, num_less: int) -> float:
 
 def holm(chances: Sequence[float]) -> list[float]:
     """Each chance, corrected for how many were looked at (Holm 1979): any below 0.05 is a difference at that level."""
-    corrected = [0.0] * len(chances)
-    least = 0.0
-    for rank, place in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
-        least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
-        corrected[place] = least
-    return corrected
+    order = sorted(range(len(chances)), key=chances.__getitem__)
+    raised = (min(1.0, (len(chances) - rank) * chances[place]) for rank, place in enumerate(order))
+    corrected = dict(zip(order, accumulate(raised, max), strict=True))
+    return [corrected[place] for place in range(len(chances))]

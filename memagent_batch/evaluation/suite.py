@@ -78,12 +78,8 @@ class SuiteQuestion(_AskedColumns, TypeFields):
 
 SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
 SUITE_QUESTIONS = arrow_schema(SuiteQuestion)
-CELL = [SUITE_QUESTIONS.field(name) for name in ("task", "length_tokens", "depth", "metric")]
-REFERENCES, ANSWER_TYPE, IS_ABSENT = map(SUITE_QUESTIONS.field, ("references", "answer_type", "is_absent"))
 ASKED_ENTRY = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
-Say = Callable[[str], None]
-"""Shows a line of progress."""
 STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
@@ -103,7 +99,7 @@ FOLLOW_UP_SCORES = [
         "the first reference as a typed value, as JSON; null for not stated",
         nullable=True,
     ),
-    IS_ABSENT,
+    SUITE_QUESTIONS.field("is_absent"),
     column("abstained", pa.bool_(), "whether the value, or the answer of a question without a type, is `not stated`"),
     ANSWERS.field("num_evidence"),
     column(
@@ -129,15 +125,14 @@ SCORES = pa.schema(
     [
         column("variant", pa.string(), "what was evaluated: a policy, a model, or both"),
         *map(ANSWERS.field, READING_COLUMNS),
-        *CELL,
+        *map(SUITE_QUESTIONS.field, ("task", "length_tokens", "depth", "metric")),
         column("score", pa.float64(), "the task's own metric; 0 if there is nothing to score"),
         column("scored_on", pa.string(), "what `score` is of: response, answer or value"),
         *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in TEXT_METRICS],
         column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
         column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
         ANSWERS.field("answer"),
-        REFERENCES,
-        ANSWER_TYPE,
+        *map(SUITE_QUESTIONS.field, ("references", "answer_type")),
         *FOLLOW_UP_SCORES,
         *map(ANSWERS.field, ("num_document_tokens", *COSTS)),
     ]
