@@ -122,7 +122,7 @@ CONVERTERS = PluginRegistry(
     built_in={
         "pdf": "memagent_batch.convert.pdf:PdfConverter",
         "html": "memagent_batch.convert.html:HtmlConverter",
-        "docx": "memagent_batch.convert.docx:DocxConverter",
+        "docx": "memagent_batch.convert.office:DocxConverter",
         "email": "memagent_batch.convert.mail:MailConverter",
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",

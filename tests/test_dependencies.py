@@ -30,7 +30,6 @@ THROUGH = {
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
     "convert": [
-        "convert/docx.py",
         "convert/html.py",
         "convert/opendocument.py",
         "convert/pdf.py",

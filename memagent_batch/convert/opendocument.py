@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, picture_parts
-from memagent_batch.convert.docx import require_bounds
+from memagent_batch.convert.office import require_bounds
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
 

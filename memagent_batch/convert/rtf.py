@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.docx import REPLACED_TAGS, symbol_note
+from memagent_batch.convert.office import REPLACED_TAGS, symbol_note
 from memagent_batch.convert.outlook import CODE_PAGES
 from memagent_batch.errors import ConversionError
 
