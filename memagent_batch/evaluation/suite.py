@@ -76,8 +76,29 @@ class SuiteQuestion(_AskedColumns, TypeFields):
     ]
 
 
+class FollowUpScores(TypedDict):
+    """Scores of what was asked after the answer."""
+
+    value_right: Annotated[bool | None, Column("whether the typed value equals a reference; null without a type")]
+    reference_value: Annotated[str | None, Column("the first reference as a typed value, as JSON; null for not stated")]
+    abstained: Annotated[bool, Column("whether the value, or the answer of a question without a type, is `not stated`")]
+    evidence_precision: Annotated[
+        float | None,
+        Column(
+            "share of these that overlap a sentence that supports the answer; null if that is not known or there is "
+            "none"
+        ),
+    ]
+    evidence_recall: Annotated[
+        float | None, Column("share of the sentences that support the answer that evidence overlaps")
+    ]
+    evidence_f1: Annotated[float | None, Column("harmonic mean of both")]
+    evidence_hit: Annotated[bool | None, Column("whether any evidence overlaps a sentence that supports the answer")]
+
+
 SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
 SUITE_QUESTIONS = arrow_schema(SuiteQuestion)
+FOLLOW_UP_SCORES = arrow_schema(FollowUpScores)
 ASKED_ENTRY = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
 STATUS_MISSING = "missing"
@@ -89,37 +110,6 @@ VALUES = ("value", "value_status", "confidence")
 _SCORED = (*READING_COLUMNS, "status", "answer", "response", *VALUES, "num_evidence", "num_document_tokens", *COSTS)
 ANSWER_COLUMNS = pa.schema(map(ANSWERS.field, _SCORED))
 """What of an answers table is scored."""
-
-FOLLOW_UP_SCORES = [
-    *map(ANSWERS.field, VALUES),
-    column("value_right", pa.bool_(), "whether the typed value equals a reference; null without a type", nullable=True),
-    column(
-        "reference_value",
-        pa.string(),
-        "the first reference as a typed value, as JSON; null for not stated",
-        nullable=True,
-    ),
-    SUITE_QUESTIONS.field("is_absent"),
-    column("abstained", pa.bool_(), "whether the value, or the answer of a question without a type, is `not stated`"),
-    ANSWERS.field("num_evidence"),
-    column(
-        "evidence_precision",
-        pa.float64(),
-        "share of these that overlap a sentence that supports the answer; null if that is not known or there is none",
-        nullable=True,
-    ),
-    column(
-        "evidence_recall",
-        pa.float64(),
-        "share of the sentences that support the answer that evidence overlaps",
-        nullable=True,
-    ),
-    column("evidence_f1", pa.float64(), "harmonic mean of both", nullable=True),
-    column(
-        "evidence_hit", pa.bool_(), "whether any evidence overlaps a sentence that supports the answer", nullable=True
-    ),
-]
-"""Scores of what was asked after the answer."""
 
 SCORES = pa.schema(
     [
@@ -133,7 +123,12 @@ SCORES = pa.schema(
         column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
         ANSWERS.field("answer"),
         *map(SUITE_QUESTIONS.field, ("references", "answer_type")),
-        *FOLLOW_UP_SCORES,
+        *map(ANSWERS.field, VALUES),
+        *map(FOLLOW_UP_SCORES.field, ("value_right", "reference_value")),
+        SUITE_QUESTIONS.field("is_absent"),
+        FOLLOW_UP_SCORES.field("abstained"),
+        ANSWERS.field("num_evidence"),
+        *map(FOLLOW_UP_SCORES.field, ("evidence_precision", "evidence_recall", "evidence_f1", "evidence_hit")),
         *map(ANSWERS.field, ("num_document_tokens", *COSTS)),
     ]
 )
