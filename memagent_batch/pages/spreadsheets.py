@@ -236,11 +236,7 @@ def _by_need(output: Location, manifest: Manifest, *, signed: SignOffs) -> Itera
                 yield [
                     *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
                     *(row["confidence"], sentences or None, places or None),
-                    *(
-                        _unread_words(row, manifest),
-                        row["error_message"] or row.get("follow_up_error"),
-                        _signed_cell(by, before),
-                    ),
+                    *(_unread_words(row, manifest), problem, _signed_cell(by, before)),
                 ]
 
 

@@ -48,7 +48,8 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
     later = night.run({**documents, "d": "read now"}, {"q": "Who signed?"}, table_format=table_format)
-    assert ending(output, later, num_columns=110).index("read now") < ending(output, later, num_columns=110).index("Ann")
+    said = ending(output, later, num_columns=110)
+    assert said.index("read now") < said.index("Ann")
 
 
 def test_ending_shows_answers_of_different_documents(tmp_path: Path) -> None:

@@ -123,11 +123,16 @@ def test_correction_that_is_not_of_its_type_is_named_before_a_sheet_is_saved(
     browser: webdriver.Chrome, planted: tuple[Location, dict[tuple[str, str], str]]
 ) -> None:
     table = opened(browser, f"{written(planted[0])}#view=list")
-    cases = {
-        **{("number", "days", text): False for text in ("60", "60 days", "-0.5", "not stated", "Not stated.")},
-        **{("number", "days", text): True for text in ("sixty", "60 weeks", "1,000", "060")},
-        **{("date", None, "2026-01-31"): False, ("date", None, "31 January 2026"): True},
-        **{("bool", None, "Yes"): False, ("bool", None, "perhaps"): True, (None, None, "anything"): False},
+    cases: dict[tuple[str | None, str | None, str], bool] = {
+        **dict.fromkeys(
+            [("number", "days", text) for text in ("60", "60 days", "-0.5", "not stated", "Not stated.")], False
+        ),
+        **dict.fromkeys([("number", "days", text) for text in ("sixty", "60 weeks", "1,000", "060")], True),
+        ("date", None, "2026-01-31"): False,
+        ("date", None, "31 January 2026"): True,
+        ("bool", None, "Yes"): False,
+        ("bool", None, "perhaps"): True,
+        (None, None, "anything"): False,
     }
     asked = [{"decision": "correct", "type": of, "unit": unit, "correction": text} for of, unit, text in cases]
     assert table.execute_script("return arguments[0].map(isMiswritten)", asked) == list(cases.values())

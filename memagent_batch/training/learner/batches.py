@@ -141,7 +141,7 @@ def batches(items: Iterable[Conversation], *, batch_tokens: int, in_trees: bool 
 def _batch_of(trees: Sequence[Tree], *, texts: Mapping[Sample, Sequence[Conversation]]) -> ConversationBatch:
     length = max(len(tree.token_ids) for tree in trees)
     rows = np.zeros((3, len(trees), length), np.int64)
-    rows[2] = np.arange(1, length + 1)  # what is filled in sees itself: a token that sees nothing is no number
+    rows[2] = np.arange(1, length + 1)  # what is filled in sees itself: one that sees nothing gives NaN
     for row, tree in enumerate(trees):
         rows[:, row, : len(tree.token_ids)] = tree.token_ids, tree.positions, tree.ends
     tokens, positions, ends = torch.from_numpy(rows)

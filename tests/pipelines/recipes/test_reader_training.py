@@ -90,9 +90,7 @@ def test_packs_hold_all_samples_and_no_tree_is_too_long() -> None:
 def _run_folder(folder: Path) -> Path:
     (folder / "data").mkdir(parents=True)
     lines = [
-        json.dumps(
-            {"turns": [{"prompt": each.prompt, "completion": each.response} for each in _samples(4, seed=seed)]}
-        )
+        json.dumps({"turns": [{"prompt": each.prompt, "completion": each.response} for each in _samples(4, seed=seed)]})
         for seed in range(5)
     ]
     (folder / "data" / "a.jsonl").write_text("\n".join(lines) + "\n")

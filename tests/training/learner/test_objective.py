@@ -10,8 +10,8 @@ import torch
 
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import InputError
-from memagent_batch.training.learner.batches import Conversation, batches, conversations
 from memagent_batch.training.learner import learner as learners
+from memagent_batch.training.learner.batches import Conversation, batches, conversations
 from memagent_batch.training.learner.learner import Learner
 
 pytestmark = pytest.mark.usefixtures("one_thread")
