@@ -126,7 +126,7 @@ def test_ending_shows_the_sentence_of_an_answer_with_its_place(text_model: str, 
     manifest = require_manifest(output)
     shown = ending(output, manifest, num_columns=100)
     assert '\n      "A cat."   [characters 0 to 6]\n' in shown  # of the document that is one sentence
-    assert f"memagent show {stream.output} c " in shown
+    assert f"memagent show {stream.output} d " in shown  # read by this run
     assert "--follow-ups.evidence" not in shown
 
 
