@@ -8,8 +8,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from operator import attrgetter
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,12 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.formats.records import Place
 from memagent_batch.documents.listing import into_batches
 from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard, pack_paths
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
 from memagent_batch.logs import EventKind
-from memagent_batch.store.columns import column
+from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.location import Location
 
@@ -36,36 +34,15 @@ ROWS_COLUMN = "rows"
 """Column of the index with the places of a document of many rows."""
 _TEXT = pa.large_string()
 """A column of all documents may hold more than 2 GiB, which other strings can't."""
-INDEX_SCHEMA = pa.schema(
+_ROW_PLACES = pa.struct(
     [
-        column("document_id", _TEXT, "unique id of the document"),
-        column("document_hash", _TEXT, "SHA-256 of the text, null on error", nullable=True),
-        column("path", _TEXT, "path of the file on the documents' file system"),
-        column("format", pa.string(), "format of the file"),
-        column("start", pa.int64(), "row group, from 0; or first byte"),
-        column("stop", pa.int64(), "row in the group, from 0; or byte after the last"),
-        column("num_bytes", pa.int64(), "size of the text in UTF-8, bytes; 0 on error"),
-        column("error", _TEXT, "why the text can't be read", nullable=True),
-        column("error_type", _TEXT, "kind of that error; null for a `DocumentError`", nullable=True),
-        column(
-            ROWS_COLUMN,
-            pa.struct(
-                [
-                    pa.field("paths", pa.list_(_TEXT)),
-                    pa.field("formats", pa.list_(pa.string())),
-                    pa.field("files", pa.list_(pa.int32())),
-                    pa.field("starts", pa.list_(pa.int64())),
-                    pa.field("stops", pa.list_(pa.int64())),
-                ]
-            ),
-            "of a document of many rows: its files, and of each row in order its file and place there",
-            nullable=True,
-        ),
+        pa.field("paths", pa.list_(_TEXT)),
+        pa.field("formats", pa.list_(pa.string())),
+        pa.field("files", pa.list_(pa.int32())),
+        pa.field("starts", pa.list_(pa.int64())),
+        pa.field("stops", pa.list_(pa.int64())),
     ]
 )
-"""One row for each document. Carried columns follow, as text, named `carry:<name>`."""
-_NO_PLACE = Place(start=0, stop=0)
-"""The place of a row that stands for no document."""
 MISSING_DOCUMENT = DocumentMissingError.__name__
 """`error_type` of rows that stand for documents which are not there."""
 BAD_FILE = BadFileError.__name__
@@ -110,60 +87,46 @@ _LEFT_OUT = (
 )
 
 
-class RowPlaces(TypedDict):
-    """The rows of a document, in order: a value of the column `rows`."""
+class IndexRow(TypedDict):
+    """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
 
-    paths: list[str]
-    formats: list[str]
-    files: list[int]
-    starts: list[int]
-    stops: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRow:
-    """A row of the index."""
-
-    document_id: str
-    path: str = ""
-    format: Format = Format.UNKNOWN
-    place: Place = _NO_PLACE
-    document_hash: str | None = None
-    num_bytes: int = 0
-    error: str | None = None
-    error_type: str | None = None
-    rows: RowPlaces | None = None
-    order: tuple[str, ...] = ()
-    """Values that put a row into the order of its document, before rows are grouped."""
-    carried: Mapping[str, str | None] = field(default_factory=dict)
-
-    @property
-    def long_chars(self) -> int:
-        """Characters of the values that may be long."""
-        return sum(len(value) for value in self.carried.values() if value)
+    document_id: Annotated[str, _TEXT, Column("unique id of the document")]
+    document_hash: Annotated[str | None, _TEXT, Column("SHA-256 of the text, null on error")]
+    path: Annotated[str, _TEXT, Column("path of the file on the documents' file system")]
+    format: Annotated[str, Column("format of the file")]
+    start: Annotated[int, Column("row group, from 0; or first byte")]
+    stop: Annotated[int, Column("row in the group, from 0; or byte after the last")]
+    num_bytes: Annotated[int, Column("size of the text in UTF-8, bytes; 0 on error")]
+    error: Annotated[str | None, _TEXT, Column("why the text can't be read")]
+    error_type: Annotated[str | None, _TEXT, Column("kind of that error; null for a `DocumentError`")]
+    rows: Annotated[
+        Mapping[str, Sequence[str | int]] | None,
+        _ROW_PLACES,
+        Column("of a document of many rows: its files, and of each row in order its file and place there"),
+    ]
 
 
-def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
-    """The rows as a table of `index_schema`, or of its columns that the schema has."""
-    return pa.table({name: [_cell(row, name) for row in rows] for name in schema.names}, schema=schema)
+INDEX_SCHEMA = arrow_schema(IndexRow)
+_NO_TEXT = {"path": "", "format": Format.UNKNOWN, "start": 0, "stop": 0, "num_bytes": 0}
 
 
-def index_tables(rows: Iterable[IndexRow], *, schema: pa.Schema) -> Iterator[pa.Table]:
+def index_row(document_id: str, **values: Any) -> IndexRow:
+    """A row with the values of some columns; without any others it stands for no text."""
+    return cast("IndexRow", {**_NO_TEXT, "document_id": document_id, **values})
+
+
+def index_tables(rows: Iterable[Mapping[str, Any]], *, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows as tables of some of them each, as they come; at least one, which may be empty."""
     is_empty = True
-    for batch in into_batches(rows, size=attrgetter("long_chars"), max_size=_TABLE_CHARS, max_items=_TABLE_ROWS):
-        yield index_table(batch, schema=schema)
+    for batch in into_batches(rows, size=_carried_chars, max_size=_TABLE_CHARS, max_items=_TABLE_ROWS):
+        yield pa.Table.from_pylist(batch, schema=schema)
         is_empty = False
     if is_empty:
-        yield index_table([], schema=schema)
+        yield schema.empty_table()
 
 
-def _cell(row: IndexRow, name: str) -> Any:
-    if name in ("start", "stop"):
-        return getattr(row.place, name)
-    if name.startswith(CARRY_PREFIX):
-        return row.carried.get(name.removeprefix(CARRY_PREFIX))
-    return getattr(row, name)
+def _carried_chars(row: Mapping[str, Any]) -> int:
+    return sum(len(value) for name, value in row.items() if name.startswith(CARRY_PREFIX) and value)
 
 
 def index_schema(settings: InputConfig) -> pa.Schema:
@@ -201,8 +164,8 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
 
 def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
     """The index with a row for each document that questions are bound to and that is not there."""
-    rows = [IndexRow(document_id=name, error=_MISSING_ERROR, error_type=MISSING_DOCUMENT) for name in document_ids]
-    return pa.concat_tables([index, index_table(rows, schema=index.schema)])
+    rows = [index_row(name, error=_MISSING_ERROR, error_type=MISSING_DOCUMENT) for name in document_ids]
+    return pa.concat_tables([index, pa.Table.from_pylist(rows, schema=index.schema)])
 
 
 def in_order(index: pa.Table) -> pa.Table:

@@ -16,7 +16,15 @@ import pyarrow as pa
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.converted import part_text
-from memagent_batch.documents.document_index import BAD_FILE, IndexRow, index_schema, index_tables, row_schema
+from memagent_batch.documents.document_index import (
+    BAD_FILE,
+    CARRY_PREFIX,
+    IndexRow,
+    index_row,
+    index_schema,
+    index_tables,
+    row_schema,
+)
 from memagent_batch.documents.formats.byte_lines import is_compressed
 from memagent_batch.documents.formats.columnar import GroupedFile, group_records, open_grouped, present_columns
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
@@ -64,7 +72,7 @@ def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options
     schema = row_schema(settings) if settings.order_columns else index_schema(settings)
     documents = documents_place(shard.documents, storage_options)
     rows = _index_rows(documents, shard, settings=settings)
-    yield from index_tables((row for row in rows if settings.takes(row.document_id)), schema=schema)
+    yield from index_tables((row for row in rows if settings.takes(row["document_id"])), schema=schema)
 
 
 def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
@@ -93,7 +101,7 @@ def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> 
 
 def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, settings: InputConfig) -> Iterator[IndexRow]:
     place = documents.at(path)
-    bad = partial(IndexRow, path=path, format=shard.format, error_type=BAD_FILE)
+    bad = partial(index_row, path=path, format=shard.format, error_type=BAD_FILE)
     try:
         for record in document_records(place, name=name, shard=shard, settings=settings):
             if record.error is None:
@@ -124,19 +132,18 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
             text, row_hash = row.text, row.hash()
     reason = why_unreadable(text)
     document_hash = row_hash or (None if reason else text_hash(str(text)))
-    return IndexRow(
-        document_id=str(document_id),
+    carried = zip(settings.carry_columns, others, strict=True)
+    return index_row(
+        str(document_id),
         path=path,
         format=format_,
-        place=record.place,
+        start=record.place.start,
+        stop=record.place.stop,
         document_hash=document_hash,
         num_bytes=0 if reason else len(str(text).encode()),
         error=None if document_hash else mask_urls(f"{record.where}: {reason}"),
-        carried={
-            name: value if isinstance(value, str) else None
-            for name, value in zip(settings.carry_columns, others, strict=True)
-        },
-        order=tuple(map(str, order)),
+        order=[*map(str, order)],
+        **{CARRY_PREFIX + name: value if isinstance(value, str) else None for name, value in carried},
     )
 
 

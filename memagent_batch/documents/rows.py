@@ -23,14 +23,11 @@ from memagent_batch.documents.document_index import (
     BAD_FILE,
     CARRY_PREFIX,
     UNREAD_SOURCE,
-    IndexRow,
-    RowPlaces,
     index_schema,
     index_tables,
     place_of,
 )
-from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.formats.records import EMPTY_TEXT, Place, Value, too_long
+from memagent_batch.documents.formats.records import EMPTY_TEXT, Value, too_long
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError
@@ -60,10 +57,10 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
     yield from index_tables(found, schema=index_schema(settings))
 
 
-def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
+def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: InputConfig) -> Iterator[IndexedRow]:
     """The document of some rows of one id; files and lines that can't be read stand for themselves."""
     readable = [row for row in rows if row["error_type"] != BAD_FILE]
-    yield from (_bad(row) for row in rows if row["error_type"] == BAD_FILE)
+    yield from (row for row in rows if row["error_type"] == BAD_FILE)
     if not readable:
         return
     error = None
@@ -76,7 +73,7 @@ def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: I
     yield _joined_document(readable, error=error, settings=settings)
 
 
-def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexRow:
+def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexedRow:
     first = rows[0]
     sources = [{name: row[CARRY_PREFIX + name] for name in settings.carry_columns} for row in rows]
     carried = joined_sources(sources) if SOURCE_UNREAD in settings.carry_columns else sources[0]
@@ -90,21 +87,18 @@ def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings:
         unread = carried.get(SOURCE_UNREAD)
         error = unread or f"document_id {first['document_id']!r}: {EMPTY_TEXT}"
         error_type = UNREAD_SOURCE if unread else None
-    return IndexRow(
-        document_id=first["document_id"],
-        path=first["path"],
-        format=Format(first["format"]),
-        place=Place(start=first["start"], stop=first["stop"]),
-        document_hash=None if error else joined_hash([row["document_hash"] for row in rows]),
-        num_bytes=0 if error else num_bytes,
-        error=error,
-        error_type=error_type,
-        carried=carried,
-        rows=_row_places(rows),
-    )
+    return {
+        **first,
+        **{CARRY_PREFIX + name: value for name, value in carried.items()},
+        "document_hash": None if error else joined_hash([row["document_hash"] for row in rows]),
+        "num_bytes": 0 if error else num_bytes,
+        "error": error,
+        "error_type": error_type,
+        "rows": _row_places(rows),
+    }
 
 
-def _row_places(rows: Sequence[IndexedRow]) -> RowPlaces:
+def _row_places(rows: Sequence[IndexedRow]) -> Mapping[str, Sequence[str | int]]:
     files = {(row["path"], row["format"]): None for row in rows}
     numbers = {file: number for number, file in enumerate(files)}
     return {
@@ -114,16 +108,6 @@ def _row_places(rows: Sequence[IndexedRow]) -> RowPlaces:
         "starts": [row["start"] for row in rows],
         "stops": [row["stop"] for row in rows],
     }
-
-
-def _bad(row: IndexedRow) -> IndexRow:
-    return IndexRow(
-        document_id=row["document_id"],
-        path=row["path"],
-        format=Format(row["format"]),
-        error=row["error"],
-        error_type=row["error_type"],
-    )
 
 
 def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: InputConfig) -> list[IndexedRow]:

@@ -16,9 +16,8 @@ from memagent_batch.documents import listing
 from memagent_batch.documents.document_index import (
     INDEX_SCHEMA,
     IndexedFiles,
-    IndexRow,
     KeptIndex,
-    index_table,
+    index_row,
     log_documents,
     reuse_index,
     sample_documents,
@@ -96,8 +95,8 @@ NAMES = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=30)
 
 
 def index(names: list[str]) -> pa.Table:
-    rows = [IndexRow(document_id=name, document_hash=hashlib.sha256(name[:1].encode()).hexdigest()) for name in names]
-    return index_table(rows, schema=INDEX_SCHEMA)
+    rows = [index_row(name, document_hash=hashlib.sha256(name[:1].encode()).hexdigest()) for name in names]
+    return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
 
 
 @given(NAMES, st.integers(1, 30), st.integers(1, 30), st.integers(0, 3), st.randoms())
@@ -119,7 +118,7 @@ def test_samples_of_any_order_are_nested_and_lose_no_document(
 
 def test_without_a_limit_all_are_taken_and_a_text_without_a_hash_has_its_id() -> None:
     assert sample_documents(index(["b", "a"]), limit=None, seed=0).outside is None
-    unreadable = index_table([IndexRow(document_id=name, error="null") for name in "abcdef"], schema=INDEX_SCHEMA)
+    unreadable = pa.Table.from_pylist([index_row(name, error="null") for name in "abcdef"], schema=INDEX_SCHEMA)
     draws = [sample_documents(unreadable, limit=2, seed=seed).taken["document_id"].to_pylist() for seed in range(20)]
     assert len({tuple(drawn) for drawn in draws}) > 5
 
