@@ -93,14 +93,8 @@ def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> Val
     Raises:
         ValueTypeError: it can't be asked for.
     """
-    return parse_value_type(
-        row.get("answer_type"),
-        labels=row.get("labels"),
-        schema=row.get("schema"),
-        unit=row.get("unit"),
-        not_stated=row.get("not_stated"),
-        is_unit_asked=is_unit_asked,
-    )
+    fields = {name: row.get(name) for name in NO_TYPE}
+    return parse_value_type(fields.pop("answer_type"), **fields, is_unit_asked=is_unit_asked)
 
 
 def value_types(questions: pa.Table) -> list[ValueType | None]:

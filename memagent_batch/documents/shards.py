@@ -32,7 +32,7 @@ from memagent_batch.documents.lake.tables import documents_place, find_table
 from memagent_batch.documents.listing import InputFile, Listing, into_batches, list_places
 from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
-from memagent_batch.store.database import BATCH_ROWS, filter_to_disk, on_disk
+from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
@@ -171,9 +171,7 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     shards = (shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_))
     return FoundShards(
         shards=[replace(shard, number_keys=numbers) for shard in shards],
-        files=_found_files(
-            [each.files for _, each in files], has_versions=settings.trust is Trust.ETAG, is_pinned=bool(pins)
-        ),
+        files=_found_files([each.files for _, each in files], is_pinned=bool(pins), trust=settings.trust),
         left_out=left_out,
         commits={uri: commit for uri, (_, commit) in pins.items()},
         places=tuple(place.uri for place in documents),
@@ -258,15 +256,11 @@ def _filtered(files: Listing, *, where: Condition, numbers: Collection[str] | No
         ) from error
 
 
-def _found_files(listed: Iterable[pa.Table], *, has_versions: bool, is_pinned: bool) -> pa.Table:
-    """The files of listings, `FOUND_FILES`."""
-    made = pa.scalar("pinned" if is_pinned and has_versions else None, pa.large_string())
-    batches = (batch for files in listed for batch in files.to_batches(BATCH_ROWS))
-    is_listed = has_versions and not is_pinned
-    versions = ((batch, batch["version"] if is_listed else pa.repeat(made, batch.num_rows)) for batch in batches)
-    return on_disk(
-        (pa.table([each["path"], of_each], schema=FOUND_FILES) for each, of_each in versions), schema=FOUND_FILES
-    )
+def _found_files(listed: Iterable[pa.Table], *, is_pinned: bool, trust: Trust) -> pa.Table:
+    """The files of listings, `FOUND_FILES`; files of a commit never change."""
+    version = "null" if trust is Trust.CONTENT else "'pinned'" if is_pinned else "version"
+    with open_database({"listed": pa.concat_tables(listed)}) as database:
+        return query_to_disk(database, f"select path, {version} as version from listed", schema=FOUND_FILES)
 
 
 def _shards_of_files(place: Location, files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
@@ -314,21 +308,18 @@ def cut_shards(shards: Iterable[Shard], *, settings: InputConfig, storage_option
     Raises:
         InputError: a large file can't be opened; with `on_bad_file: record` only if its store does not answer.
     """
-    cut: list[Shard] = []
-    sizes_of = partial(_group_bytes, settings=settings, storage_options=storage_options)
+    cut, whole = list[Shard](), [*shards]
+    group_bytes = partial(_group_bytes, settings=settings, storage_options=storage_options)
     with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-        sizes = [(shard, threads.submit(sizes_of, shard) if _is_large(shard) else None) for shard in shards]
-        for shard, found in sizes:
-            cut += [shard] if found is None else _split_file(shard, sizes=found.result())
+        for shard, sizes in zip(whole, threads.map(group_bytes, whole), strict=True):
+            cut += _split_file(shard, sizes=sizes) if sizes else [shard]
     return cut
 
 
-def _is_large(shard: Shard) -> bool:
-    return shard.format in GROUPED and shard.size_bytes > SHARD_BYTES
-
-
 def _group_bytes(shard: Shard, *, settings: InputConfig, storage_options: Options) -> tuple[int, ...]:
-    """Size of each row group, bytes; one group for a file that is damaged, so that the index finds and records it."""
+    """Size of each row group of a large file, bytes; none for one that is damaged: the index finds and records it."""
+    if shard.format not in GROUPED or shard.size_bytes <= SHARD_BYTES:
+        return ()
     try:
         with open_grouped(documents_place(shard.documents, storage_options).at(shard.paths[0])) as grouped:
             return grouped.group_bytes
@@ -337,7 +328,7 @@ def _group_bytes(shard: Shard, *, settings: InputConfig, storage_options: Option
     except InputError:
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
-        return (shard.size_bytes,)
+        return ()
 
 
 def _split_file(shard: Shard, *, sizes: Sequence[int]) -> Iterator[Shard]:

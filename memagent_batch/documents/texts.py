@@ -53,7 +53,9 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
         FetchedText(row=row, error=DocumentError(error)) for row, error in enumerate(errors) if error is not None
     )
     places = [found for found in _fetched_places(table) if errors[found[0]] is None]
-    unfinished = _unfinished(places) if settings.order_columns else {}
+    unfinished: dict[int, _Unfinished] = {}
+    if settings.order_columns:
+        unfinished = {row: _Unfinished(list(found)) for row, found in groupby(places, key=itemgetter(0))}
     hashes, files = table["document_hash"].to_pylist(), _wanted_files(places, documents=documents)
     read = partial(_fetch_file, documents=documents, settings=settings)
     for file, record in _fetch_files(files, sizes=table["num_bytes"].to_pylist(), read=read):
@@ -70,15 +72,10 @@ _RowPlace = tuple[int, str, str, Place]
 
 def _fetched_places(table: pa.Table) -> Iterator[_RowPlace]:
     """Where the texts of an index lie; of a document of many rows all its rows, in order."""
-    edges = zip(table["start"].to_pylist(), table["stop"].to_pylist(), strict=True)
-    places = (Place(start=start, stop=stop) for start, stop in edges)
-    listed = zip(table["path"].to_pylist(), table["format"].to_pylist(), places, strict=True)
-    if table[ROWS_COLUMN].null_count == table.num_rows:
-        yield from ((row, *found) for row, found in enumerate(listed))
-        return
-    for row, (found, rows) in enumerate(zip(listed, table[ROWS_COLUMN].to_pylist(), strict=True)):
+    for row, found in enumerate(table.select(["path", "format", "start", "stop", ROWS_COLUMN]).to_pylist()):
+        rows = found[ROWS_COLUMN]
         if rows is None:
-            yield row, *found
+            yield row, found["path"], found["format"], Place(start=found["start"], stop=found["stop"])
             continue
         for file, start, stop in zip(rows["files"], rows["starts"], rows["stops"], strict=True):
             yield row, rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
@@ -91,10 +88,6 @@ def _wanted_files(places: Iterable[_RowPlace], *, documents: Location) -> list["
     return [
         _Wanted(place=documents.at(path), format=Format(of), rows=rows) for (path, of), rows in sorted(wanted.items())
     ]
-
-
-def _unfinished(places: Iterable[_RowPlace]) -> dict[int, "_Unfinished"]:
-    return {row: _Unfinished(list(found)) for row, found in groupby(places, key=itemgetter(0))}
 
 
 class _Unfinished:

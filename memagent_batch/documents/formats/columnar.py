@@ -237,22 +237,22 @@ def stored_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
     Raises:
         InputError: it has an id, and it is not known which column of the file has that.
     """
-    if column.field_id is None:
-        return column.stored_as or column.name
+    if column.in_table.field_id is None:
+        return column.in_table.stored_as or column.name
     ids: dict[bytes | None, str] = {(field.metadata or {}).get(_FIELD_ID): field.name for field in schema}
     if ids.keys() - {None}:
-        return ids.get(str(column.field_id).encode(), "")
+        return ids.get(str(column.in_table.field_id).encode(), "")
     return _mapped_name(schema, column, where=where)
 
 
 def _mapped_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
     """The name of a column in a file without ids, by what its table says of such files."""
-    if column.mapped_names is None:
+    if column.in_table.mapped_names is None:
         raise InputError(
             f"{where} has no field ids, and its table maps no names to them, so that its columns are ambiguous: set "
             "the table's property schema.name-mapping.default, or write the file again"
         )
-    names = [name for name in column.mapped_names if name in schema.names]
+    names = [name for name in column.in_table.mapped_names if name in schema.names]
     if len(names) > 1:
         raise InputError(
             f"{where} has no field ids, and by the table's name mapping {' and '.join(map(repr, names))} both are "

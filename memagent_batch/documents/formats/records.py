@@ -56,6 +56,20 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumn:
+    """A column of a table of a lake, as its files may have it."""
+
+    stored_as: str | None = None
+    """Name in the files, if it is not the table's."""
+    field_id: int | None = None
+    """In a file with such ids it goes before the name."""
+    mapped_names: tuple[str, ...] | None = None
+    """Its names in files without ids; None if the table maps no names."""
+    default: str | int | None = None
+    """Its value in files that were written before it was added."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputColumn:
     """A column to read."""
 
@@ -65,12 +79,10 @@ class InputColumn:
     """Which records must have a value."""
     setting: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
+    in_table: TableColumn = TableColumn()
+    """What its table says of it; nothing if it is not of a table."""
     stored_as: str | None = None
-    """Name in the files of a table, where it is another one."""
-    field_id: int | None = None
-    """Id of the column in a table; in a file with such ids it goes before the name."""
-    mapped_names: tuple[str, ...] | None = None
-    """What the table says that a column with an id is named in files without ids; None where it says nothing."""
+    """Its name in the file that is open; None if the file lacks it."""
     absent: Absent | None = None
     """What a file without the column has instead; by default `presence` decides."""
     is_partition: bool = False

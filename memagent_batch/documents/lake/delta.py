@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config.storage import Options
+from memagent_batch.documents.formats.records import TableColumn
 from memagent_batch.documents.lake.table import (
     Table,
-    TableColumn,
     TableColumns,
     TableFile,
     TableName,

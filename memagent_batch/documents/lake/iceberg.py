@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config.storage import Options
+from memagent_batch.documents.formats.records import TableColumn
 from memagent_batch.documents.lake.table import (
     Table,
-    TableColumn,
     TableColumns,
     TableFile,
     TableName,
@@ -211,6 +211,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar | None:
 
 def _file_deletes(table: "IcebergTable", tasks: list["FileScanTask"]) -> dict[str, bytes]:
     """Deleted rows by the path of their data file. Each file of deletes is read once."""
+    from pyiceberg.io.pyarrow import _read_deletes
     from pyiceberg.manifest import DataFileContent
 
     rows: dict[str, list[Any]] = {}
@@ -218,7 +219,8 @@ def _file_deletes(table: "IcebergTable", tasks: list["FileScanTask"]) -> dict[st
     for delete in of_file.values():
         if delete.content != DataFileContent.POSITION_DELETES:
             raise InputError(f"{delete.file_path}: equality deletes can't be applied; compact the table first")
-        for path, positions in _positions(table, delete).items():
+        positions_of: dict[str, pa.ChunkedArray] = _read_deletes(table.io, delete)  # of Parquet, or a deletion vector
+        for path, positions in positions_of.items():
             rows.setdefault(path, []).append((delete.file_path, np.asarray(positions)))
     applied = {(task.file.file_path, delete.file_path) for task in tasks for delete in task.delete_files}
     return {
@@ -226,14 +228,6 @@ def _file_deletes(table: "IcebergTable", tasks: list["FileScanTask"]) -> dict[st
         for path, found in rows.items()
         if (counted := [each for each in found if (path, each[0]) in applied])
     }
-
-
-def _positions(table: "IcebergTable", delete: "DataFile") -> dict[str, pa.ChunkedArray]:
-    """Rows that a file of deletes removes, by data file: Parquet, or a deletion vector (Puffin)."""
-    from pyiceberg.io.pyarrow import _read_deletes
-
-    positions: dict[str, pa.ChunkedArray] = _read_deletes(table.io, delete)
-    return positions
 
 
 def _vended(properties: Mapping[str, Any]) -> Mapping[str, Any]:

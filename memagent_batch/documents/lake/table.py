@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.documents.formats.columnar import plain_value
-from memagent_batch.documents.formats.records import Absent, InputColumn, Presence, raise_missing_column
+from memagent_batch.documents.formats.records import Absent, InputColumn, Presence, TableColumn, raise_missing_column
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 
@@ -109,19 +109,6 @@ def as_deleted(rows: npt.ArrayLike) -> bytes:
     return bytes(np.unique(np.asarray(rows, dtype="<i8")).tobytes())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableColumn:
-    """A column of a table, as its files may have it."""
-
-    stored_as: str | None = None
-    """Name in the files, where it is not the table's."""
-    field_id: int | None = None
-    mapped_names: tuple[str, ...] | None = None
-    """Its names in files without ids; None where the table maps no names."""
-    default: str | int | None = None
-    """Its value in files that were written before it was added."""
-
-
 TableColumns = Mapping[str, TableColumn]
 
 
@@ -155,13 +142,7 @@ def stored_columns(
         if described is not None:
             value = values.get(column.name)
             absent = Absent(value=described.default if value is None else plain_value(value))
-            column = replace(
-                column,
-                stored_as=described.stored_as,
-                field_id=described.field_id,
-                mapped_names=described.mapped_names,
-                absent=absent,
-            )
+            column = replace(column, in_table=described, absent=absent)
         stored.append(column)
     return stored
 
