@@ -74,7 +74,7 @@ FUNCTIONS = (
     "make_plan",
     "begin_run",
     "scan_plan",
-    "last_versions",
+    "last_hashes",
     "read_documents",
     "plan_parts",
     "write",
@@ -275,7 +275,7 @@ def _plan_only(job: JobConfig, num_documents: int, phases: Phases) -> None:
         everything = plan.pending(LogIndex(), retry_failed=False)  # as where nothing is read yet
         phases.timed(lambda: sum(1 for _ in group_documents([*everything], readings_in_flight=64)), name="group")()
     index = flow.scan_plan(output, plan, fingerprint=FINGERPRINT, executor=LocalExecutor())
-    hashes = flow.last_versions(output, before, plan, index=index, agent=job.agent)
+    hashes = flow.last_hashes(output, before, plan.documents, index=index, agent=job.agent)
     assert not list(plan.pending(index, retry_failed=False, last_hashes=hashes))
     phases.timed(lambda: sum(part.num_rows for part in flow.plan_parts(plan, index)), name="plan_parts")()
     recorded, questions = flow.recorded_plan(plan, index), plan.asked.hashed

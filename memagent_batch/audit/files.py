@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.claim import ANSWER_TABLES, named_files
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
+from memagent_batch.runs.manifest import MANIFEST_FILE, PART_TABLES, Manifest
 from memagent_batch.runs.record import (
     LOG_TABLES,
     RECORD_FILES,
@@ -24,7 +24,6 @@ from memagent_batch.runs.record import (
     record_file,
     signer_of,
 )
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.json_files import json_bytes, json_object
 from memagent_batch.store.location import Location
@@ -32,13 +31,6 @@ from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 CLAIMED = "claimed_by"
 """Field that a later attempt adds to the manifest that is published, and to no other."""
-PART_FILES = {
-    ANSWERS_FOLDER: "answers_file",
-    MEMORIES_FOLDER: "memories_file",
-    EVIDENCE_FOLDER: "evidence_file",
-    RESULTS_FOLDER: "results_file",
-}
-"""Fields of a part of the tables that name its files, by table."""
 _TABLE_FOLDERS = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
 _LOG_FOLDERS = tuple(f"{folder}/" for folder in LOG_TABLES)
 
@@ -307,7 +299,7 @@ def _manifest_of(data: bytes | None) -> Manifest | None:
 def _file_names(value: Mapping[str, Any]) -> Iterable[Any]:
     lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
     parts = (
-        [part.get(column) or column for column in PART_FILES.values()] if isinstance(part, dict) else [None]
+        [part.get(f"{table}_file") or table for table in PART_TABLES] if isinstance(part, dict) else [None]
         for part in value["parts"]
     )
     return chain(chain.from_iterable(lists), chain.from_iterable(parts))

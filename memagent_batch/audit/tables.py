@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from memagent_batch.audit.files import PART_FILES, CheckedFiles, FileReport, Finding, FindingKind, Unchecked
+from memagent_batch.audit.files import CheckedFiles, FileReport, Finding, FindingKind, Unchecked
 from memagent_batch.audit.rows import RowCheck
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, PastRun, read_run
-from memagent_batch.runs.manifest import MANIFEST_FILE, rows_of_files
+from memagent_batch.runs.manifest import MANIFEST_FILE, PART_TABLES, rows_of_files
 from memagent_batch.runs.projection import PROJECTION_FILE, restored_projection
 from memagent_batch.runs.record import LOG_TABLES, record_file
 from memagent_batch.runs.tables import count_rows
@@ -61,8 +61,8 @@ def _count_findings(past: PastRun) -> Iterator[Finding]:
     if not planned == counts["asked"] == ended == counts["answers_rows"]:
         what = f"the counts do not close: {planned:,} readings are planned, and the manifest has {dict(counts)}"
         yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, PLAN_FILE), what=what)
-    for table, column in PART_FILES.items():
-        files = [part[column] for part in manifest["parts"] if part[column]]  # type: ignore[literal-required]
+    for table in PART_TABLES:
+        files = [name for part in manifest["parts"] if (name := part.get(f"{table}_file"))]
         if files != manifest["files"].get(table, []):
             what = f"the parts of the table {table!r} have other files than the manifest lists"
             yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, MANIFEST_FILE), what=what)

@@ -19,13 +19,14 @@ from memagent_batch.executors.leaving import GracefulShutdown, noted_stop
 from memagent_batch.executors.progress.progress import Progress
 from memagent_batch.executors.write import write_tables
 from memagent_batch.flows.check import CheckedJob, check
-from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
+from memagent_batch.flows.plan import make_plan, scan_plan
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.bounds import Spent, bound_met, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.history import (
     PastRun,
+    last_hashes,
     recorded_plan,
     repair_last_run_record,
     write_begun_plan,
@@ -107,14 +108,7 @@ class ReadPlan:
 def read_plan(
     plan: Plan, *, run: ActiveRun, executor: Executor, progress: Progress, before: PastRun | None
 ) -> ReadPlan:
-    """Reads what the log does not answer yet of a plan.
-
-    Args:
-        plan: The plan.
-        run: The run.
-        executor: What reads.
-        progress: Shows the readings.
-        before: The last finished run.
+    """Reads what the log does not answer yet of a plan; `before` is the last finished run.
 
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
@@ -123,8 +117,8 @@ def read_plan(
     scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
     listed = set(list_log(run.output))
     index = scan()
-    last_hashes = last_versions(run.output, before, plan, index=index, agent=job.agent)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=last_hashes))
+    hashes = last_hashes(run.output, before, plan.documents, index=index, agent=job.agent)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
     if bundles:
         write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
     not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)

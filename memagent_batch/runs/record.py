@@ -10,7 +10,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -34,7 +34,6 @@ SIGNATURE_FILE = f"{SUMS_FILE}.sig"
 NAMESPACE = "memagent-batch"
 """What a signature is for: `ssh-keygen -n`."""
 LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER)
-READ_BYTES = 8 * 1024 * 1024
 HASH_THREADS = 16
 """Files read at once: enough to keep a core busy where a store answers in 50 ms."""
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
@@ -57,6 +56,8 @@ def write_record(
     before: PastRun | None,
 ) -> None:
     """Writes the record of a run that is about to be published, its manifest excepted, which the list has already.
+
+    With a key to `sign` by, the list has a signature beside it.
 
     Tables are hashed while they are written. What is read back here are the small files of the record, and the files
     of the log that the run before does not list.
@@ -81,25 +82,15 @@ def write_record(
             require_claim(output, run_id=run_id)  # else a newer attempt may have removed this one's files
             raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
     hashes[record_file(run_id, MANIFEST_FILE)] = sha256(json_bytes(past.manifest)).hexdigest()
-    write_sums(output, hashes, run_id=run_id, sign=sign)
+    data = sums_bytes(hashes)
+    (output / record_file(run_id, SUMS_FILE)).write_bytes(data)
+    if sign is not None:
+        (output / record_file(run_id, SIGNATURE_FILE)).write_bytes(signature(data, key=sign))
 
 
 def sums_bytes(hashes: Mapping[str, str]) -> bytes:
     """A list, as `sha256sum` writes it."""
     return "".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()
-
-
-def write_sums(output: Location, hashes: Mapping[str, str], *, run_id: str, sign: str | None) -> None:
-    """Writes the list of a run, and its signature if there is a key.
-
-    Raises:
-        SettingsError: the key can't sign.
-        StorageError: nothing can be written.
-    """
-    data = sums_bytes(hashes)
-    (output / record_file(run_id, SUMS_FILE)).write_bytes(data)
-    if sign is not None:
-        (output / record_file(run_id, SIGNATURE_FILE)).write_bytes(signature(data, key=sign))
 
 
 def parse_sums(data: bytes, *, name: str) -> dict[str, str]:
@@ -180,11 +171,8 @@ def _file_hash(output: Location, name: str) -> str | None:
         try:
             if name.startswith(LOG_TABLES):
                 return sha256(place.read_bytes()).hexdigest()
-            digest = sha256()
             with place.open() as stream:
-                while block := stream.read(READ_BYTES):
-                    digest.update(block)
-            return digest.hexdigest()
+                return file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type] # it has `readinto`
         except (FileNotFoundError, NotADirectoryError):
             return None
 

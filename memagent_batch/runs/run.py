@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 
@@ -40,6 +40,7 @@ from memagent_batch.runs.history import (
 )
 from memagent_batch.runs.manifest import (
     FORMAT,
+    PART_TABLES,
     RUN_FILE,
     Manifest,
     PartReport,
@@ -58,14 +59,7 @@ from memagent_batch.runs.manifest import (
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, make_projection
 from memagent_batch.runs.record import write_record
-from memagent_batch.runs.tables import (
-    ANSWERS_FOLDER,
-    EVIDENCE_FOLDER,
-    MEMORIES_FOLDER,
-    REMOVED,
-    RESULTS_FOLDER,
-    count_rows,
-)
+from memagent_batch.runs.tables import REMOVED, count_rows
 from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.location import Location
@@ -228,10 +222,8 @@ def _manifest(
         "finished_at": datetime.now(UTC).isoformat(),
         "seconds": round(time.monotonic() - run.began_seconds, 3),
         "files": {
-            ANSWERS_FOLDER: [report["answers_file"] for report in reports],
-            MEMORIES_FOLDER: [report["memories_file"] for report in reports],
+            **_part_files(reports),
             REMOVED: [f"{RUNS_FOLDER}/{run.run_id}/{REMOVED_FILE}"],
-            **_follow_up_files(reports),
         },
         "replaced": [],
         "changes": changes,
@@ -263,13 +255,11 @@ def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) 
     return [last, *earlier][:nights]
 
 
-def _follow_up_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
-    """Files of the tables that only runs with follow-up questions have."""
-    files = {
-        EVIDENCE_FOLDER: [report["evidence_file"] for report in reports if report["evidence_file"]],
-        RESULTS_FOLDER: [report["results_file"] for report in reports if report["results_file"]],
-    }
-    return {folder: names for folder, names in files.items() if names}
+def _part_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
+    """Files by table; only runs with follow-up questions have some of `evidence` and `results`."""
+    parts = cast("Sequence[Mapping[str, Any]]", reports)
+    files = {table: [part[f"{table}_file"] for part in parts if part[f"{table}_file"]] for table in PART_TABLES}
+    return {table: names for table, names in files.items() if names}
 
 
 def _run_reasons(

@@ -15,10 +15,10 @@ from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
 from memagent_batch.runs.manifest import AgainRecord, require_manifest
 from memagent_batch.runs.plan import AGAIN, Again
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, read_table_columns, table_dataset, table_locations
 from memagent_batch.store.columns import column
 from memagent_batch.store.database import open_database
-from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 
 WHERE = "again_where"
@@ -116,6 +116,4 @@ def _answers(output: Location) -> ds.Dataset:
         places = table_locations(output, ANSWERS_FOLDER)
     if not places:
         raise OutputError(f"output: {output.uri} has no answers; it read nothing")
-    with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
-        kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
-        return ds.dataset([place.path for place in places], filesystem=output.fs, format=kind)
+    return table_dataset(places)

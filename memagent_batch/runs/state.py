@@ -85,7 +85,10 @@ def read_state(output: Location) -> RunState:
     Raises:
         OutputError: there is no run.
     """
-    record = _require_record(output)
+    with output_errors(output.uri):
+        record = read_run_record(output)
+    if record is None:
+        raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
@@ -114,14 +117,6 @@ def read_state(output: Location) -> RunState:
         state["last_sign_of_life_at"] = seen.isoformat()
         state["last_sign_of_life_seconds_ago"] = round((datetime.now(UTC) - seen).total_seconds())
     return cast("RunState", state)
-
-
-def _require_record(output: Location) -> Mapping[str, Any]:
-    with output_errors(output.uri):
-        record = read_run_record(output)
-    if record is None:
-        raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
-    return record
 
 
 def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
@@ -12,11 +13,11 @@ from memagent_batch.config.job import TableFormat
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.listing import CONVERTED_FORMAT
 from memagent_batch.errors import OutputError
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, require_manifest
+from memagent_batch.runs.manifest import FORMAT, PART_TABLES, RUN_FILE, require_manifest
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import FILE_ERRORS, is_of_content, output_errors, table_errors
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.rows import (
     TEXT_HASH,
     CharEnd,
@@ -36,12 +37,9 @@ from memagent_batch.store.turn_log.rows import (
     TurnKind,
 )
 
-ANSWERS_FOLDER = "answers"
-MEMORIES_FOLDER = "memories"
+ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER = PART_TABLES
 REMOVED = "removed"
 """The table of documents that are gone, a file of the record of its run."""
-EVIDENCE_FOLDER = "evidence"
-RESULTS_FOLDER = "results"
 MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 READING_COLUMNS = ("document_id", "question_id", "sample")
 ReadingIds = tuple[str, str, int]
@@ -258,28 +256,30 @@ def reading_ids(row: Mapping[str, Any]) -> ReadingIds:
     return row["document_id"], row["question_id"], row["sample"]
 
 
-def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
-    """A table file, with those of the columns that it has."""
+def table_dataset(places: Sequence[Location]) -> ds.Dataset:
+    """Files of a table of one run; some rows at a time are read of it."""
+    first = places[0]
+    with table_errors(first.uri, remedy=MOVED_TABLES_REMEDY):
+        kind = "parquet" if first.path.endswith(".parquet") else "ipc"
+        return ds.dataset([place.path for place in places], filesystem=first.fs, format=kind)
+
+
+def read_table_columns(place: Location, names: Collection[str] | None) -> pa.Table:
+    """A table file, with those of the columns that it has; with None all."""
     with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
         if not place.path.endswith(".parquet"):
             table = pa.ipc.open_file(stream).read_all()
-            return table.select([name for name in table.schema.names if name in names])
+            return table.select([name for name in table.schema.names if names is None or name in names])
         with pq.ParquetFile(stream, pre_buffer=False) as file:
-            return file.read(columns=[name for name in file.schema_arrow.names if name in names], use_threads=False)
+            wanted = [name for name in file.schema_arrow.names if names is None or name in names]
+            return file.read(columns=wanted, use_threads=False)
 
 
 def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of table files of one run, by their names in its manifest; all columns by default."""
-    tables = []
-    for place in (output / name for name in names):
-        with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
-            if place.path.endswith(".parquet"):
-                tables.append(read_parquet(place, columns=columns))
-            else:
-                with place.open() as stream:
-                    table = pa.ipc.open_file(stream).read_all()
-                tables.append(table if columns is None else table.select(list(columns)))
-    return pa.concat_tables(tables)
+    tables = [read_table_columns(output / name, columns) for name in names]
+    with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
+        return pa.concat_tables(table if columns is None else table.select(list(columns)) for table in tables)
 
 
 def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import find_run, finished_runs, last_hashes, recorded_plan, write_begun_plan
@@ -187,7 +188,7 @@ def test_last_hashes_are_those_of_a_stopped_run_and_then_of_the_finished_one(nig
     write_begun_plan(nights.output, recorded_plan(stopped, LogIndex()), run_id="29990101T000000.000Z.aaaa")
     files = {(text_hash(text), text_hash("Why?")): [f"{text}.parquet"] for text in ("one", "two", "same")}
     index, plan = log_index(turn_files=files), plan_of({"a": "three", "b": "same"}, {"q": "Why?"})
-    hashes = last_hashes(nights.output, nights.last(), plan.documents, index=index)
+    hashes = last_hashes(nights.output, nights.last(), plan.documents, index=index, agent=AgentConfig(model="m"))
     found = {(row["age"], row["document_id"], row["document_hash"]) for row in hashes.to_pylist()}
     assert found == {(1, "a", text_hash("two")), (2, "a", text_hash("one"))}
     (bundle,) = plan.pending(index, retry_failed=False, last_hashes=hashes)

@@ -9,7 +9,6 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.executors.write import write_tables
 from memagent_batch.runs import run as close
-from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, plan_parts
@@ -97,8 +96,9 @@ def test_close_run_whose_files_a_newer_attempt_removed_before_they_were_hashed_i
 
     def overtaken(past: PastRun) -> None:
         write_plan(past)
-        newer = begun(tmp_path, plan)
-        remove_unpublished(newer.output, tables=ANSWER_TABLES, run_id=run.run_id)
+        begun(tmp_path, plan)
+        for file in (tmp_path / "run" / "answers").iterdir():
+            file.unlink()
 
     monkeypatch.setattr(close, "write_plan", overtaken)
     with pytest.raises(SupersededError, match="claimed by a newer attempt"):
