@@ -6,7 +6,7 @@ It is checked, sampled, and kept for the next run; what a plan logs of its input
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, TypedDict, cast
 
@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.listing import into_batches
-from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard, pack_paths
+from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard, into_batches, pack_paths
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
 from memagent_batch.logs import EventKind
@@ -77,7 +76,6 @@ _FILES = f"select distinct path from ({_PARTS})"
 _KNOWN = "(select path from files semi join kept using (path, version))"
 _UNKNOWN = "select path from files anti join kept using (path, version)"
 _CHANGED = f"select distinct row from ({_PARTS}) anti join {_KNOWN} using (path)"
-_KNOWN_FILES = f"select distinct path from ({_PARTS}) semi join {_KNOWN} using (path)"
 """In these, `files` are found now and `kept` were indexed then; none is known whose version is null."""
 _KEPT = "select path, version from files anti join bad using (path) where version is not null"
 _SHOWN_NAMES = 5
@@ -315,66 +313,51 @@ class ReusedIndex:
 
     rows: pa.Table
     shards: list[Shard]
+    """What is left to index."""
     is_whole: bool
-    read_again: pa.Array = field(default_factory=lambda: pa.array([], _TEXT))
-    """Of documents of many rows: files among the shards that have not changed. They are read again for documents that
-    also have rows in a file which is gone or has changed."""
-    changed: pa.Array = field(default_factory=lambda: pa.array([], _TEXT))
-    """Ids of these documents."""
+    changed: pa.Table
+    """The documents that have rows in a file which is gone or has changed, as the kept index has them."""
 
 
 def reuse_index(
     kept: KeptIndex, indexed: IndexedFiles, shards: Sequence[Shard], *, settings: InputConfig
 ) -> ReusedIndex:
     """The rows of a kept index whose files have not changed, and the shards that are left to index."""
+    rows = KeptIndex.none(settings).documents
     if (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
-        return ReusedIndex(rows=KeptIndex.none(settings).documents, shards=[*shards], is_whole=False)
+        return ReusedIndex(rows=rows, shards=[*shards], is_whole=False, changed=rows)
     found = {"files": indexed.files, "kept": kept.files}
-    unknown = _paths(run_query(_UNKNOWN, found))
-    rows, changed, again = kept.documents, kept.documents.slice(0, 0), pa.array([], _TEXT)
-    is_whole = not len(unknown) and indexed.files.num_rows == kept.files.num_rows
+    unknown = run_query(_UNKNOWN, found)["path"].to_pylist()
+    rows, changed = kept.documents, kept.documents.slice(0, 0)
+    is_whole = not unknown and indexed.files.num_rows == kept.files.num_rows
     if not is_whole:
         is_changed = np.zeros(rows.num_rows, bool)
         is_changed[run_query(_CHANGED, found | {"documents": _with_files(rows)})["row"].to_numpy()] = True
-        taken = _split(rows, pa.chunked_array([~is_changed]))
-        rows = taken.taken
-        if settings.order_columns:
-            changed = taken.outside
-            again = _paths(run_query(_KNOWN_FILES, found | {"documents": _with_files(changed)}))
-    is_new = len(unknown) == indexed.files.num_rows
-    left = [*shards] if is_new else shards_with(shards, pa.concat_arrays([unknown, again]))
-    ids = changed["document_id"].combine_chunks()
-    return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, read_again=again, changed=ids)
+        split = _split(rows, pa.chunked_array([is_changed]))
+        changed, rows = split.taken, split.outside
+    left = [*shards] if len(unknown) == indexed.files.num_rows else _shards_with(shards, set(unknown))
+    return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, changed=changed)
 
 
-def files_of(documents: pa.Table) -> pa.Array:
-    """The files that hold rows of some documents of an index, each once."""
-    return _paths(run_query(_FILES, {"documents": _with_files(documents)}))
-
-
-def _paths(found: pa.Table) -> pa.Array:
-    return found["path"].combine_chunks().cast(_TEXT)
+def other_shards(documents: pa.Table, shards: Sequence[Shard], *, read: Sequence[Shard]) -> list[Shard]:
+    """The shards with the files that hold rows of some documents of an index, but for those that are read already."""
+    paths = set(run_query(_FILES, {"documents": _with_files(documents)})["path"].to_pylist())
+    return _shards_with(shards, paths.difference(*(shard.paths for shard in read)))
 
 
 def _with_files(documents: pa.Table) -> pa.Table:
     return documents.select(["path", ROWS_COLUMN]).append_column("row", pa.array(np.arange(documents.num_rows)))
 
 
-def shards_with(shards: Iterable[Shard], paths: pa.Array) -> list[Shard]:
+def _shards_with(shards: Iterable[Shard], wanted: Collection[str]) -> list[Shard]:
     """The shards with these files alone."""
-    wanted = set(paths.to_pylist())
     left = ((shard, [path for path in shard.paths if path in wanted]) for shard in shards)
     return [replace(shard, packed_paths=pack_paths(paths)) for shard, paths in left if paths]
 
 
 def with_new_rows(reused: ReusedIndex, rows: pa.Table) -> pa.Table:
-    """The documents that were reused and have another row now, in a file that is new or has changed.
-
-    `rows`: those of `reused.shards`.
-    """
-    new = rows.filter(pc.invert(pc.is_in(rows["path"], value_set=reused.read_again)))
-    ids = pc.unique(new["document_id"])
-    return _split(reused.rows, pc.is_in(reused.rows["document_id"], value_set=ids)).taken
+    """The documents that were reused and have another row now, among `rows`, which are those of `reused.shards`."""
+    return documents_named(reused.rows, pc.unique(rows["document_id"])).taken
 
 
 def log_documents(index: pa.Table, found: FoundShards) -> None:

@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +28,6 @@ from memagent_batch.store.errors import input_errors
 from memagent_batch.store.json_files import json_object
 from memagent_batch.store.location import Location
 
-Item = TypeVar("Item")
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_", "~$")
 """How names of hidden files and of temporary folders start, and of the locks of Office beside open documents."""
@@ -97,7 +97,8 @@ class Listing:
     @classmethod
     def of(cls, files: Iterable[InputFile], *, root: str) -> "Listing":
         """These files, a path once."""
-        batches = into_batches(files, size=lambda _: 1, max_size=BATCH_ROWS)
+        found = iter(files)
+        batches = iter(lambda: [*islice(found, BATCH_ROWS)], [])
         columns = ([[getattr(file, name) for file in batch] for name in LISTED_FILES.names] for batch in batches)
         listed = on_disk((pa.table(each, schema=LISTED_FILES) for each in columns), schema=LISTED_FILES)
         return cls(root=root, files=_sorted_files(listed))
@@ -176,21 +177,6 @@ def list_places(
             )
     root = f"{_common_path([each.root.rstrip('/') for each in found])}/"
     return Listing(root=root, files=_sorted_files(pa.concat_tables(each.files for each in found)))
-
-
-def into_batches(
-    items: Iterable[Item], *, size: Callable[[Item], int], max_size: int, max_items: int | None = None
-) -> Iterator[list[Item]]:
-    """The items in batches, in their order; one that is larger than a batch is a batch alone."""
-    batch, total = list[Item](), 0
-    for item in items:
-        if batch and (len(batch) == max_items or total + size(item) > max_size):
-            yield batch
-            batch, total = [], 0
-        batch.append(item)
-        total += size(item)
-    if batch:
-        yield batch
 
 
 def common_folder(places: Sequence[Location]) -> Location:

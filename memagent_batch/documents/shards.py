@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +30,14 @@ from memagent_batch.documents.formats.formats import (
 from memagent_batch.documents.inventory import read_inventory
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
-from memagent_batch.documents.listing import InputFile, Listing, into_batches, list_places
+from memagent_batch.documents.listing import InputFile, Listing, list_places
 from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
+Item = TypeVar("Item")
 SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
 _SHARD_FILES = 256
@@ -267,6 +269,21 @@ def _shards_of_files(place: Location, files: Iterable[InputFile], *, format_: Fo
     """Shards of files of one format: large ones alone, small ones together."""
     packs = into_batches(files, size=attrgetter("size_bytes"), max_size=SHARD_BYTES, max_items=_SHARD_FILES)
     yield from (_pack(place, pack, format_=format_) for pack in packs)
+
+
+def into_batches(
+    items: Iterable[Item], *, size: Callable[[Item], int], max_size: int, max_items: int | None = None
+) -> Iterator[list[Item]]:
+    """The items in batches, in their order; one that is larger than a batch is a batch alone."""
+    batch, total = list[Item](), 0
+    for item in items:
+        if batch and (len(batch) == max_items or total + size(item) > max_size):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size(item)
+    if batch:
+        yield batch
 
 
 def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:

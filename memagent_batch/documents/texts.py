@@ -17,8 +17,8 @@ from memagent_batch.documents.formats.records import InputColumn, Place, Record
 from memagent_batch.documents.indexing import TEXT_THREADS, shown_columns, text_column, why_unreadable
 from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
 from memagent_batch.documents.lake.tables import partition_in_table, table_columns
-from memagent_batch.documents.listing import into_batches
 from memagent_batch.documents.rows import RowText, joined_hash, joined_text, row_text
+from memagent_batch.documents.shards import into_batches
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError

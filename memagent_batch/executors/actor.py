@@ -28,7 +28,6 @@ from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, LoggedTurns
-from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
 from memagent_batch.store.turn_log.question_list import read_asked
@@ -87,7 +86,7 @@ class ReaderTask:
             log=job.log,
             load_questions=partial(read_asked, make_output(job), run_id=run_id),
             follow_ups=job.follow_ups if closes else None,
-            is_bounded=has_bounds(job),
+            is_bounded=job.max_tokens is not None or job.max_hours is not None,
         )
 
     def make_follow_ups(self) -> FollowUps | None:

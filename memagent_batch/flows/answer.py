@@ -1,7 +1,6 @@
 """The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from memagent_batch.flows.check import CheckedJob, check
 from memagent_batch.flows.plan import make_plan, scan_plan
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.bounds import Spent, bound_met, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.history import (
     PastRun,
@@ -73,7 +71,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         asked=run.record.asked,
         model=job.agent.model,
         policy=job.agent.policy.kind,
-        bound_met=partial(_bound_met, run=run),
+        bound_met=run.bound_met,
     )
     with noted_stop(output, run_id=run.run_id):
         before = repair_last_run_record(output)
@@ -156,7 +154,7 @@ def read_documents(
         return collect_not_read([])
     job = run.job
     if bound := progress.bound_met():
-        raise BoundReachedError(stopping_line(job, bound=bound, spent=progress.spent()))
+        raise BoundReachedError(run.stopping_line(bound, progress.spent()))
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = executor.start_board()
     task = ReaderTask.of_job(
@@ -176,13 +174,8 @@ def read_documents(
         not_read = collect_not_read(_counted(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
     if not is_whole and (bound := progress.bound_met()):
-        raise BoundReachedError(stopping_line(job, bound=bound, spent=progress.spent()))
+        raise BoundReachedError(run.stopping_line(bound, progress.spent()))
     return not_read
-
-
-def _bound_met(spent: Spent, *, run: ActiveRun) -> str | None:
-    """The setting of the bound that a run has met which has taken so much; None while its turns may start."""
-    return bound_met(run.job, spent, seconds=time.monotonic() - run.began_seconds)
 
 
 def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:

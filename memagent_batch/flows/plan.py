@@ -18,15 +18,14 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.converted import warn_of_left_out
 from memagent_batch.documents.document_index import (
     documents_named,
-    files_of,
     in_order,
     index_schema,
     log_documents,
+    other_shards,
     require_readable,
     require_unique_ids,
     row_schema,
     sample_documents,
-    shards_with,
     warn_of_bad_files,
     warn_of_missing,
     with_missing,
@@ -49,7 +48,7 @@ from memagent_batch.runs.history import last_hashes, last_run
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
-from memagent_batch.store.database import filter_to_disk, on_disk
+from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
@@ -254,7 +253,7 @@ def _indexed_shards(inputs: Inputs, *, sources: SourceConfig, executor: Executor
     if not settings.order_columns:
         return rows
     group = partial(group_rows, documents=make_documents(sources)[0], settings=settings)
-    if reused.rows.num_rows:
+    if reused.rows.num_rows or reused.changed.num_rows:
         schema = row_schema(settings)
         indexed = on_disk((table.cast(schema) for table in rows), schema=schema)
         rows = _rows_to_group(indexed, inputs, sources=sources, executor=executor)
@@ -264,20 +263,17 @@ def _indexed_shards(inputs: Inputs, *, sources: SourceConfig, executor: Executor
 def _rows_to_group(rows: pa.Table, inputs: Inputs, *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
     """All rows of the documents that are new or have changed; `rows` are those of the shards that were left to index.
 
-    A document that was reused may have another row in one of them: its other files are read again too.
+    A document that was reused may have another row in one of them. It and a changed one may have rows in other files,
+    which have not changed: these are read too.
     """
     reused, settings, options = inputs.reused, sources.input, sources.storage_options
-    grown = with_new_rows(reused, rows)
-    more = files_of(grown)
-    left = shards_with(inputs.found.shards, more.filter(pc.invert(pc.is_in(more, value_set=reused.read_again))))
+    changed = pa.concat_tables([reused.changed, with_new_rows(reused, rows)])
+    left = other_shards(changed, inputs.found.shards, read=reused.shards)
     index = partial(index_shard, settings=settings, storage_options=options)
     others = executor.map(index, cut_shards(left, settings=settings, storage_options=options))
-    unchanged = pa.concat_arrays([reused.read_again, more])
-    regrouped = pa.concat_arrays([reused.changed, *grown["document_id"].chunks])
-    for table in (rows, on_disk((table.cast(rows.schema) for table in others), schema=rows.schema)):
-        is_new = pc.invert(pc.is_in(table["path"], value_set=unchanged))
-        is_wanted = pc.or_(is_new, pc.is_in(table["document_id"], value_set=regrouped))
-        yield from (pa.Table.from_batches([batch]) for batch in filter_to_disk(table, is_wanted).to_batches())
+    ids = changed["document_id"].combine_chunks()
+    yield from (pa.Table.from_batches([batch]) for batch in rows.to_batches())
+    yield from (each.cast(rows.schema).filter(pc.is_in(each["document_id"], value_set=ids)) for each in others)
 
 
 def _fewest_prompt_tokens(document: CountedDocument) -> int:

@@ -19,7 +19,7 @@ from typing import Any, TypedDict, cast
 import jinja2
 from markupsafe import Markup
 
-from memagent_batch.documents.listing import into_batches
+from memagent_batch.documents.shards import into_batches
 from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.documents.document_index import IndexedFiles, KeptIndex, index_schema, reuse_index, row_schema
+from memagent_batch.documents.document_index import (
+    IndexedFiles,
+    KeptIndex,
+    index_schema,
+    other_shards,
+    reuse_index,
+    row_schema,
+)
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.lake.table import at_version, table_name
 from memagent_batch.documents.lake.tables import documents_place, texts_place
@@ -103,7 +110,8 @@ def _find_in(
     kept_settings = settings.model_copy(update={"carry_columns": carried})
     place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=kept_settings)
     reused = reuse_index(read_kept_index(output) or KeptIndex.none(settings), indexed, found.shards, settings=settings)
-    shards = cut_shards(reused.shards, settings=settings, storage_options=options)
+    others = other_shards(reused.changed, found.shards, read=reused.shards)
+    shards = cut_shards([*reused.shards, *others], settings=settings, storage_options=options)
     tables = chain.from_iterable(map(partial(index_shard, settings=settings, storage_options=options), shards))
     schema = index_schema(settings)  # without the columns that the run carried
     rows = _of_ids(on_disk(tables, schema=row_schema(settings) if settings.order_columns else schema), wanted)

@@ -15,7 +15,7 @@ from typing import cast
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.listing import into_batches
+from memagent_batch.documents.shards import into_batches
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.follow_ups.values import UNSTATED
 from memagent_batch.domain.readings import Status

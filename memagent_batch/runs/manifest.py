@@ -21,7 +21,6 @@ from memagent_batch.errors import (
 )
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import ENGINES, engine_settings
-from memagent_batch.runs.bounds import AnswerSums, Spent
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
@@ -34,6 +33,21 @@ PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "token
 """Packages whose versions a manifest names, where they are installed."""
 PART_TABLES = ("answers", "memories", "evidence", "results")
 """Tables that a part may have a file of, in folders of these names; it reports `answers_file`, `num_answers`."""
+
+
+class Spent(TypedDict):
+    """What the turns of a run have taken; turns from the log took nothing."""
+
+    num_turns: int
+    num_prompt_tokens: int
+    num_cached_prompt_tokens: int
+    num_completion_tokens: int
+
+
+class AnswerSums(Spent):
+    """Columns of `answers`, summed up."""
+
+    num_document_tokens: int
 
 
 class FileHash(TypedDict):

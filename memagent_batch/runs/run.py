@@ -18,7 +18,6 @@ from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.bounds import AnswerSums, Spent
 from memagent_batch.runs.claim import (
     ANSWER_TABLES,
     asked_documents,
@@ -42,6 +41,7 @@ from memagent_batch.runs.manifest import (
     FORMAT,
     PART_TABLES,
     RUN_FILE,
+    AnswerSums,
     Manifest,
     PartReport,
     ReasonRow,
@@ -49,6 +49,7 @@ from memagent_batch.runs.manifest import (
     RunCounts,
     RunRecord,
     Sample,
+    Spent,
     UnreadCounts,
     package_versions,
     public_settings,
@@ -93,6 +94,25 @@ class ActiveRun:
     def run_id(self) -> str:
         """Names the run."""
         return self.record.run_id
+
+    def bound_met(self, spent: Spent) -> str | None:
+        """The setting of the first bound that the run has met; None while its turns may start."""
+        hours = (time.monotonic() - self.began_seconds) / 3600
+        taken = {"max_tokens": _num_tokens(spent), "max_hours": hours}
+        bounds = ((name, getattr(self.job, name)) for name in taken)
+        return next((name for name, most in bounds if most is not None and taken[name] >= most), None)
+
+    def stopping_line(self, bound: str, spent: Spent) -> str:
+        """Says which bound the run has met, and what it had taken when its last turn ended."""
+        return (
+            f"the run has met its bound {bound} {getattr(self.job, bound):,} after {spent['num_turns']:,} turns of "
+            f"{_num_tokens(spent):,} tokens, those that were in flight included; the tables stay as they are, and the "
+            "same command goes on"
+        )
+
+
+def _num_tokens(spent: Spent) -> int:
+    return spent["num_prompt_tokens"] + spent["num_completion_tokens"]
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
@@ -256,10 +276,10 @@ def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) 
 
 
 def _part_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
-    """Files by table; only runs with follow-up questions have some of `evidence` and `results`."""
+    """Files by table; only runs with follow-up questions have `evidence` and `results`."""
     parts = cast("Sequence[Mapping[str, Any]]", reports)
     files = {table: [part[f"{table}_file"] for part in parts if part[f"{table}_file"]] for table in PART_TABLES}
-    return {table: names for table, names in files.items() if names}
+    return {"answers": [], "memories": []} | {table: names for table, names in files.items() if names}
 
 
 def _run_reasons(

@@ -9,7 +9,6 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import printable
-from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import (
     RUN_FILE,
@@ -17,6 +16,7 @@ from memagent_batch.runs.manifest import (
     Manifest,
     RunCounts,
     Sample,
+    Spent,
     read_manifest,
     read_run_record,
 )

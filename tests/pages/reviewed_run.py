@@ -12,9 +12,8 @@ import pyarrow as pa
 from memagent_batch.cli.settings import job_of
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Spent, public_settings
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location

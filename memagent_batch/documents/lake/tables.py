@@ -65,7 +65,7 @@ def find_table(documents: Location) -> Table | None:
         with input_errors(documents.uri), usable_file_system(documents):
             if not is_delta_folder(documents):
                 return None
-        name = TableName(kind=LakeKind.DELTA, place=documents.uri)
+        name = _required_name(documents)
     if name.kind is LakeKind.DELTA:
         return list_delta(name, documents)
     return list_iceberg(name, open_iceberg(name), documents)

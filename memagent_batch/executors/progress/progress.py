@@ -16,7 +16,7 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.executors.progress.board import ActorReport, Board
 from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.bounds import Spent
+from memagent_batch.runs.manifest import Spent
 from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
