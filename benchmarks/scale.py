@@ -37,7 +37,6 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.document_index import (
     INDEX_SCHEMA,
     IndexedFiles,
-    KeptIndex,
     in_order,
     require_unique_ids,
     reuse_index,
@@ -261,7 +260,7 @@ def _plan_only(job: JobConfig, num_documents: int, phases: Phases) -> None:
     settings = InputConfig(inventory=str(Path(place.path).parent / INVENTORY))
     found = phases.timed(find_shards, name="find_shards")(place, settings=settings)
     indexed = IndexedFiles.found(found, settings=settings)
-    given = (kept or KeptIndex.none(settings), indexed, found.shards)
+    given = (kept, indexed, found.shards)
     reused = phases.timed(reuse_index, name="reuse_index")(*given, settings=settings)
     assert reused.is_whole is (kept is not None)
     documents = reused.rows

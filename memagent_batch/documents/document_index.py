@@ -288,11 +288,6 @@ class KeptIndex:
     """`FOUND_FILES` of the files that can be known again, each once."""
 
     @classmethod
-    def none(cls, settings: InputConfig) -> "KeptIndex":
-        """What a first run finds."""
-        return cls(documents=index_schema(settings).empty_table(), files=FOUND_FILES.empty_table())
-
-    @classmethod
     def of(cls, index: pa.Table, indexed: IndexedFiles) -> "KeptIndex":
         """What a run keeps. A file with rows that can't be read is not known: every night looks again."""
         bad = pa.table({"path": index["path"].filter(pc.equal(index["error_type"], BAD_FILE))})
@@ -320,12 +315,12 @@ class ReusedIndex:
 
 
 def reuse_index(
-    kept: KeptIndex, indexed: IndexedFiles, shards: Sequence[Shard], *, settings: InputConfig
+    kept: KeptIndex | None, indexed: IndexedFiles, shards: Sequence[Shard], *, settings: InputConfig
 ) -> ReusedIndex:
     """The rows of a kept index whose files have not changed, and the shards that are left to index."""
-    rows = KeptIndex.none(settings).documents
-    if (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
-        return ReusedIndex(rows=rows, shards=[*shards], is_whole=False, changed=rows)
+    if kept is None or (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
+        nothing = index_schema(settings).empty_table()
+        return ReusedIndex(rows=nothing, shards=[*shards], is_whole=False, changed=nothing)
     found = {"files": indexed.files, "kept": kept.files}
     unknown = run_query(_UNKNOWN, found)["path"].to_pylist()
     rows, changed = kept.documents, kept.documents.slice(0, 0)

@@ -47,12 +47,11 @@ QUESTION_SCHEMA = arrow_schema(QuestionRow)
 NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "unit": None, "not_stated": None}
 """Of a question that asks for none."""
 
-_QUESTION = InputColumn(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (
     InputColumn(name="question_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
     InputColumn(name="id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
     InputColumn(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
-    _QUESTION,
+    InputColumn(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY),
     InputColumn(name="references", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
     InputColumn(name="answer_type", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
     InputColumn(name="labels", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
@@ -260,8 +259,7 @@ def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
         for number, line in enumerate(str(text).split("\n"), start=1):
             if line.strip():
                 where = f"{location.uri}, line {number}"
-                values = [line.strip() if column is _QUESTION else None for column in _COLUMNS]
-                yield where, _listed_question(values, where=where)
+                yield where, _listed_question(_field_values({"question": line.strip()}, where=where), where=where)
 
 
 def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:

@@ -144,7 +144,7 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
     found = find_shards(*make_documents(sources), settings=sources.input)
     settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)
     indexed = IndexedFiles.found(found, settings=settings)
-    reused = reuse_index(kept or KeptIndex.none(settings), indexed, found.shards, settings=settings)
+    reused = reuse_index(kept, indexed, found.shards, settings=settings)
     left = cut_shards(reused.shards, settings=settings, storage_options=sources.storage_options)
     if settings.on_bad_file == OnBadFile.FAIL:
         for shard in {shard.format: shard for shard in reversed(left)}.values():

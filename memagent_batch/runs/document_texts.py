@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.documents.document_index import (
     IndexedFiles,
-    KeptIndex,
     index_schema,
     other_shards,
     reuse_index,
@@ -109,7 +108,7 @@ def _find_in(
     carried = tuple(manifest["settings"]["input"].get("carry_columns", ()))  # the kept index has them
     kept_settings = settings.model_copy(update={"carry_columns": carried})
     place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=kept_settings)
-    reused = reuse_index(read_kept_index(output) or KeptIndex.none(settings), indexed, found.shards, settings=settings)
+    reused = reuse_index(read_kept_index(output), indexed, found.shards, settings=settings)
     others = other_shards(reused.changed, found.shards, read=reused.shards)
     shards = cut_shards([*reused.shards, *others], settings=settings, storage_options=options)
     tables = chain.from_iterable(map(partial(index_shard, settings=settings, storage_options=options), shards))

@@ -246,10 +246,8 @@ class _Folded:
     def place(self, fold: int) -> int:
         """The character of the text that this one of the fold comes from."""
         at = bisect_right(self._folds, fold) - 1
-        return min(self._places[at] + fold - self._folds[at], self._limit(at))
-
-    def _limit(self, at: int) -> int:
-        return self._places[at + 1] - 1 if at + 1 < len(self._places) else len(self.text)
+        limit = self._places[at + 1] - 1 if at + 1 < len(self._places) else len(self.text)
+        return min(self._places[at] + fold - self._folds[at], limit)
 
 
 def _folded(text: str) -> str:

@@ -124,12 +124,15 @@ class PartLog:
     def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> AnsweredReading | None:
         """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
         key = (document["document_hash"] or "", question["question_hash"], sample)
-        outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
-        outcome = outcome if self._is_finished(question, key) else self.unread.get(key, outcome)
-        is_open = closed is None and bool(question.get("follow_up_fingerprint"))
+        follow_ups = question.get("follow_up_fingerprint") or ""
+        outcome, closed = self.outcomes.get(key), self.closed.get(follow_ups, {}).get(key)
+        is_closed = not follow_ups or (closed is not None and not closed["is_failed"])
+        if outcome is None or outcome["status"] != Status.OK or not is_closed:
+            outcome = self.unread.get(key, outcome)
+        is_open = bool(follow_ups) and closed is None
         if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             return None
-        turns = self._turns_of(question, key, outcome)
+        turns = self._turns_of(follow_ups, key, outcome)
         return AnsweredReading(
             row=row,
             answer=answer_row(document, question, outcome, sample=sample, origin=self.projection, closed=closed),
@@ -137,23 +140,12 @@ class PartLog:
             turns=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
         )
 
-    def _closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
-        """What was asked after the answer to a question brought; None where nothing was."""
-        return self.closed.get(question.get("follow_up_fingerprint") or "", {}).get(key)
-
-    def _is_finished(self, question: AskedQuestion, key: ReadingKey) -> bool:
-        """Whether the log holds an answer to a question, and all that was asked after it."""
-        outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
-        if outcome is None or outcome["status"] != Status.OK:
-            return False
-        return not question.get("follow_up_fingerprint") or (closed is not None and not closed["is_failed"])
-
-    def _turns_of(self, question: AskedQuestion, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
-        """The turns of a reading by path, its follow-up questions among them."""
+    def _turns_of(self, follow_ups: str, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
+        """The turns of a reading by path, its follow-up questions of this fingerprint among them."""
         found = {**self.turns[self.projection.fingerprint].get(key, {})}
         if outcome is not None and outcome["status"] != Status.NOT_READ:
             found = _turns_had(found, outcome)
-        for fingerprint in self.projection.follow_up_readings.get(question.get("follow_up_fingerprint") or "", ()):
+        for fingerprint in self.projection.follow_up_readings.get(follow_ups, ()):
             found |= self.turns[fingerprint].get(key, {})
         return found
 

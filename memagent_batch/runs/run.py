@@ -205,7 +205,9 @@ def _require_closed(run: ActiveRun, reports: Sequence[PartReport]) -> RunCounts:
     for report in reports:
         expected |= rows_of_files(report)
     written = [name for name in expected if run.run_id in name]
-    rows = {**expected, **_rows_of_files(run, written)}  # those that are kept were looked at when they were taken over
+    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
+        counted = dict(zip(written, threads.map(lambda name: count_rows(run.output / name), written), strict=True))
+    rows = {**expected, **counted}  # those that are kept were looked at when they were taken over
     counts = _counts(run, reports, rows=rows)
     missing = [reading for report in reports for reading in report.get("missing", ())]
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
@@ -320,10 +322,3 @@ def _counts(run: ActiveRun, reports: Sequence[PartReport], *, rows: Mapping[str,
         "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
         "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
     }
-
-
-def _rows_of_files(run: ActiveRun, files: Sequence[str]) -> dict[str, int | None]:
-    """Rows of files by their own footers; None where a file is gone."""
-    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
-        counts = threads.map(lambda name: count_rows(run.output / name), files)
-        return dict(zip(files, counts, strict=True))

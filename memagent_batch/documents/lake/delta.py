@@ -56,12 +56,14 @@ def list_delta(name: TableName, location: Location) -> Table:
         actions = pa.table(table.get_add_actions(flatten=True))
         deleted = _vector_deletes(table)
         columns = _table_columns(table)
-    partition = [column for column in actions.schema.names if column.startswith(_PARTITION)]
+    partition = {
+        column: column.removeprefix(_PARTITION) for column in actions.schema.names if column.startswith(_PARTITION)
+    }
     names = {column.stored_as or name: name for name, column in columns.items()}
     files = []
     for row in range(actions.num_rows):
         path = _path(location, unquote(actions["path"][row].as_py()))
-        values = {_logical(column, names): actions[column][row] for column in partition}
+        values = {names.get(stored, stored): actions[column][row] for column, stored in partition.items()}
         size = actions["size_bytes"][row].as_py()
         files.append(TableFile(path=path, size_bytes=size, values=values, deleted=deleted.pop(path, b"")))
     if deleted:
@@ -103,11 +105,6 @@ def _open(name: TableName, location: Location) -> "DeltaTable":
 def _table_columns(table: "DeltaTable") -> dict[str, TableColumn]:
     fields = json.loads(table.schema().to_json())["fields"]
     return {field["name"]: TableColumn(stored_as=field["metadata"].get(_PHYSICAL_NAME)) for field in fields}
-
-
-def _logical(column: str, names: Mapping[str, str]) -> str:
-    stored = column.removeprefix(_PARTITION)
-    return names.get(stored, stored)
 
 
 def _vector_deletes(table: "DeltaTable") -> dict[str, bytes]:

@@ -47,8 +47,6 @@ class OpenedIceberg:
     """The snapshot; None where nothing was written yet."""
     schema: "Schema"
     """Its columns: of the newest snapshot as they are now, of another one as they were when it was written."""
-    mapped_names: Mapping[int, tuple[str, ...]] | None
-    """Names of columns in files without field ids, by id; None where the table maps none."""
 
     @property
     def version(self) -> str:
@@ -82,7 +80,7 @@ def open_iceberg(name: TableName) -> OpenedIceberg:
     table = load_iceberg(name)
     with input_errors(name.uri), _iceberg_errors(name):
         snapshot_id, schema = _snapshot(table, name.version)
-        return OpenedIceberg(table=table, snapshot_id=snapshot_id, schema=schema, mapped_names=_mapped_names(table))
+        return OpenedIceberg(table=table, snapshot_id=snapshot_id, schema=schema)
 
 
 def iceberg_place(name: TableName, table: "IcebergTable", options: Options) -> Location:
@@ -113,14 +111,16 @@ def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> 
         uri=mask_url(name.uri),
         location=location,
         version=opened.version,
-        columns=iceberg_columns(opened),
+        columns=iceberg_columns(name, opened),
         files=tuple(sorted(files, key=lambda file: file.path)),
     )
 
 
-def iceberg_columns(opened: OpenedIceberg) -> TableColumns:
+def iceberg_columns(name: TableName, opened: OpenedIceberg) -> TableColumns:
     """The columns of a snapshot, found in its files by their ids, or by the names that the table maps to these."""
-    mapped = opened.mapped_names
+    with _iceberg_errors(name):
+        mapping = opened.table.name_mapping()
+    mapped = None if mapping is None else {field.field_id: tuple(field.names) for field in mapping}
     return {
         field.name: TableColumn(
             field_id=field.field_id,
@@ -129,14 +129,6 @@ def iceberg_columns(opened: OpenedIceberg) -> TableColumns:
         )
         for field in opened.schema.fields
     }
-
-
-def _mapped_names(table: "IcebergTable") -> dict[int, tuple[str, ...]] | None:
-    """What the table's property `schema.name-mapping.default` says of its columns."""
-    mapping = table.name_mapping()
-    if mapping is None:
-        return None
-    return {field.field_id: tuple(field.names) for field in mapping if field.field_id is not None}
 
 
 def _snapshot(table: "IcebergTable", version: str | None) -> tuple[int | None, "Schema"]:

@@ -94,7 +94,7 @@ def _interval_of(documents: Location) -> int:
 def _table_columns(documents: Location, _interval: int) -> TableColumns:
     name = _required_name(documents)
     if name.kind is LakeKind.ICEBERG:
-        return iceberg_columns(open_iceberg(name))
+        return iceberg_columns(name, open_iceberg(name))
     return delta_columns(name, documents)
 
 
