@@ -273,7 +273,8 @@ def _entries(
 ) -> Iterator[_Entry]:
     """What a folder or glob has, one by one: of millions of files, only what is wanted of each is held."""
     if inventory is not None or (location.is_s3 and info is not None):
-        for entry in (inventory or _listed_keys)(location):
+        keys = ((path, key["Size"], f"{key['Size']} {key['ETag']}") for path, key in location.keys_below())
+        for entry in keys if inventory is None else inventory(location):
             yield entry[0], partial(_listed_file, entry, root=root)
     elif location.is_local and info is not None:
         for path in _paths_below(location.path):
@@ -343,11 +344,6 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
         if info["type"] != "file":
             raise InputError(f"{name!r} is {_file_kind(info)}, not a file; move it away")
     return _listed_file((name, int(info.get("size") or 0), _store_version(info)), root=root)
-
-
-def _listed_keys(location: Location) -> Iterator[tuple[str, int, str | None]]:
-    for path, key in location.keys_below():
-        yield path, key["Size"], f"{key['Size']} {key['ETag']}"
 
 
 def _listed_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:

@@ -134,13 +134,18 @@ def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
                 "give one of them another question_id, or leave it out"
             )
         rows[key], places[key] = row, where
-    _require_no_overlap(places)
     is_unit_asked = any(row["unit"] for row in rows.values())
-    for key, row in rows.items():
+    for (question_id, document_id), row in rows.items():
+        where = places[question_id, document_id]
+        if document_id is not None and (question_id, None) in places:
+            raise InputError(
+                f"question_id {question_id!r} is asked of every document ({places[question_id, None]}) and "
+                f"{_audience(document_id)} as well ({where}); give one of them another question_id"
+            )
         try:
             value_type_of(row, is_unit_asked=is_unit_asked)
         except ValueTypeError as error:
-            raise ValueTypeError(f"{places[key]}: {error}") from None
+            raise ValueTypeError(f"{where}: {error}") from None
     return pa.Table.from_pylist(list(rows.values()), schema=QUESTION_SCHEMA)
 
 
@@ -297,16 +302,6 @@ def _truth(text: str, *, where: str) -> bool:
     if text.strip().casefold() not in ("true", "false"):
         raise InputError(f"{where}: column 'not_stated' is {text!r}; write true or false")
     return bool(json.loads(text.strip().casefold()))
-
-
-def _require_no_overlap(places: Mapping[tuple[str, str | None], str]) -> None:
-    """A question that is asked of every document can't be bound to one of them as well under the same id."""
-    for (question_id, document_id), where in places.items():
-        if document_id is not None and (question_id, None) in places:
-            raise InputError(
-                f"question_id {question_id!r} is asked of every document ({places[question_id, None]}) and "
-                f"{_audience(document_id)} as well ({where}); give one of them another question_id"
-            )
 
 
 def _audience(document_id: str | None) -> str:

@@ -93,10 +93,10 @@ def _find(
     uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: pa.Table, settings: InputConfig
 ) -> tuple[Location, pa.Table]:
     """Where texts are fetched from, and the index of those that are wanted."""
-    versioned = _at_version(uris[0], manifest)
-    if versioned is not None:
+    version = next((version for name, version in manifest["tables"].items() if table_name(name)), None)
+    if version is not None:  # of a table of a lake
         with suppress(InputError):  # a vacuum took files of that version: the newest may have the same texts
-            return _find_in([versioned], output, manifest, wanted=wanted, settings=settings)
+            return _find_in([at_version(uris[0], version)], output, manifest, wanted=wanted, settings=settings)
     return _find_in(uris, output, manifest, wanted=wanted, settings=settings)
 
 
@@ -137,11 +137,3 @@ def _document_uris(output: Location, manifest: Manifest) -> list[str]:
     record = read_run_record(output) or {}
     kept = record["documents"] if record.get("run_id") == manifest["run_id"] else manifest["settings"].get("documents")
     return [kept] if isinstance(kept, str) else list(kept or ())
-
-
-def _at_version(uri: str, manifest: Manifest) -> str | None:
-    """The table of a lake in the version that the run read; None where it read files."""
-    version = next((version for name, version in manifest["tables"].items() if table_name(name)), None)
-    if version is None:
-        return None
-    return at_version(uri, version)

@@ -25,8 +25,8 @@ from memagent_batch.documents.formats.records import (
     column_value,
     decode,
     make_record,
-    raise_missing_column,
-    raise_wrong_type,
+    missing_column,
+    wrong_type,
 )
 from memagent_batch.errors import InputError
 from memagent_batch.store.errors import input_errors
@@ -223,11 +223,11 @@ def _present_column(schema: pa.Schema, column: InputColumn, *, where: str) -> In
         raise InputError(f"{where} has {count} columns {name!r}; rename all but one")
     if count == 0:
         if column.absent is None and column.presence is not Presence.OPTIONAL:
-            raise_missing_column(column, there=schema.names, where=where)
+            raise missing_column(column, there=schema.names, where=where)
         return replace(column, stored_as=None, absent=column.absent or Absent())
     type_ = schema.field(name).type
     if not _is_allowed(type_, kind=column.kind):
-        raise_wrong_type(str(type_), column=column, where=where)
+        raise wrong_type(str(type_), column=column, where=where)
     return replace(column, stored_as=name)
 
 

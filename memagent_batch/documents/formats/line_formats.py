@@ -21,7 +21,7 @@ from memagent_batch.documents.formats.records import (
     Value,
     column_value,
     make_record,
-    raise_missing_column,
+    missing_column,
     text_bound,
     too_long,
 )
@@ -51,7 +51,7 @@ class JsonlReader:
                 yield make_record(values, place=place, where=where, keep_bad=keep_bad)
         for column in columns if there else ():
             if column.presence is Presence.SOME and column.absent is None and column.name not in there:
-                raise_missing_column(column, there=tuple(there), where=location.uri)
+                raise missing_column(column, there=tuple(there), where=location.uri)
 
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
@@ -92,7 +92,7 @@ def _json_values(line: str | InputError, *, columns: Columns, where: str, there:
     there.update(dict.fromkeys(item))
     for column in columns:
         if column.presence is Presence.EVERY and column.absent is None and column.name not in item:
-            raise_missing_column(column, there=tuple(item), where=where)
+            raise missing_column(column, there=tuple(item), where=where)
     return _item_values(item, columns=columns, where=where)
 
 
@@ -215,7 +215,7 @@ def _csv_field(header: Sequence[str], *, column: InputColumn, path: str) -> int 
     if count == 0:
         _require_commas(header, path=path)
         if column.presence is not Presence.OPTIONAL and column.absent is None:
-            raise_missing_column(column, there=header, where=path)
+            raise missing_column(column, there=header, where=path)
     return header.index(column.name) if count else None
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
@@ -207,7 +207,7 @@ def _require_text(value: object, *, column: InputColumn, where: str) -> str:
     ):
         value = str(value)
     if not isinstance(value, str):
-        raise_wrong_type(type(value).__name__, column=column, where=where)
+        raise wrong_type(type(value).__name__, column=column, where=where)
     if reason := _text_fault(value):
         raise InputError(f"{where}: column {column.name!r} can't be read: {reason}; write it as valid Unicode")
     return value
@@ -249,23 +249,15 @@ def decode(data: bytes) -> str | Unreadable:
         return Unreadable(reason=f"invalid UTF-8 at byte {error.start + 1}")
 
 
-def raise_wrong_type(type_name: str, *, column: InputColumn, where: str) -> NoReturn:
-    """Says that a column is of a type that can't be used.
-
-    Raises:
-        InputError: always.
-    """
+def wrong_type(type_name: str, *, column: InputColumn, where: str) -> InputError:
+    """What is raised if a column is of a type that can't be used."""
     wanted = "text or integers" if column.kind is ColumnKind.IDENTIFIER else "text"
     remedy = f", or name another column with {column.setting}" if column.setting else ""
-    raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
+    return InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
 
 
-def raise_missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> NoReturn:
-    """Says that a column is not in the file.
-
-    Raises:
-        InputError: always.
-    """
+def missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> InputError:
+    """What is raised if a column is not in the file."""
     remedy = f"name the right one with {column.setting}" if column.setting else "add or rename one"
     names = ", ".join(repr(name) for name in there) or "none"
-    raise InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")
+    return InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

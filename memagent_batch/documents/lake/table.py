@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.documents.formats.columnar import plain_value
-from memagent_batch.documents.formats.records import Absent, InputColumn, Presence, TableColumn, raise_missing_column
+from memagent_batch.documents.formats.records import Absent, InputColumn, Presence, TableColumn, missing_column
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 
@@ -138,7 +138,7 @@ def stored_columns(
     for column in columns:
         described = table.get(column.name)
         if described is None and column.presence is not Presence.OPTIONAL:
-            raise_missing_column(column, there=list(table), where=where)
+            raise missing_column(column, there=list(table), where=where)
         if described is not None:
             value = values.get(column.name)
             absent = Absent(value=described.default if value is None else plain_value(value))
