@@ -40,7 +40,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
     checked = replace(check(sampled_job(job)), follow_ups=None)  # what is learnt from is the reading alone
     with checked.executor.session(checked.job):
         plan = make_plan(checked)
-        require_references(plan)
+        _require_references(plan)
         manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
         record = write_rollouts_table(plan, manifest, job=checked.job, executor=checked.executor)
@@ -72,12 +72,8 @@ def sampled_job(job: JobConfig) -> JobConfig:
     return job.with_agent(agent.model_copy(update={"sampling": drawn}))
 
 
-def require_references(plan: Plan) -> None:
-    """Refuses a run without a question that could be rewarded.
-
-    Raises:
-        InputError: the question list has no references.
-    """
+def _require_references(plan: Plan) -> None:
+    """Refuses a run without a question that could be rewarded."""
     references = plan.asked.table["references"]
     if references.null_count == len(references):
         raise InputError(

@@ -151,7 +151,7 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
         OutputError: there is no such review, or its labels are not to be estimated from.
     """
     output = outputs[0]
-    review = open_review(output, name)
+    review = _open_review(output, name)
     record = review.record
     counted = counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
@@ -176,13 +176,8 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
     return values, page
 
 
-def open_review(output: Location, name: str | None) -> Review:
-    """A review by its id; without one the only review.
-
-    Raises:
-        OutputError: there is none.
-        SettingsError: there are several.
-    """
+def _open_review(output: Location, name: str | None) -> Review:
+    """A review by its id; without one the only review."""
     with output_errors(output.uri):
         return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
 
@@ -233,7 +228,7 @@ def calibrate(
         SettingsError: there are several such reviews.
     """
     output, scan = outputs[0], ReviewedScan.at(outputs)
-    review = open_review(output, review_id or _only_review_of(output, scan, question_id=question_id))
+    review = _open_review(output, review_id or _only_review_of(output, scan, question_id=question_id))
     _require_learnable(review, scan, question_id=question_id)
     counted = counted_labels(output, review)
     answers = answers_to_calibrate(scan, question_id=question_id)

@@ -70,8 +70,8 @@ def train(training: TrainConfig) -> WeightsRecord:
         UsageError: the user's mistake, found before anything is learnt.
         LearningError: an update gave no finite number, or the rewards of every group are equal.
     """
-    model, output = model_folder(training.model), local_folder(training.output)
-    reference = model_folder(training.reference) if training.reference else model
+    model, output = _model_folder(training.model), _local_folder(training.output)
+    reference = _model_folder(training.reference) if training.reference else model
     if output.exists():
         raise OutputError(f"output: {output} is there already; choose a new folder, or remove it")
     require_memory(model, settings=training.learner)
@@ -177,24 +177,14 @@ def checked_groups(table: Location, files: Sequence[str], *, training: TrainConf
         yield group
 
 
-def model_folder(model: str) -> Path:
-    """The folder of a model.
-
-    Raises:
-        SettingsError: there is no such folder.
-    """
+def _model_folder(model: str) -> Path:
     folder = Path(resolve_model(model))
     if not (folder / "config.json").is_file():
         raise SettingsError(f"model: {folder} is not a model folder (no config.json); download the model into a folder")
     return folder
 
 
-def local_folder(output: str) -> Path:
-    """The folder that weights are written to.
-
-    Raises:
-        SettingsError: it is not a folder of this machine.
-    """
+def _local_folder(output: str) -> Path:
     if "://" in output:
         raise SettingsError(
             f"output: weights are written to a folder of this machine, not to {mask_url(output)}; copy them from there"

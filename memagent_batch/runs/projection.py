@@ -342,6 +342,8 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         else:
             answered.append(reading)
     answers = with_votes([each.answer for each in answered])
+    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
+    carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
     spans = spans_of_part(
         part,
         answered,
@@ -350,7 +352,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         has_evidence=projection.has_evidence,
     )
     return PartTables(
-        answers=answers_table(answers, carried=carried_values(part, answered)),
+        answers=answers_table(answers, carried=carried),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
         evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
         results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
@@ -368,12 +370,6 @@ def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[s
         kind = source_type(name)
         table = table.append_column(pa.field(name, kind), pa.array(values, pa.string()).cast(kind))
     return table
-
-
-def carried_values(part: pa.Table, answered: Sequence[AnsweredReading]) -> dict[str, list[str | None]]:
-    """The carried columns of a part of the plan, with a value for each of these readings."""
-    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
-    return {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
 
 
 def carried_columns(schema: pa.Schema) -> list[str]:

@@ -217,7 +217,7 @@ def present_columns(schema: pa.Schema, *, columns: Columns, where: str) -> list[
 
 
 def _present_column(schema: pa.Schema, column: InputColumn, *, where: str) -> InputColumn:
-    name = "" if column.is_partition else stored_name(schema, column, where=where)
+    name = "" if column.is_partition else _stored_name(schema, column, where=where)
     count = schema.names.count(name) if name else 0
     if count > 1:
         raise InputError(f"{where} has {count} columns {name!r}; rename all but one")
@@ -231,12 +231,8 @@ def _present_column(schema: pa.Schema, column: InputColumn, *, where: str) -> In
     return replace(column, stored_as=name)
 
 
-def stored_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
-    """The name of a column in a file; empty where the file lacks it. A column with an id is found by that alone.
-
-    Raises:
-        InputError: it has an id, and it is not known which column of the file has that.
-    """
+def _stored_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
+    """The name of a column in a file; empty where the file lacks it. A column with an id is found by that alone."""
     if column.in_table.field_id is None:
         return column.in_table.stored_as or column.name
     ids: dict[bytes | None, str] = {(field.metadata or {}).get(_FIELD_ID): field.name for field in schema}
