@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 SHOWN_NAMES = 5
 CONVERTED_MARKER = b"memagent.converted"
 """Entry of the schema metadata that marks the table, whoever copied its files."""
-SOURCE_READ, SOURCE_UNREAD = "source_read", "source_unread"
-SOURCE_NOTES, SOURCE_REVIEW = "source_notes", "source_review"
+RESERVED_COLUMNS = ("source_read", "source_unread", "source_notes", "source_review")
+"""Names that a column to carry can't have: `answers` means these columns by them."""
+SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW = RESERVED_COLUMNS
 SOURCE_COLUMNS = pa.schema(
     [
         column("source", pa.string(), "path of the file that the document was converted from"),

@@ -195,12 +195,11 @@ def _info(location: Location) -> Mapping[str, Any] | None:
     """What is at the location itself; None where nothing is. The first touch of its file system."""
     try:
         with usable_file_system(location):
-            info: Mapping[str, Any] = location.fs.info(location.path)
+            return {**location.fs.info(location.path)}
     except FileNotFoundError as error:
         if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
             raise InputError(f"{location.uri} can't be reached: {error.__cause__}; check the address") from error
         return None
-    return info
 
 
 @contextmanager

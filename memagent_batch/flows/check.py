@@ -9,13 +9,7 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig, OnBadFile, SourceConfig
-from memagent_batch.documents.converted import (
-    SOURCE_NOTES,
-    SOURCE_READ,
-    SOURCE_REVIEW,
-    SOURCE_UNREAD,
-    with_source_columns,
-)
+from memagent_batch.documents.converted import RESERVED_COLUMNS, with_source_columns
 from memagent_batch.documents.document_index import (
     IndexedFiles,
     KeptIndex,
@@ -138,8 +132,7 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
         InputError: a file or column can't be used; names it.
     """
     listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
-    source_names = (SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW)
-    require_carry_columns(sources.input, reserved=(*ANSWERS.names, *source_names))
+    require_carry_columns(sources.input, reserved=(*ANSWERS.names, *RESERVED_COLUMNS))
     questions = rows_of_slice(read_questions(listed, ask=sources.ask), sources.input)
     found = find_shards(*make_documents(sources), settings=sources.input)
     settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)

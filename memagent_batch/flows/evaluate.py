@@ -54,7 +54,7 @@ def evaluate_suite(variants: Sequence[Variant], *, suite: Suite, sources: Mappin
     evaluation, report = claim_evaluation(output, suite=suite.name), ""
     jobs = {variant.name: variant_job(variant, sources=sources, output=output) for variant in variants}
     for job in jobs.values():
-        identify_reader(job.agent)  # an agent that can't work is refused before another one reads
+        identify_reader(fit_budgets_to_window(job.agent))  # one that can't work is refused before another one reads
     for number, variant in enumerate(variants, start=1):
         message = f"variant {number} of {len(jobs)}: {variant.name}"
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
@@ -88,19 +88,15 @@ def naming(variant: Variant) -> Iterator[None]:
         raise type(error)(f"variant {variant.name!r}: {error}") from error
 
 
-def _with_prompt_set(agent: AgentConfig) -> AgentConfig:
-    """The agent with the prompt set that its policy names, whatever the number of questions, if none was named."""
-    if agent.prompt_set is not None or agent.policy.kind != "overwrite":
-        return agent
-    return agent.model_copy(update={"prompt_set": "default"})
-
-
 def variant_job(variant: Variant, *, sources: Mapping[str, Any], output: Location) -> JobConfig:
-    """The variant's job over the suite, with budgets that fit its model, and an output in the evaluation."""
+    """The variant's job over the suite, with an output in the evaluation."""
+    agent = variant.agent
+    if agent.prompt_set is None and agent.policy.kind == "overwrite":  # whatever the number of questions
+        agent = agent.model_copy(update={"prompt_set": "default"})
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     return JobConfig(
         **{**run, **sources, "output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
-        agent=fit_budgets_to_window(_with_prompt_set(variant.agent)),
+        agent=agent,
     )
 
 
@@ -112,7 +108,7 @@ def read_variant(variant: Variant, job: JobConfig, *, before: VariantRecord | No
         NotReadError: some readings could not be read now; nothing is scored.
     """
     with naming(variant):
-        manifest = answer(job.with_agent(_with_prompt_set(variant.agent)))
+        manifest = answer(job)
         require_read(manifest)
     spent = before.seconds if before and before.fingerprint == manifest["fingerprint"] else 0.0
     return VariantRecord(

@@ -152,7 +152,6 @@ def evidence_rows(answered: AnsweredReading, fetched: FetchedText) -> Iterator[E
             "chunk_index": span["chunk_index"],
             "locator": _locator(fetched.rows, start, end),
             "alignment": Alignment.EXACT.value,
-            "quote": None,
         }
     if text is None or not answered.is_aligned:
         return
@@ -164,7 +163,6 @@ def evidence_rows(answered: AnsweredReading, fetched: FetchedText) -> Iterator[E
             "char_start": aligned.char_start,
             "char_end": aligned.char_end,
             "text": text[aligned.char_start : aligned.char_end] if is_there else None,
-            "chunk_index": None,
             "locator": _locator(fetched.rows, aligned.char_start, aligned.char_end),
             "alignment": aligned.alignment.value,
             "quote": aligned.string,
@@ -172,7 +170,7 @@ def evidence_rows(answered: AnsweredReading, fetched: FetchedText) -> Iterator[E
 
 
 def _shared(answer: AnswerRow, *, how: How, rank: int) -> EvidenceRow:
-    """A row without its span."""
+    """A row with nulls for its span, quote and chunk."""
     none = dict.fromkeys(EvidenceRow.__annotations__)
     own = {name: value for name, value in answer.items() if name in _OF_READING}
     document_hash = answer["document_hash"] or ""
