@@ -335,7 +335,7 @@ def reuse_index(
 
 
 def other_shards(documents: pa.Table, shards: Sequence[Shard], *, read: Sequence[Shard]) -> list[Shard]:
-    """The shards with the files that hold rows of some documents of an index, but for those that are read already."""
+    """The shards with the files that hold rows of some documents of an index, without those that are read already."""
     paths = set(run_query(_FILES, {"documents": _with_files(documents)})["path"].to_pylist())
     return _shards_with(shards, paths.difference(*(shard.paths for shard in read)))
 

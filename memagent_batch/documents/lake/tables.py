@@ -60,12 +60,11 @@ def find_table(documents: Location) -> Table | None:
     Raises:
         InputError: it can't be opened; says why.
     """
-    name = table_name(documents.uri)
-    if name is None:
+    if table_name(documents.uri) is None:
         with input_errors(documents.uri), usable_file_system(documents):
             if not is_delta_folder(documents):
                 return None
-        name = _required_name(documents)
+    name = _required_name(documents)
     if name.kind is LakeKind.DELTA:
         return list_delta(name, documents)
     return list_iceberg(name, open_iceberg(name), documents)
