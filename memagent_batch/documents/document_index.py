@@ -322,15 +322,15 @@ def reuse_index(
         nothing = index_schema(settings).empty_table()
         return ReusedIndex(rows=nothing, shards=[*shards], is_whole=False, changed=nothing)
     found = {"files": indexed.files, "kept": kept.files}
-    unknown = run_query(_UNKNOWN, found)["path"].to_pylist()
+    unknown = run_query(_UNKNOWN, found)["path"]
     rows, changed = kept.documents, kept.documents.slice(0, 0)
-    is_whole = not unknown and indexed.files.num_rows == kept.files.num_rows
+    is_whole = not len(unknown) and indexed.files.num_rows == kept.files.num_rows
     if not is_whole:
         is_changed = np.zeros(rows.num_rows, bool)
         is_changed[run_query(_CHANGED, found | {"documents": _with_files(rows)})["row"].to_numpy()] = True
         split = _split(rows, pa.chunked_array([is_changed]))
         changed, rows = split.taken, split.outside
-    left = [*shards] if len(unknown) == indexed.files.num_rows else _shards_with(shards, set(unknown))
+    left = [*shards] if len(unknown) == indexed.files.num_rows else _shards_with(shards, set(unknown.to_pylist()))
     return ReusedIndex(rows=rows, shards=left, is_whole=is_whole, changed=changed)
 
 
