@@ -95,9 +95,10 @@ def test_prompts_of_a_template_that_prints_the_time_are_the_same_on_every_node(t
     agent, made = agent_with(tmp_path, PRINTS_NOW), []
     for _ in range(2):
         load_tokenizer.cache_clear()
-        made.append((make_prompt_tokens(agent), make_follow_up_tokens(agent), identify_reader(agent).fingerprint))
+        prompts, templates = make_prompt_tokens(agent), make_follow_up_tokens(agent).templates
+        made.append((prompts.update, prompts.answer, prompts.direct, templates, identify_reader(agent).fingerprint))
     assert made[0] == made[1]
-    fixed = made[0][0].update.pieces[0]
+    fixed = made[0][0].pieces[0]
     assert not isinstance(fixed, str)
     assert "Now: 26 Jul 2024 00:00:00.000000" in make_tokenizer(agent).text_of(fixed)
 
