@@ -89,12 +89,6 @@ class ReaderTask:
             is_bounded=job.max_tokens is not None or job.max_hours is not None,
         )
 
-    def make_follow_ups(self) -> FollowUps | None:
-        """What closes readings."""
-        if self.follow_ups is None:
-            return None
-        return make_follow_ups(self.follow_ups, self.agent, fingerprint=self.fingerprint)
-
     @property
     def output(self) -> Location | None:
         """Where the turn log is."""
@@ -196,28 +190,27 @@ class ActorLife:
         if self._started is not None:
             self._started.cancel()
         self._cancel_background()
-        if self._log is not None:
-            with contextlib.suppress(StorageError, TimeoutError):
-                await asyncio.wait_for(self._log.close(), LAST_FLUSH_SECONDS)
+        await self.flush()
         if self._engine is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._engine.stop(), LAST_STOP_SECONDS)
+            await self._process.end(self._engine)
 
     @property
     def has_died(self) -> bool:
         """Whether the engine has died."""
         return self._death is not None
 
-    async def flush(self, actor: StartedActor) -> None:
-        """Keeps what is finished before an error stops the run, which is what is reported."""
-        with contextlib.suppress(StorageError, TimeoutError):
-            await asyncio.wait_for(actor.journal.log.flush(), LAST_FLUSH_SECONDS)
+    async def flush(self) -> None:
+        """Keeps what is finished, for a while if the store is slow; another error stops the run, and is reported."""
+        if self._log is not None:
+            with contextlib.suppress(StorageError, TimeoutError):
+                await asyncio.wait_for(self._log.flush(), LAST_FLUSH_SECONDS)
 
     async def _start(self) -> StartedActor:
         task = self._task
         self._loop = asyncio.get_running_loop()
         require_reader(task.agent, fingerprint=task.fingerprint)
-        agent, follow_ups = make_agent(task.agent), task.make_follow_ups()
+        agent, closes = make_agent(task.agent), task.follow_ups
+        follow_ups = make_follow_ups(closes, task.agent, fingerprint=task.fingerprint) if closes else None
         questions = Questions(task.load_questions(), fingerprint=task.fingerprint)
         output = task.output
         log = TurnLogWriter(
@@ -269,7 +262,7 @@ class ActorLife:
         try:
             await self._task.board.put_deaths(actor.journal.suspects.at_death)
             with contextlib.suppress(TimeoutError):  # what was not written is read again
-                await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
+                await asyncio.wait_for(actor.journal.log.flush(), timeout=LAST_FLUSH_SECONDS)
         finally:
             await self._process.end(actor.engine)
 
@@ -294,8 +287,7 @@ class ActorLife:
     async def _flush_and_exit(self) -> None:
         """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""
         try:
-            if self._log is not None:
-                await asyncio.wait_for(self._log.flush(), timeout=LAST_FLUSH_SECONDS)
+            await self.flush()
         finally:
             os._exit(1)
 

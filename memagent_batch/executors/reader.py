@@ -80,7 +80,7 @@ class Reader(ActorLife):
             except EngineDeadError as error:
                 await self.die(actor, error)
             except EngineRefusedError:
-                await self.flush(actor)
+                await self.flush()
                 raise
             reporter.in_flight -= 1
             if result.reading.status is not Status.NOT_READ:

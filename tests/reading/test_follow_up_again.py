@@ -62,7 +62,7 @@ async def night(
     )
     close = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)
     results = [await close(each, follow_ups) for each in types]
-    await log.close()
+    await log.flush()
     return [{name: value for name, value in each.items() if name != "finished_at"} for each in results]
 
 

@@ -75,7 +75,7 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
     )
     document = make_tokenizer(agent).document(TEXT)
     reading = await read(document, QUESTION, agent=make_agent(agent), turns=turns)
-    await log.close()
+    await log.flush()
     return reading
 
 

@@ -164,7 +164,7 @@ async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_p
     assert ended == [f"update/{number}" for number in range(1, 9)]
     may_end.set()
     await asyncio.gather(*asked)
-    await log.close()
+    await log.flush()
 
 
 async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
@@ -231,7 +231,7 @@ async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) 
     )
     for prompt in (prompt_of(), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
-    await journal.log.close()
+    await journal.log.flush()
     logged = logged_at(tmp_path, "d")
     assert {key[1]: {path: row["turn"] for path, row in rows.items()} for key, rows in logged.items()} == {
         "q": {"update/0": 0, "answer": 2},
@@ -248,7 +248,7 @@ async def test_merge_that_wrote_nothing_in_an_earlier_run_is_asked_again(
     merge, engine, journal = replace(prompt_of("merge/1/0/0"), kind="merge"), FreshEngine(), journal_at(tmp_path)
     rows = {reading_key(ADDRESS): logged_rows((merge, {**row_of(merge), "run_id": run_id, "text": text}))}
     await ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, journal=journal)(merge)
-    await journal.log.close()
+    await journal.log.flush()
     assert len(engine.asked) == asked
 
 
@@ -269,7 +269,7 @@ async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_ha
     texts = [(await turns(prompt)).text for prompt in prompts]
     assert texts == ["fresh", "moved", "stays", "fresh"], "a prompt of another kind is another turn"
     assert [prompt.path for prompt in engine.asked] == ["read/4", "read/7"]
-    await journal.log.close()
+    await journal.log.flush()
     rows = logged_at(tmp_path, "d", "last")[reading_key(ADDRESS)]
     assert {path: (row["path"], row["text"], row["turn"]) for path, row in rows.items()} == {
         path: (path, text, number) for number, ((path, _), text) in enumerate(zip(asked, texts, strict=True))
@@ -317,7 +317,7 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
     assert not engine.asked
     room.set()
     assert (await turn).text == "fresh"
-    await log.close()
+    await log.flush()
 
 
 async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_apart_from_its_reading() -> None:

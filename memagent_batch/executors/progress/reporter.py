@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 
 from memagent_batch.domain.readings import Status
@@ -39,7 +40,7 @@ class Reporter:
         self._turn_histogram = turn_histogram(labels=own)
         self._counts = dict.fromkeys(READER_COUNTS, 0)
         self._events: list[Event] = []
-        self._reported_log = {"log_flushes": 0, "log_bytes": 0}
+        self._reported_log = Counter[str]()
         self._engine_died = False
         self._engine: Engine | None = None
         self._away_seconds = 0.0
@@ -121,11 +122,9 @@ class Reporter:
 
     def _log_counts(self) -> dict[str, int]:
         """What the log has written since the last time."""
-        before, self._reported_log = (
-            self._reported_log,
-            {"log_flushes": self._log.num_flushes, "log_bytes": self._log.num_bytes},
-        )
-        return {name: count - before[name] for name, count in self._reported_log.items()}
+        before = self._reported_log
+        self._reported_log = Counter(log_flushes=self._log.num_flushes, log_bytes=self._log.num_bytes)
+        return self._reported_log - before
 
 
 class ReadingShare:

@@ -117,12 +117,21 @@ def list_folder(folder: Location, *, begins: str = "") -> list[str]:
 
 def without_merged(paths: Iterable[str]) -> list[str]:
     """The log files among these paths of one folder, without those that a merged file stands for."""
-    names = {path: LogName.of(path) for path in paths if path.endswith(".parquet")}
-    merged: dict[str, list[LogName]] = defaultdict(list)
-    for name in names.values():
-        if name.is_merged:
-            merged[name.line].append(name)
-    return [path for path, name in names.items() if not any(other.covers(name) for other in merged[name.line])]
+    files = [path for path in paths if path.endswith(".parquet")]
+    away = set(merged_away(files, files))
+    return [path for path in files if path not in away]
+
+
+def merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
+    """The files that a merged one of these stands for."""
+    of_line: dict[str, list[LogName]] = defaultdict(list)
+    for each in map(LogName.of, whole):
+        if each.is_merged:
+            of_line[each.line].append(each)
+    for file in files:
+        name = LogName.of(file)
+        if any(each.covers(name) for each in of_line[name.line]):
+            yield file
 
 
 def merged_file(output: Location, path: str) -> str | None:

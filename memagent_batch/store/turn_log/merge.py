@@ -26,6 +26,7 @@ from memagent_batch.store.turn_log.keys import (
     LOG_THREADS,
     LogName,
     MapFiles,
+    merged_away,
     read_log_file,
     run_tasks,
     without_merged,
@@ -78,7 +79,7 @@ def merge_log(
         raise
     require_claim()
     whole = [*merged, *keys]  # what a merge that was killed has left goes too
-    away = list(_merged_away(below, whole))
+    away = list(merged_away(below, whole))
     for of_keys in (False, True):  # the keys last: while they are there, the next merge takes up what a killed one left
         names = [name for name in away if name.startswith(KEYS_FOLDER) == of_keys]
         output.delete_files([output.path.rstrip("/") + "/" + name for name in names])
@@ -99,18 +100,6 @@ def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) 
         for _, following in groupby(enumerate(small), key=lambda each: LogName.of(each[1]).first - each[0]):
             joined = [name for _, name in following]
             yield from [joined] if len(joined) > 1 else []
-
-
-def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
-    """The files that a merged one of these stands for."""
-    of_line: dict[str, list[LogName]] = defaultdict(list)
-    for each in map(LogName.of, whole):
-        if each.is_merged:
-            of_line[each.line].append(each)
-    for file in files:
-        name = LogName.of(file)
-        if any(each.covers(name) for each in of_line[name.line]):
-            yield file
 
 
 def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:

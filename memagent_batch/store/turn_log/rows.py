@@ -4,9 +4,9 @@ Rows are made of what a reading brings, and checked one by one before they wait 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
@@ -393,12 +393,7 @@ def _fits(value: object, kind: pa.DataType) -> bool:
 
 
 def _address_row(address: ReadingAddress) -> AddressRow:
-    return {
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "fingerprint": address.fingerprint,
-    }
+    return cast("AddressRow", asdict(address))
 
 
 OUTCOME_CHECK = RowCheck(OUTCOME_LOG)
