@@ -67,11 +67,12 @@ class Tokenizer:
         self._inner = content.inner_tokenizer()
         self.control_token_ids = content.control_token_ids(self._plain, template_text=self.chat_template.whole_text)
         """Tokens that steer the model."""
-        self._textless = content.textless_token_ids(self.control_token_ids)
+        tags = content.thought_tags
+        self._textless = self.control_token_ids - set(tags.values())
         self._letters = content.letters()
         self.control_texts = content.texts(self.control_token_ids)
-        self.has_thought_tags = content.has_thought_tags
-        self.ends_thoughts = content.ends_thoughts
+        self.has_thought_tags = bool(tags)
+        self.ends_thoughts = len(tags) == 2  # vLLM 0.32 counts too few thoughts where a tag takes several tokens
 
     @property
     def end_token_id(self) -> int | None:

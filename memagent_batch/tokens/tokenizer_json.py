@@ -109,17 +109,10 @@ class TokenizerJson:
         return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
 
     @property
-    def has_thought_tags(self) -> bool:
-        """Whether the model has tokens that open or close a thought."""
-        return any(token["content"] in (OPENING, THOUGHT_END) for token in self.content["added_tokens"])
-
-    @property
-    def ends_thoughts(self) -> bool:
-        """Whether it has both tags of a thought as tokens, which no text of a document is written with.
-
-        vLLM 0.32 counts too few thoughts where a tag takes several tokens.
-        """
-        return {OPENING, THOUGHT_END} <= {token["content"] for token in self.content["added_tokens"]}
+    def thought_tags(self) -> dict[str, int]:
+        """The tags of thoughts that are tokens, which no text of a document is written with."""
+        tokens = {token["content"]: token["id"] for token in self.content["added_tokens"]}
+        return {tag: tokens[tag] for tag in (OPENING, THOUGHT_END) if tag in tokens}
 
     def plain_tokenizer(self) -> "tokenizers.Tokenizer":
         """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
@@ -169,11 +162,6 @@ class TokenizerJson:
     def texts(self, token_ids: frozenset[int]) -> frozenset[str]:
         """Texts of added tokens."""
         return frozenset(token["content"] for token in self.content["added_tokens"] if token["id"] in token_ids)
-
-    def textless_token_ids(self, control: frozenset[int]) -> frozenset[int]:
-        """Control tokens that no text shows: all but the tags of thoughts."""
-        tags = {token["id"] for token in self.content["added_tokens"] if token["content"] in (OPENING, THOUGHT_END)}
-        return control - tags
 
 
 def _tokenizer_of(content: Mapping[str, Any]) -> "tokenizers.Tokenizer":
