@@ -19,7 +19,7 @@ from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.turns import LoggedRows, read_turns
+from memagent_batch.store.turn_log.turns import LoggedRows, LoggedTurn, read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
@@ -83,7 +83,11 @@ def row_of(prompt: Prompt) -> Any:
 
 def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
     """Rows of one reading as they are read from the log."""
-    return LoggedRows.of_rows({prompt.path: row for prompt, row in rows})
+    turns = {
+        prompt.path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
+        for prompt, row in rows
+    }
+    return LoggedRows(turns)
 
 
 def turns_of(

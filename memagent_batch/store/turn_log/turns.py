@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,16 +77,6 @@ class LoggedRows(Mapping[str, TurnRow]):
 
     def __init__(self, turns: Mapping[str, LoggedTurn]) -> None:
         self._turns = turns
-
-    @classmethod
-    def of_rows(cls, rows: Mapping[str, TurnRow]) -> Self:
-        """Rows that are Python values already."""
-        return cls(
-            {
-                path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
-                for path, row in rows.items()
-            }
-        )
 
     def __getitem__(self, path: str) -> TurnRow:
         return self._turns[path].row
