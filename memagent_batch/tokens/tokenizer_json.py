@@ -70,14 +70,6 @@ class BytePlaces:
     to_nfc: bool
     """Whether texts are brought to Unicode's form NFC first."""
 
-    @classmethod
-    def of(cls, vocabulary: Mapping[str, int], *, to_nfc: bool) -> Self:
-        """The places in a vocabulary without added tokens."""
-        num_bytes = np.zeros(max(vocabulary.values()) + 1, np.int64)
-        for token, token_id in vocabulary.items():
-            num_bytes[token_id] = len(token)
-        return cls(num_bytes=num_bytes, to_nfc=to_nfc)
-
     def token_chars(self, token_ids: npt.NDArray[np.int32], text: str) -> npt.NDArray[np.int64] | None:
         """First character of each token in the text, or None where lengths can't say it."""
         if self.to_nfc and not unicodedata.is_normalized("NFC", text):
@@ -129,7 +121,10 @@ class TokenizerJson:
         model = self.content["model"]
         if model["type"] != "BPE" or decoder != "ByteLevel" or normalizer not in ("", "NFC"):
             return None
-        return BytePlaces.of(model["vocab"], to_nfc=normalizer == "NFC")
+        num_bytes = np.zeros(max(model["vocab"].values()) + 1, np.int64)
+        for token, token_id in model["vocab"].items():
+            num_bytes[token_id] = len(token)
+        return BytePlaces(num_bytes=num_bytes, to_nfc=normalizer == "NFC")
 
     def control_token_ids(self, plain: "tokenizers.Tokenizer", *, template_text: str) -> frozenset[int]:
         """Tokens that steer the model: special ones, tags of thoughts, and added ones that stand in the chat template.

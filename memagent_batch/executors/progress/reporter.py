@@ -10,7 +10,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.executors.progress.board import ActorReport, Board, Event
-from memagent_batch.executors.ray.metrics import READER_COUNTS, gauge, labels, turn_histogram
+from memagent_batch.executors.ray.metrics import READER_COUNTS, gauge, turn_histogram
 from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
@@ -34,7 +34,7 @@ class Reporter:
         self._board = board
         self._log = log
         self._run_id = run_id
-        own = labels(model=model, policy=policy)
+        own = {"model": model, "policy": policy}
         self._in_flight = gauge("memagent_readings_in_flight", "readings that an actor keeps going", labels=own)
         self._waiting = gauge("memagent_readings_waiting", "readings inside an actor that wait for a place", labels=own)
         self._turn_histogram = turn_histogram(labels=own)
