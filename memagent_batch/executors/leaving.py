@@ -92,7 +92,6 @@ class ForcedExit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The process has left its run."""
         self._blocks -= 1
         if self._blocks == 0 and self._timer is not None:
             self._timer.cancel()
@@ -163,7 +162,6 @@ class GracefulShutdown:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stops watching."""
         self._over.set()
         with self._handlers:
             if self._thread.ident is not None:

@@ -13,8 +13,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import FollowUpsOnly, Journal, ReadingTurns
+from memagent_batch.reading.turns import FollowUpsOnly, ReadingTurns
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
@@ -71,7 +70,7 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
         address=address,
         seed=0,
         from_log=from_log,
-        journal=Journal(log=log, suspects=Suspects()),
+        log=log,
     )
     document = make_tokenizer(agent).document(TEXT)
     reading = await read(document, QUESTION, agent=make_agent(agent), turns=turns)

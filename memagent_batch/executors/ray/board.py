@@ -102,7 +102,6 @@ class Starts:
         return self._have_settled or (not self._starting and num_begun >= num_replicas)
 
     async def _until(self, condition: Callable[[], bool], *, seconds: float) -> None:
-        """Waits for the condition, and no longer than this."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait_for(condition)
