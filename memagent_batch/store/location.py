@@ -101,7 +101,6 @@ class Location:
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
 
     def __repr__(self) -> str:
-        """Shows the place without secrets."""
         return f"Location({mask_url(self.uri)!r})"
 
     def __str__(self) -> str:
@@ -146,7 +145,6 @@ class Location:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __truediv__(self, name: str) -> "Location":
-        """A place below this one."""
         path = None if self.listed_path is None else f"{self.listed_path.rstrip('/')}/{name}"
         return replace(self, uri=f"{self.uri.rstrip('/')}/{name}", listed_path=path)
 

@@ -168,7 +168,6 @@ class Pace:
     """Places for the requests of one engine."""
 
     def __init__(self) -> None:
-        """Nothing is known of the endpoint's limits."""
         self._most: float | None = None
         self._in_flight = 0
         self._cut_at = -1.0

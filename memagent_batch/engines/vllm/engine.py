@@ -89,7 +89,7 @@ class VllmEngine(VllmConfig, Engine):
             self._llm = start_engine(arguments, server=self._server, reproducible=self.reproducible)
             self._processes = [process for process in multiprocessing.active_children() if process not in before]
         except BaseException:
-            self._stop_server()
+            await self.stop()
             raise
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
@@ -124,9 +124,6 @@ class VllmEngine(VllmConfig, Engine):
             llm.shutdown()
             for process in self._processes:
                 process.join(GONE_SECONDS)
-        self._stop_server()
-
-    def _stop_server(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.stop()

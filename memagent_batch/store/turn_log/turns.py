@@ -125,11 +125,10 @@ def read_turns(
     `ended_by` has the `line` of what ended or closed a reading; turns of later runs had no part in it.
     """
     readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
-    wanted = pa.array(document_hashes, pa.string())
     names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
     ranks: dict[tuple[str, ReadingKey, str], TurnRank] = {}
     files = list(files)
-    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
+    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=document_hashes)
     for file, table in zip(files, tables, strict=True):
         for row, turn in _turns_of(table, with_tokens=with_tokens):
             of, key = row["fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
@@ -175,7 +174,7 @@ def _fill_reused(
     ]
     if not taken:
         return
-    versions = pa.array(sorted({turn.reused_from for _, _, turn in taken if turn.reused_from}), pa.string())
+    versions = {turn.reused_from for _, _, turn in taken if turn.reused_from}
     asked: dict[tuple[object, ...], dict[str, LoggedTurn]] = defaultdict(dict)
     for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
         own = table.filter(pc.is_null(table["reused_from"]))

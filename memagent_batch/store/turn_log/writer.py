@@ -64,7 +64,6 @@ class _UnwrittenRows:
     """What they take, about."""
 
     def __bool__(self) -> bool:
-        """Whether there is one."""
         return any(self.of_folder.values())
 
 
