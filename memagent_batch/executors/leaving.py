@@ -89,9 +89,7 @@ class ForcedExit:
         self._blocks += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._blocks -= 1
         if self._blocks == 0 and self._timer is not None:
             self._timer.cancel()
