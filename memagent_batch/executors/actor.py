@@ -64,11 +64,6 @@ class ReaderTask:
     is_bounded: bool = False
     """Whether the board may say that the run has met a bound."""
 
-    @property
-    def output(self) -> Location | None:
-        """Where the turn log is."""
-        return None if self.place is None else make_output(self.place)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedActor:
@@ -188,7 +183,7 @@ class ActorLife:
         agent, closes = make_agent(task.agent), task.follow_ups
         follow_ups = make_follow_ups(closes, task.agent, fingerprint=task.fingerprint) if closes else None
         questions = Questions(task.load_questions(), fingerprint=task.fingerprint)
-        output = task.output
+        output = None if task.place is None else make_output(task.place)
         log = TurnLogWriter(
             output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log, replicas=task.pool.most_replicas
         )

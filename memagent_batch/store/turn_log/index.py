@@ -25,9 +25,9 @@ from memagent_batch.store.turn_log.keys import (
     LOG_THREADS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
+    LogName,
     MapFiles,
     list_folder,
-    log_line,
     merged_file,
     read_keys,
     read_log_file,
@@ -217,7 +217,7 @@ def _read_counted(
 ) -> dict[str, dict[ReadingKey, Row]]:
     files = list(files)
     tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints)
-    lines = (pa.scalar(log_line(file)) for file in files)
+    lines = (pa.scalar(LogName.of(file).line) for file in files)
     read = [
         table.append_column("line", pa.repeat(line, table.num_rows)) for line, table in zip(lines, tables, strict=True)
     ]

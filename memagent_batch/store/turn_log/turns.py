@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_log_files
-from memagent_batch.store.turn_log.keys import log_line
+from memagent_batch.store.turn_log.keys import LogName
 from memagent_batch.store.turn_log.rows import TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]
@@ -132,7 +132,7 @@ def read_turns(
     for file, table in zip(files, tables, strict=True):
         for row, turn in _turns_of(table, with_tokens=with_tokens):
             of, key = row["fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _turn_rank(row, line=log_line(file), ended_by=ended_by.get((of, key)))
+            rank = _turn_rank(row, line=LogName.of(file).line, ended_by=ended_by.get((of, key)))
             place = (of, key, row["path"])
             if place not in ranks or rank > ranks[place]:
                 ranks[place] = rank
