@@ -13,27 +13,13 @@ import pyarrow.compute as pc
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_log_files
 from memagent_batch.store.turn_log.keys import LogName
-from memagent_batch.store.turn_log.rows import TURN_LOG, TurnRow
+from memagent_batch.store.turn_log.rows import COMPLETION_COLUMNS, TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]
 """Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
 
-PLACE_COLUMNS = (
-    "run_id",
-    "document_hash",
-    "path",
-    "turn",
-    "kind",
-    "writes",
-    "chunk_index",
-    "token_start",
-    "token_end",
-    "char_start",
-    "char_end",
-    "reused_from",
-    "memory_after",
-)
-"""What a turn that was taken from an earlier version of its document has of its own."""
+SOURCE_COLUMNS = COMPLETION_COLUMNS | {"num_tokens"}
+"""What a turn that was taken from an earlier version of its document has from there."""
 
 KEY_COLUMNS = [
     "run_id",
@@ -68,8 +54,8 @@ class LoggedTurn:
         row = self.rows[self.number]
         if self.source is None:
             return row
-        own = {name: value for name, value in row.items() if name in PLACE_COLUMNS}
-        return cast("TurnRow", {**self.source.row, **own})
+        taken = {name: value for name, value in self.source.row.items() if name in SOURCE_COLUMNS}
+        return cast("TurnRow", {**row, **taken})
 
 
 class LoggedRows(Mapping[str, TurnRow]):
