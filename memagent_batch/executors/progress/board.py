@@ -1,6 +1,7 @@
 """Where the readers' reports wait until the driver takes them. Nothing durable relies on it."""
 
 import asyncio
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,11 @@ class Event:
     kind: EventKind
     message: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def level(self) -> int:
+        """The level of its line, as `logging` counts it."""
+        return logging.INFO if self.kind == EventKind.ENDPOINT_BACK else logging.WARNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,8 +197,7 @@ class Progress:
         if report.events:
             with tqdm.external_write_mode(file=sys.stderr):
                 for event in report.events:
-                    level = logging.INFO if event.kind == EventKind.ENDPOINT_BACK else logging.WARNING
-                    log.log(level, event.message, extra={"event": event.kind, **event.fields})
+                    log.log(event.level, event.message, extra={"event": event.kind, **event.fields})
         self._show(is_last=is_last)
 
     def _count(self, report: ActorReport) -> None:
