@@ -198,15 +198,20 @@ def _tokenised_row(
     error: MemagentError | None = None,
 ) -> pa.Table:
     carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
-    row = {
-        **work,
-        "token_ids": tokens.token_ids,
-        "token_chars": tokens.token_chars,
-        "sentence_starts": np.asarray(sentences.starts, np.int64),
-        "sentence_ends": np.asarray(sentences.ends, np.int64),
-        "breaks": np.asarray(breaks, np.int64),
-        "num_chars": num_chars,
-        "error": error and str(error),
-        "is_unavailable": isinstance(error, TextUnavailableError),
+    schema = pa.schema([*TOKENISED, *carried])
+    columns = {
+        **{name: pa.array([value], schema.field(name).type) for name, value in work.items()},
+        "token_ids": _one_list(pa.array(tokens.token_ids)),
+        "token_chars": _one_list(pa.array(tokens.token_chars)),
+        "sentence_starts": _one_list(pa.array(sentences.starts, pa.int64())),
+        "sentence_ends": _one_list(pa.array(sentences.ends, pa.int64())),
+        "breaks": _one_list(pa.array(breaks, pa.int64())),
+        "num_chars": pa.array([num_chars], pa.int64()),
+        "error": pa.array([error and str(error)], pa.string()),
+        "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
     }
-    return pa.Table.from_pylist([row], schema=pa.schema([*TOKENISED, *carried]))
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def _one_list(values: pa.Array) -> pa.LargeListArray:
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
