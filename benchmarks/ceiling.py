@@ -16,7 +16,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import product
@@ -39,11 +39,12 @@ from memagent_batch.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.flows.answer import answer
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.store.turn_log.index import reading_key
+from memagent_batch.store.turn_log.keys import TURNS_FOLDER, list_folder
 from memagent_batch.store.turn_log.rows import TurnRow
-from memagent_batch.store.turn_log.turns import LoggedRows
-from memagent_batch.wiring import make_tokenizer, with_prompt_order
+from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.wiring import identify_reader, make_output, make_tokenizer, with_prompt_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,30 +213,34 @@ def _batches(turns: Sequence[RecordedTurn], *, is_parallel: bool) -> Iterable[Se
 
 def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     """All turns of a run, in the order of their start: the policy runs again, answered from the turn log."""
-    logged: dict[tuple[str, str], dict[str, TurnRow]] = {}
-    for row in pq.read_table(f"{job.output}/log/turns").to_pylist():
-        logged.setdefault((row["document_hash"], row["question_hash"]), {})[row["path"]] = row
     texts = pq.read_table(job.documents[0])["text"].to_pylist()
     questions = [str(each) for each in job.ask]
     agent = with_prompt_order(job.agent, num_questions=len(questions))
+    output, reader = make_output(job), identify_reader(agent).fingerprint
+    files, hashes = list_folder(output / TURNS_FOLDER), [*map(text_hash, texts)]
+    logged = read_turns(output, files, fingerprints=[reader], document_hashes=hashes)[reader]
     turns = []
     for text, question in product(texts, questions):
-        rows = logged[text_hash(text), text_hash(question)]
-        prompts = asyncio.run(_asked(agent, text, question, rows=rows))
+        address = ReadingAddress(
+            document_hash=text_hash(text), question_hash=text_hash(question), sample=0, fingerprint=reader
+        )
+        prompts = asyncio.run(_asked(agent, text, question, address=address, logged=logged))
+        rows = logged[reading_key(address)]
         turns += [RecordedTurn(prompt=prompt, row=rows[prompt.path]) for prompt in prompts]
-    if len(turns) != sum(len(rows) for rows in logged.values()):
+    if len(turns) != sum(map(len, logged.values())):
         raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
     return sorted(turns, key=lambda turn: turn.row["finished_at"] - timedelta(seconds=turn.row["engine_seconds"]))
 
 
-async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
+async def _asked(
+    agent: AgentConfig, text: str, question: str, *, address: ReadingAddress, logged: LoggedTurns
+) -> list[Prompt]:
     prompts: list[Prompt] = []
-    address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
     turns = ReadingTurns(
         engine=ReplayOnly(),
         address=address,
         seed=0,
-        from_log={reading_key(address): LoggedRows.of_rows(rows)},
+        from_log=logged,
         observe=lambda prompt, _: prompts.append(prompt),
     )
     asked = Question(question_id="", text=question)

@@ -8,6 +8,7 @@ requests over that of a client that costs nothing.
 import argparse
 import asyncio
 import random
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,10 +96,6 @@ def _server(seconds: float) -> Iterator[str]:
 
 
 def _serve(connection: Connection, seconds: float) -> None:
-    asyncio.run(_serve_forever(connection, seconds))
-
-
-async def _serve_forever(connection: Connection, seconds: float) -> None:
     async def models(request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": "tiny"}]})
 
@@ -112,9 +109,6 @@ async def _serve_forever(connection: Connection, seconds: float) -> None:
 
     app = web.Application(client_max_size=2**30)
     app.add_routes([web.get("/v1/models", models), web.post("/v1/completions", complete)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
-    await site.start()
-    connection.send(runner.addresses[0][1])
-    await asyncio.Event().wait()
+    listener = socket.create_server(("127.0.0.1", 0))
+    connection.send(listener.getsockname()[1])
+    web.run_app(app, sock=listener, backlog=4096, print=None, access_log=None, handle_signals=False)

@@ -7,10 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,18 +71,11 @@ def vllm_server(arguments: Mapping[str, Any], *, environment: Mapping[str, str],
 
 def _wait(url: str, process: "subprocess.Popen[bytes]", *, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not _is_healthy(url):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"vLLM's server did not start: {log.read_text(errors='replace')[-3000:]}")
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=5):  # it raises for any status but those of success
+            return
         time.sleep(0.1)
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
+    raise RuntimeError(f"vLLM's server did not start: {log.read_text(errors='replace')[-3000:]}")
 
 
 def _flags(arguments: Mapping[str, Any]) -> list[str]:

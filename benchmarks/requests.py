@@ -170,7 +170,6 @@ def _etag(text: bytes) -> str:
 
 
 def _night(job: JobConfig, _: int = 0) -> dict[str, Any]:
-    """Runs the job; returns its figures."""
     phases, began = Phases.of_flow(), time.monotonic()
     counts = flow.answer(job)["changes"]["readings"]
     return {

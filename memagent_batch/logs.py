@@ -24,7 +24,7 @@ from memagent_batch.masking import CONTROL, mask_urls, printable
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
 
-OWN_LOGGERS = ("memagent_batch",)
+OWN_LOGGER = "memagent_batch"
 
 STDERR_NUMBER = 2
 
@@ -102,8 +102,7 @@ def begin_log(*, as_json: bool) -> None:
     handler.setFormatter(_JsonLines() if as_json else _TextLines())
     handler.setLevel(logging.INFO)  # bm25s says at DEBUG, which it sets for itself, that it builds an index
     logging.getLogger().addHandler(handler)
-    for name in OWN_LOGGERS:
-        logging.getLogger(name).setLevel(logging.INFO)
+    logging.getLogger(OWN_LOGGER).setLevel(logging.INFO)
 
 
 def end_log() -> None:
@@ -116,8 +115,9 @@ def end_log() -> None:
 @contextlib.contextmanager
 def log_of_program() -> Iterator[None]:
     """Sends the log lines of the block to stderr, unless the program that runs it has set up `logging` itself."""
-    levels = {name: logging.getLogger(name).level for name in OWN_LOGGERS}
-    is_set_up = bool(logging.getLogger().handlers or any(levels.values()))
+    own = logging.getLogger(OWN_LOGGER)
+    level = own.level
+    is_set_up = bool(logging.getLogger().handlers or level)
     if not is_set_up:
         begin_log(as_json=False)
     try:
@@ -125,8 +125,7 @@ def log_of_program() -> Iterator[None]:
     finally:
         if not is_set_up:
             end_log()
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)
+            own.setLevel(level)
 
 
 @contextlib.contextmanager

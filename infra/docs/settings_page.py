@@ -8,7 +8,8 @@ from typing import Literal, get_args, get_origin
 from pydantic import SecretStr
 
 from memagent_batch.cli.options import Option, options_of
-from memagent_batch.cli.settings import JobSettings, TrainSettings
+from memagent_batch.cli.settings import JobSettings
+from memagent_batch.config.training import TrainConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
@@ -37,7 +38,7 @@ SECTIONS = (
     ),
     (
         "`memagent train`",
-        TrainSettings,
+        TrainConfig,
         "And the group `learner`. If the job file has a group `rollouts`, give `--rollouts` on the command line.",
     ),
 )

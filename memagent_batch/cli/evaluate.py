@@ -10,12 +10,11 @@ from pydantic import ValidationError
 from pydantic_settings import NoDecode
 
 from memagent_batch.cli.options import MODEL, read_yaml, readable
-from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
+from memagent_batch.cli.settings import ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.problems import remedy
 from memagent_batch.config.section import Count, Text, TextOrTexts, merged
 from memagent_batch.config.sources import InputConfig, SourceConfig
-from memagent_batch.config.storage import Options
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.errors import SettingsError
@@ -103,7 +102,7 @@ def parse_length(text: str) -> int:
     return length
 
 
-class RunSuite(ReaderSettings, Command):
+class RunSuite(ReaderSettings, StorageCommand):
     """Reads a suite, or your own questions with references over your documents, with one or several policies or
     models, and scores the answers.
     """
@@ -139,32 +138,29 @@ class RunSuite(ReaderSettings, Command):
         changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
         from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
-        from memagent_batch.store.location import Location
 
-        suite = self._suite(base.storage_options)
+        suite = self._suite()
         variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
-        output = Location(uri=base.output, storage_options=base.storage_options)
+        output = self.locate(self.output)
         report = evaluate_suite(variants, suite=suite, sources=self._sources(), output=output)
         print(terminal_text(report))
-        place = mask_url(base.output.rstrip("/"))
+        place = mask_url(self.output.rstrip("/"))
         print(f"\nscores {place}/scores; what went wrong, with each memory: memagent page {place}/runs/NAME")
         require_variants(variants, output=output)
 
-    def _suite(self, options: Options) -> "Suite":
+    def _suite(self) -> "Suite":
         """The suite, or the questions as one; one of them is named."""
         from memagent_batch.evaluation.suite import open_suite, own_suite
-        from memagent_batch.store.location import Location
 
         if self.suite is not None:
             if self.questions or self.documents or "metric" in self.model_fields_set:
                 raise SettingsError("--suite: it has its own documents, questions and metrics; leave yours out, or it")
-            return open_suite(Location(uri=self.suite, storage_options=options))
+            return open_suite(self.locate(self.suite))
         if self.questions is None:
             raise SettingsError("--suite: missing; name a suite, or your own --questions with references")
         if self.metric not in TEXT_METRICS:
             raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
-        questions = Location(uri=self.questions, storage_options=options)
-        return own_suite(questions, documents=self.documents, metric=self.metric)
+        return own_suite(self.locate(self.questions), documents=self.documents, metric=self.metric)
 
     def _sources(self) -> dict[str, Any]:
         if self.suite is None:

@@ -159,7 +159,6 @@ class CalibrateReview(OutputsCommand, JsonCommand):
 
 
 def _sentences(learnt: "LearntCondition") -> str:
-    """What the labels say, and the condition."""
     labels = f"by {learnt['num_labels']:,} labels, {learnt['num_positives']:,} of them positive"
     if learnt["num_positives"] < learnt["fewest_positives"]:
         labels += f" (fewer than {learnt['fewest_positives']:,} can't show less than reading every no again)"

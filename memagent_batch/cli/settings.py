@@ -151,15 +151,7 @@ class ScanSettings(JobSettings):
     """How files are converted."""
 
 
-class TrainSettings(Settings, TrainConfig):
-    """Settings of `memagent train`."""
-
-    def training(self) -> TrainConfig:
-        """The epoch."""
-        return self.part(TrainConfig)
-
-
-ALL_SETTINGS = frozenset({*ScanSettings.model_fields, *TrainSettings.model_fields})
+ALL_SETTINGS = frozenset({*ScanSettings.model_fields, *TrainConfig.model_fields})
 """First names of the settings of all commands. A job file and the environment serve several commands: each passes over
 the settings that only others have. Other options stand on the command line alone."""
 

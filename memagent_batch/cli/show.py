@@ -89,7 +89,6 @@ def _reading_lines(reading: RunReading, *, signed: SignOffs, width: int) -> Iter
 
 
 def _signs(row: Row) -> str:
-    """What is known of the answer's worth, on one line."""
     signs = {name: row.get(name) for name in ("confidence", "support", "votes", "coverage")}
     shown = {
         name: percent(sign) if isinstance(sign, float) else sign for name, sign in signs.items() if sign is not None

@@ -3,7 +3,8 @@
 import json
 
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import Command, JobSettings, TrainSettings
+from memagent_batch.cli.settings import Command, JobSettings, Settings
+from memagent_batch.config.training import TrainConfig
 from memagent_batch.errors import require_extra
 from memagent_batch.masking import mask_url
 
@@ -29,7 +30,7 @@ class Collect(JobSettings, Command):
         print(json.dumps({"output": mask_url(self.output), **record["counts"], "mean_reward": record["mean_reward"]}))
 
 
-class Train(TrainSettings, Command):
+class Train(Settings, TrainConfig, Command):
     """Updates a model on the rollouts that it drew, by Multi-Conv DAPO, for one epoch."""
 
     command = "memagent train"
@@ -44,10 +45,9 @@ class Train(TrainSettings, Command):
     page = "docs/how-to/training.md"
 
     def run(self) -> None:
-        training = self.training()
         require_extra("train", package="torch")
         from memagent_batch.flows.train import train  # here, so that --help needs no torch
 
-        record = train(training)
+        record = train(self)
         figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
         print(json.dumps({**figures, "output": mask_url(self.output)}))

@@ -67,7 +67,6 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _masked_value(value: Any) -> Any:
-    """A setting for `repr`: a URL without its secrets."""
     if isinstance(value, tuple):
         return tuple(map(_masked_value, value))
     return mask_url(value) if type(value) is str else value

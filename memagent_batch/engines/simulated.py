@@ -26,15 +26,14 @@ class SimulatedEngine(SimulatedConfig, Engine):
     kind: ClassVar[str] = "simulated"
     takes_guides: ClassVar[bool] = True
 
-    _window_tokens: int = PrivateAttr()
+    _context: EngineContext = PrivateAttr()
     _tokenizer: Tokenizer = PrivateAttr()
     _memory: tuple[list[int], str] = PrivateAttr()
     _answer: tuple[list[int], str] = PrivateAttr()
 
     def open(self, context: EngineContext) -> Self:
         """Encodes the two texts once."""
-        self._window_tokens = context.window_tokens
-        self._tokenizer = context.load_tokenizer()
+        self._context, self._tokenizer = context, context.load_tokenizer()
         memory = self._tokenizer.encode(MEMORY_TEXT * self.completion_tokens)[: self.completion_tokens]
         self._memory = (memory, self._tokenizer.decode(memory))
         self._answer = (self._tokenizer.encode(ANSWER_TEXT), ANSWER_TEXT)
@@ -42,7 +41,7 @@ class SimulatedEngine(SimulatedConfig, Engine):
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The rule's text after the set time; `seed` has no effect."""
-        require_fit(prompt, window_tokens=self._window_tokens)
+        require_fit(prompt, window_tokens=self._context.window_tokens)
         began = time.monotonic()
         await asyncio.sleep(self.turn_seconds)
         token_ids, text = self._written(prompt)

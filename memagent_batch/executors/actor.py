@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.executors.progress.board import Board
@@ -27,10 +27,9 @@ from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, LoggedTurns
+from memagent_batch.reading.turns import LoggedTurns
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
-from memagent_batch.store.turn_log.question_list import read_asked
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, require_reader
@@ -65,41 +64,6 @@ class ReaderTask:
     is_bounded: bool = False
     """Whether the board may say that the run has met a bound."""
 
-    @classmethod
-    def of_job(
-        cls,
-        job: JobConfig,
-        *,
-        run_id: str,
-        fingerprint: str,
-        board: Board,
-        closes: bool = False,
-    ) -> Self:
-        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
-        return cls(
-            agent=job.agent,
-            pool=job.pool,
-            run_id=run_id,
-            fingerprint=fingerprint,
-            board=board,
-            place=job,
-            log=job.log,
-            load_questions=partial(read_asked, make_output(job), run_id=run_id),
-            follow_ups=job.follow_ups if closes else None,
-            is_bounded=job.max_tokens is not None or job.max_hours is not None,
-        )
-
-    def make_follow_ups(self) -> FollowUps | None:
-        """What closes readings."""
-        if self.follow_ups is None:
-            return None
-        return make_follow_ups(self.follow_ups, self.agent, fingerprint=self.fingerprint)
-
-    @property
-    def output(self) -> Location | None:
-        """Where the turn log is."""
-        return None if self.place is None else make_output(self.place)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedActor:
@@ -108,7 +72,8 @@ class StartedActor:
     agent: LoadedAgent
     questions: Questions
     engine: Engine
-    journal: Journal
+    log: TurnLogWriter
+    suspects: Suspects
     reporter: Reporter
     slots: asyncio.Semaphore
     places: TurnPlaces
@@ -196,30 +161,29 @@ class ActorLife:
         if self._started is not None:
             self._started.cancel()
         self._cancel_background()
-        if self._log is not None:
-            with contextlib.suppress(StorageError, TimeoutError):
-                await asyncio.wait_for(self._log.close(), LAST_FLUSH_SECONDS)
+        await self.flush()
         if self._engine is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._engine.stop(), LAST_STOP_SECONDS)
+            await self._process.end(self._engine)
 
     @property
     def has_died(self) -> bool:
         """Whether the engine has died."""
         return self._death is not None
 
-    async def flush(self, actor: StartedActor) -> None:
-        """Keeps what is finished before an error stops the run, which is what is reported."""
-        with contextlib.suppress(StorageError, TimeoutError):
-            await asyncio.wait_for(actor.journal.log.flush(), LAST_FLUSH_SECONDS)
+    async def flush(self) -> None:
+        """Keeps what is finished, for a while if the store is slow; another error stops the run, and is reported."""
+        if self._log is not None:
+            with contextlib.suppress(StorageError, TimeoutError):
+                await asyncio.wait_for(self._log.flush(), LAST_FLUSH_SECONDS)
 
     async def _start(self) -> StartedActor:
         task = self._task
         self._loop = asyncio.get_running_loop()
         require_reader(task.agent, fingerprint=task.fingerprint)
-        agent, follow_ups = make_agent(task.agent), task.make_follow_ups()
+        agent, closes = make_agent(task.agent), task.follow_ups
+        follow_ups = make_follow_ups(closes, task.agent, fingerprint=task.fingerprint) if closes else None
         questions = Questions(task.load_questions(), fingerprint=task.fingerprint)
-        output = task.output
+        output = None if task.place is None else make_output(task.place)
         log = TurnLogWriter(
             output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log, replicas=task.pool.most_replicas
         )
@@ -242,7 +206,8 @@ class ActorLife:
             agent=agent,
             questions=questions,
             engine=engine,
-            journal=Journal(log=log, suspects=suspects),
+            log=log,
+            suspects=suspects,
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
             places=places,
@@ -267,9 +232,9 @@ class ActorLife:
         """Keeps what there is to keep after the engine's death, and stops it."""
         self._cancel_background()
         try:
-            await self._task.board.put_deaths(actor.journal.suspects.at_death)
+            await self._task.board.put_deaths(actor.suspects.at_death)
             with contextlib.suppress(TimeoutError):  # what was not written is read again
-                await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
+                await asyncio.wait_for(actor.log.flush(), timeout=LAST_FLUSH_SECONDS)
         finally:
             await self._process.end(actor.engine)
 
@@ -294,8 +259,7 @@ class ActorLife:
     async def _flush_and_exit(self) -> None:
         """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""
         try:
-            if self._log is not None:
-                await asyncio.wait_for(self._log.flush(), timeout=LAST_FLUSH_SECONDS)
+            await self.flush()
         finally:
             os._exit(1)
 

@@ -1,7 +1,6 @@
 """Where a job's work is done: in this process, or by Ray. Both write the same tables."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
@@ -13,6 +12,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.progress.board import Board
+from memagent_batch.executors.ray.metrics import is_exported
 
 LOCAL_BYTES = 64 << 20
 """Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""
@@ -72,12 +72,7 @@ def choose_executor(
         kind = ExecutorKind.LOCAL if is_small and not why_ray and not is_on_ray() else ExecutorKind.RAY
     if kind is ExecutorKind.LOCAL and why_ray:
         raise SettingsError(f"executor: local runs one engine in this process, and {why_ray}; set executor to ray")
-    return make_executor(kind)
-
-
-def make_executor(kind: ExecutorKind) -> Executor:
-    """The executor of a kind; Ray is imported only where it is used, since that takes a second."""
-    if kind is ExecutorKind.LOCAL:
+    if kind is ExecutorKind.LOCAL:  # Ray is imported only where it is used, since that takes a second
         from memagent_batch.executors.local import LocalExecutor
 
         return LocalExecutor()
@@ -88,7 +83,7 @@ def make_executor(kind: ExecutorKind) -> Executor:
 
 def is_on_ray() -> bool:
     """Whether a cluster is named, or this process is part of one."""
-    return "RAY_ADDRESS" in os.environ or ("ray" in sys.modules and bool(sys.modules["ray"].is_initialized()))
+    return "RAY_ADDRESS" in os.environ or is_exported()
 
 
 def why_ray(run: RunConfig) -> str | None:

@@ -89,10 +89,7 @@ class ForcedExit:
         self._blocks += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """The process has left its run."""
+    def __exit__(self, *error: object) -> None:
         self._blocks -= 1
         if self._blocks == 0 and self._timer is not None:
             self._timer.cancel()
@@ -163,7 +160,6 @@ class GracefulShutdown:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stops watching."""
         self._over.set()
         with self._handlers:
             if self._thread.ident is not None:

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout
 from itertools import chain, takewhile
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -127,9 +126,7 @@ class Readings:
                 raise ended
             yield ended
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leaves what is in flight; what is finished is in the log then, and the engine has stopped.
 
         While a store or an engine hangs, or loads a model, nobody waits for longer: the thread then ends by itself, or

@@ -70,7 +70,8 @@ class Reader(ActorLife):
                 from_log=from_log[address.fingerprint],
                 last_hashes=shared.document.last_hashes,
                 logged_follow_ups=from_log,
-                journal=actor.journal,
+                log=actor.log,
+                suspects=actor.suspects,
                 places=actor.places,
                 document=shared.number,
             )
@@ -80,7 +81,7 @@ class Reader(ActorLife):
             except EngineDeadError as error:
                 await self.die(actor, error)
             except EngineRefusedError:
-                await self.flush(actor)
+                await self.flush()
                 raise
             reporter.in_flight -= 1
             if result.reading.status is not Status.NOT_READ:
@@ -134,7 +135,7 @@ class Reader(ActorLife):
         result: "_Result",
     ) -> list[FinishedReading]:
         """Keeps and reports how a reading ended; returns when that and its turns are durable."""
-        log, reporter, reading = actor.journal.log, actor.reporter, result.reading
+        log, reporter, reading = actor.log, actor.reporter, result.reading
         keeps = reading.status is not Status.NOT_READ and not asked.is_answered
         if not self._task.is_planned and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
             keeps = False  # nothing was asked: the log says which run read it
@@ -179,8 +180,6 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """How a reading ended."""
-
     reading: Reading
     closed: Mapping[str, ClosedRow] = field(default_factory=dict)
     """What was asked after its answer, by the fingerprint of what was asked."""

@@ -57,19 +57,15 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=PART_REPORT)
     tables = project(planned, projection=projection, not_read=not_read)
     name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
-    files = {
-        folder: (f"{folder}/{name}", table)
-        for folder, table in (
-            (ANSWERS_FOLDER, tables.answers),
-            (MEMORIES_FOLDER, tables.memories),
-            (EVIDENCE_FOLDER, tables.evidence),
-            (RESULTS_FOLDER, tables.results),
-        )
-        if table is not None
+    written = {
+        ANSWERS_FOLDER: tables.answers,
+        MEMORIES_FOLDER: tables.memories,
+        EVIDENCE_FOLDER: tables.evidence,
+        RESULTS_FOLDER: tables.results,
     }
-    hashes = _write_part(dict(files.values()), projection=projection)
-    names = {folder: name for folder, (name, _) in files.items()}
-    report = _part_report(tables, names, key=key if _lasts(tables) else None, hashes=hashes)
+    files = {folder: f"{folder}/{name}" for folder, table in written.items() if table is not None}
+    hashes = _write_part({file: written[folder] for folder, file in files.items()}, projection=projection)
+    report = _part_report(tables, files, key=key if _lasts(tables) else None, hashes=hashes)
     return pa.Table.from_pylist([report], schema=PART_REPORT)
 
 

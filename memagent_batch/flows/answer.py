@@ -38,6 +38,7 @@ from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import write_progress
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.merge import merge_log
+from memagent_batch.store.turn_log.question_list import read_asked
 from memagent_batch.wiring import make_output
 
 log = logging.getLogger(__name__)
@@ -157,12 +158,17 @@ def read_documents(
         raise BoundReachedError(run.stopping_line(bound, progress.spent()))
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = executor.start_board()
-    task = ReaderTask.of_job(
-        job,
+    task = ReaderTask(
+        agent=job.agent,
+        pool=job.pool,
         run_id=run.run_id,
         fingerprint=run.reader.fingerprint,
         board=board,
-        closes=follow_ups is not None,
+        place=job,
+        log=job.log,
+        load_questions=partial(read_asked, run.output, run_id=run.run_id),
+        follow_ups=None if follow_ups is None else job.follow_ups,
+        is_bounded=job.max_tokens is not None or job.max_hours is not None,
     )
     splits = follow_ups is not None and follow_ups.config.evidence
     read = executor.read(calls, task=task, sources=run.sources, splits=splits)

@@ -56,14 +56,6 @@ class TurnCounts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
-    """Where an actor keeps its turns: the log, and the record of those that are in flight."""
-
-    log: TurnLogWriter
-    suspects: Suspects
-
-
 @dataclass(slots=True, kw_only=True)
 class ReadingTurns:
     """`await turns(prompt)` for the policy of one reading. Mutable: it numbers and counts the turns of that reading."""
@@ -79,8 +71,10 @@ class ReadingTurns:
     """Hashes of the document's last versions, the latest first, whose turns of the same prompts are taken."""
     logged_follow_ups: Mapping[str, LoggedTurns] = field(default_factory=dict)
     """Follow-up questions that the log holds, by their fingerprint."""
-    journal: Journal | None = None
+    log: TurnLogWriter | None = None
     """Keeps new turns; None where nothing is kept."""
+    suspects: Suspects = field(default_factory=Suspects)
+    """The record of the turns that are in flight."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
     document: int = 0
     """Number of the document among those that share the places; the lower one is served first."""
@@ -148,7 +142,7 @@ class ReadingTurns:
         Within a run, and where nothing is kept and turns are only replayed, a row is what the turn brought.
         """
         may_fail = prompt.kind == MERGE if prompt.fingerprint is None else prompt.kind in WHOLE_OR_FAILED
-        if not may_fail or self.journal is None or row["run_id"] >= self.journal.log.run_id:
+        if not may_fail or self.log is None or row["run_id"] >= self.log.run_id:
             return False
         if prompt.kind == MERGE:
             return not (after_thoughts(row["text"]) or "").strip()
@@ -169,20 +163,18 @@ class ReadingTurns:
         if prompt.fingerprint is not None and (turn := _follow_up_turn(prompt.fingerprint, prompt)) in self._closed:
             return replace(self._closed[turn], replayed=True)
         if (row := self._reused_from_last(prompt, address)) is not None:
-            if self.journal is not None:
-                self.journal.log.record_reused(address, prompt, row)
+            if self.log is not None:
+                self.log.record_reused(address, prompt, row)
             return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
         place = self.places.place(self.address, document=self.document, turn=prompt.number or 0)
-        if self.journal is None:
-            async with place:
-                return await self.engine.complete(prompt, seed=seed)
-        log, suspects = self.journal.log, self.journal.suspects
-        async with suspects.admit(address, prompt.path), place:
-            await log.room()
-            with suspects.watch(address, prompt.path):
+        async with self.suspects.admit(address, prompt.path), place:
+            if self.log is not None:
+                await self.log.room()
+            with self.suspects.watch(address, prompt.path):
                 completion = await self.engine.complete(prompt, seed=seed)
-        log.record_turn(address, prompt, completion)
+        if self.log is not None:
+            self.log.record_turn(address, prompt, completion)
         return completion
 
 
@@ -222,5 +214,4 @@ class ReplayOnly:
 
 
 def _follow_up_turn(fingerprint: str, prompt: Prompt) -> FollowUpTurn:
-    """What names a follow-up question under this fingerprint."""
     return (fingerprint, prompt.path, token_hash(prompt.token_ids))

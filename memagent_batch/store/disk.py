@@ -57,64 +57,48 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def synced_temporary(place: Path, data: bytes) -> Iterator[Path]:
-    """The data in a synced file beside the place; gone when the block ends."""
-    with _temporary(place) as (temporary, stream):
-        stream.write(data)
-        _sync(stream)
-        yield temporary
-
-
-@contextlib.contextmanager
-def synced_copy(place: Path, file: Path) -> Iterator[Path]:
-    """A synced copy of a file beside the place; gone when the block ends."""
-    with _temporary(place) as (temporary, stream), file.open("rb") as source:
-        shutil.copyfileobj(source, stream)
-        _sync(stream)
-        yield temporary
-
-
-@contextlib.contextmanager
-def _temporary(place: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+def _synced_temporary(place: Path, source: IO[bytes]) -> Iterator[Path]:
+    """What the source gives, in a synced file beside the place; gone when the block ends."""
     make_folder(place.parent)
     temporary = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         with temporary.open("wb") as stream:
-            yield temporary, stream
+            shutil.copyfileobj(source, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _sync(stream: IO[bytes]) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())
-
-
-def rename(temporary: Path, place: Path) -> None:
-    """Gives the file its name, over one that is there; syncs the folder, since a name may be lost with the power."""
-    temporary.replace(place)
+def write_whole(place: Path, source: IO[bytes]) -> None:
+    """Writes a file whole or not at all, over one that is there; syncs the folder too, which has its name."""
+    with _synced_temporary(place, source) as temporary:
+        temporary.replace(place)
     sync_folder(place.parent)
 
 
-def link(temporary: Path, place: Path) -> None:
-    """Gives the file its name, durably.
+def create_whole(place: Path, source: IO[bytes]) -> None:
+    """Writes a file whole or not at all, durably.
 
     Raises:
         OSError: a file of this name is there.
     """
-    try:
-        os.link(temporary, place)
-    except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk
-        if os.path.lexists(place):
-            raise
-        temporary.replace(place)
+    with _synced_temporary(place, source) as temporary:
+        try:
+            os.link(temporary, place)
+        except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk
+            if os.path.lexists(place):
+                raise
+            temporary.replace(place)
     sync_folder(place.parent)
 
 
 @contextlib.contextmanager
 def locked(place: Path) -> Iterator[None]:
     """The block alone among processes, also of other machines where the disk has such locks; else without a lock."""
-    with place.open("ab") as stream:
+    make_folder(place.parent)
+    with (place.parent / LOCK_NAME).open("ab") as stream:
         with contextlib.suppress(OSError):
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield

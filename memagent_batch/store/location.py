@@ -2,10 +2,11 @@
 
 import contextlib
 import errno
+import io
 import os
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -21,13 +22,11 @@ from memagent_batch.masking import mask_url
 from memagent_batch.store.disk import (
     LOCK_NAME,
     TEMPORARY,
+    create_whole,
     files_below,
-    link,
     locked,
     normal_path,
-    rename,
-    synced_copy,
-    synced_temporary,
+    write_whole,
 )
 from memagent_batch.store.errors import storage_errors
 
@@ -102,7 +101,6 @@ class Location:
         object.__setattr__(self, "storage_options", StorageOptions(self.storage_options))
 
     def __repr__(self) -> str:
-        """Shows the place without secrets."""
         return f"Location({mask_url(self.uri)!r})"
 
     def __str__(self) -> str:
@@ -144,15 +142,9 @@ class Location:
 
     def __getstate__(self) -> dict[str, object]:
         """Drops the connection; the other process makes its own."""
-        return {
-            "uri": self.uri,
-            "storage_options": self.storage_options,
-            "neighbour": self.neighbour,
-            "listed_path": self.listed_path,
-        }
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __truediv__(self, name: str) -> "Location":
-        """A place below this one."""
         path = None if self.listed_path is None else f"{self.listed_path.rstrip('/')}/{name}"
         return replace(self, uri=f"{self.uri.rstrip('/')}/{name}", listed_path=path)
 
@@ -257,8 +249,7 @@ class Location:
         """
         with storage_errors(self.uri, done="written"):
             if self.is_local:
-                with synced_temporary(Path(self.path), data) as temporary:
-                    rename(temporary, Path(self.path))
+                write_whole(Path(self.path), io.BytesIO(data))
             else:
                 self.fs.pipe_file(self.path, data)
 
@@ -266,8 +257,8 @@ class Location:
         """Writes the content of a local file whole or not at all, without holding it in memory."""
         with storage_errors(self.uri, done="written"):
             if self.is_local:
-                with synced_copy(Path(self.path), file) as temporary:
-                    rename(temporary, Path(self.path))
+                with file.open("rb") as source:
+                    write_whole(Path(self.path), source)
             else:
                 self.fs.put_file(str(file), self.path)
 
@@ -280,8 +271,7 @@ class Location:
         with storage_errors(self.uri, done="written"):
             try:
                 if self.is_local:
-                    with synced_temporary(Path(self.path), data) as temporary:
-                        link(temporary, Path(self.path))
+                    create_whole(Path(self.path), io.BytesIO(data))
                 else:
                     self.fs.pipe_file(self.path, data, mode="create")
             except OSError as error:  # of stores that refuse a conditional PUT, not all say FileExistsError
@@ -312,7 +302,8 @@ class Location:
             return self.create(data)
         with storage_errors(self.uri, done="written"):
             if self.is_local:
-                return self._replace_on_disk(data, version=version)
+                with locked(Path(self.path)):
+                    return self._compare_and_write(data, version=version)
             if not self.is_s3:
                 return self._compare_and_write(data, version=version)
             try:
@@ -326,18 +317,10 @@ class Location:
                 return self._holds(data)
         return True
 
-    def _replace_on_disk(self, data: bytes, *, version: str) -> bool:
-        place = Path(self.path)
-        with synced_temporary(place, data) as temporary, locked(place.parent / LOCK_NAME):
-            if self.version() != version:
-                return self._holds(data)
-            rename(temporary, place)
-        return True
-
     def _compare_and_write(self, data: bytes, *, version: str) -> bool:
         if self.version() != version:
             return self._holds(data)
-        self.fs.pipe_file(self.path, data)
+        self.write_bytes(data)
         return True
 
     def _holds(self, data: bytes) -> bool:

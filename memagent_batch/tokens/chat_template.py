@@ -157,22 +157,13 @@ class ServerTemplate(ChatTemplate):
         """The user's values, and the defaults for words that the tokeniser's template knows."""
         return {**(self.defaults if self.is_there else {}), **given}
 
-    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
-        """The message."""
-        return content
-
-    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
-        """Never."""
-        return False
-
     def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
         """Nothing: the server's own template decides."""
         return ""
 
-    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
-        """Never, as far as is seen here."""
-        return False
-
     def other_thought_tags(self) -> list[str]:
         """None."""
         return []
+
+    def _render(self, content: str, *, values: Mapping[str, JsonValue], time: datetime) -> str:
+        return content

@@ -33,11 +33,10 @@ def load_pretrained(model: str) -> Any:
     if not folder.exists() and names_folder(model):
         raise SettingsError(f"model: there is no folder {model} on this machine; check the path on every node")
     failure = None if folder.exists() else hub_failure()
-    local_files_only = failure is not None
     try:
         with quiet_libraries():  # without torch, transformers advises to install it
-            kind = _tokenizer_class(model, local_files_only=local_files_only)
-        tokenizer = kind.from_pretrained(model, local_files_only=local_files_only)
+            kind = _tokenizer_class(model)
+        tokenizer = kind.from_pretrained(model, local_files_only=failure is not None)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         if failure is not None:
             raise SettingsError(
@@ -54,7 +53,7 @@ def load_pretrained(model: str) -> Any:
 
 def model_window(model: str) -> int | None:
     """The longest window of a model, tokens; None where its config.json names none, or stretches it by a factor."""
-    path = _config_file(model)
+    path = _model_file(model, "config.json")
     try:
         config = json.loads(path.read_bytes()) if path else None
     except (OSError, ValueError):
@@ -97,12 +96,12 @@ def names_folder(model: str) -> bool:
     return Path(model).is_absolute() or model.startswith((".", "~")) or model.count("/") > 1 or model.endswith("/")
 
 
-def _tokenizer_class(model: str, *, local_files_only: bool) -> Any:
+def _tokenizer_class(model: str) -> Any:
     """The class that takes tokenizer.json as it is; if there is none, the one that converts other files.
 
     The first imports in 2 s of CPU time, the second imports torch, 11 s: in every process that tokenises.
     """
-    if not _has_tokenizer_json(model, local_files_only=local_files_only):
+    if _model_file(model, "tokenizer.json") is None:
         from transformers import AutoTokenizer
 
         return AutoTokenizer
@@ -111,25 +110,14 @@ def _tokenizer_class(model: str, *, local_files_only: bool) -> Any:
     return PreTrainedTokenizerFast
 
 
-def _has_tokenizer_json(model: str, *, local_files_only: bool) -> bool:
+def _model_file(model: str, name: str) -> Path | None:
+    """A file of a model's folder, or of its copy from the hub; None if there is none."""
     if Path(model).exists():
-        return (Path(model) / "tokenizer.json").is_file()
+        file = Path(model) / name
+        return file if file.is_file() else None
     from huggingface_hub import hf_hub_download
 
     try:
-        hf_hub_download(model, "tokenizer.json", local_files_only=local_files_only)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _config_file(model: str) -> Path | None:
-    folder = Path(model)
-    if folder.exists():
-        return folder / "config.json" if (folder / "config.json").is_file() else None
-    from huggingface_hub import hf_hub_download
-
-    try:
-        return Path(hf_hub_download(model, "config.json", local_files_only=hub_failure() is not None))
+        return Path(hf_hub_download(model, name, local_files_only=hub_failure() is not None))
     except (OSError, ValueError):
         return None

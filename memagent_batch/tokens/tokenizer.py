@@ -65,17 +65,14 @@ class Tokenizer:
         self._plain = content.plain_tokenizer()
         self._places = content.byte_places()
         self._inner = content.inner_tokenizer()
-        self._control = content.control_token_ids(self._plain, template_text=self.chat_template.whole_text)
-        self._textless = content.textless_token_ids(self._control)
+        self.control_token_ids = content.control_token_ids(self._plain, template_text=self.chat_template.whole_text)
+        """Tokens that steer the model."""
+        tags = content.thought_tags
+        self._textless = self.control_token_ids - set(tags.values())
         self._letters = content.letters()
-        self.control_texts = content.texts(self._control)
-        self.has_thought_tags = content.has_thought_tags
-        self.ends_thoughts = content.ends_thoughts
-
-    @property
-    def control_token_ids(self) -> frozenset[int]:
-        """Tokens that steer the model; see `TokenizerJson.control_token_ids`."""
-        return self._control
+        self.control_texts = content.texts(self.control_token_ids)
+        self.has_thought_tags = bool(tags)
+        self.ends_thoughts = len(tags) == 2  # vLLM 0.32 counts too few thoughts where a tag takes several tokens
 
     @property
     def end_token_id(self) -> int | None:
@@ -115,8 +112,7 @@ class Tokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the tokens, without control tokens."""
-        plain = [token for token in token_ids if token not in self._control]
-        return self.text_of(plain)
+        return self.text_of([token for token in token_ids if token not in self.control_token_ids])
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Text of the tokens as they are, control tokens included."""
@@ -156,9 +152,9 @@ class Tokenizer:
             direct=shown(prompts.direct_text(answer_form)),
             merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
-            control_token_ids=self._control,
-            encode=PlainText(model=self.model),
-            decode=TokenText(model=self.model),
+            control_token_ids=self.control_token_ids,
+            encode=partial(_encoded, self.model),
+            decode=partial(_decoded, self.model),
             gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
             opens_thought=template.opens_thought(template.values(chat_template_kwargs)),
@@ -184,12 +180,12 @@ class Tokenizer:
         shown = partial(self._template, template=template, values=values, ending=ending)
         return FollowUpTokens(
             templates={kind: shown(text) for kind, text in texts.items()},
-            encode=PlainText(model=self.model),
-            decode=TokenText(model=self.model),
+            encode=partial(_encoded, self.model),
+            decode=partial(_decoded, self.model),
         )
 
     def _require_plain(self, tokens: TokenisedText, text: str) -> None:
-        (places,) = np.nonzero(np.isin(tokens.token_ids, list(self._control)))
+        (places,) = np.nonzero(np.isin(tokens.token_ids, list(self.control_token_ids)))
         if len(places) == 0:
             return
         token = self._full.backend_tokenizer.id_to_token(int(tokens.token_ids[places[0]]))
@@ -240,32 +236,19 @@ class Tokenizer:
         return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainText:
-    """`Tokenizer.encode`, as a value that is small to send to another process."""
-
-    model: str
-
-    def __call__(self, text: str) -> list[int]:
-        """Token ids of a short text, read as plain text."""
-        return load_tokenizer(self.model).encode(text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenText:
-    """`Tokenizer.decode`, in the same way."""
-
-    model: str
-
-    def __call__(self, token_ids: Sequence[int]) -> str:
-        """Text of token ids."""
-        return load_tokenizer(self.model).decode(token_ids)
-
-
 @lru_cache(maxsize=2)
 def load_tokenizer(model: str) -> Tokenizer:
     """The model's tokeniser, loaded once in a process."""
     return Tokenizer(model)
+
+
+def _encoded(model: str, text: str) -> list[int]:
+    """`Tokenizer.encode`, by a name that is small to send to another process."""
+    return load_tokenizer(model).encode(text)
+
+
+def _decoded(model: str, token_ids: Sequence[int]) -> str:
+    return load_tokenizer(model).decode(token_ids)
 
 
 def _split_marks(rendered: str) -> list[PromptPiece]:

@@ -70,14 +70,6 @@ class BytePlaces:
     to_nfc: bool
     """Whether texts are brought to Unicode's form NFC first."""
 
-    @classmethod
-    def of(cls, vocabulary: Mapping[str, int], *, to_nfc: bool) -> Self:
-        """The places in a vocabulary without added tokens."""
-        num_bytes = np.zeros(max(vocabulary.values()) + 1, np.int64)
-        for token, token_id in vocabulary.items():
-            num_bytes[token_id] = len(token)
-        return cls(num_bytes=num_bytes, to_nfc=to_nfc)
-
     def token_chars(self, token_ids: npt.NDArray[np.int32], text: str) -> npt.NDArray[np.int64] | None:
         """First character of each token in the text, or None where lengths can't say it."""
         if self.to_nfc and not unicodedata.is_normalized("NFC", text):
@@ -109,17 +101,10 @@ class TokenizerJson:
         return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
 
     @property
-    def has_thought_tags(self) -> bool:
-        """Whether the model has tokens that open or close a thought."""
-        return any(token["content"] in (OPENING, THOUGHT_END) for token in self.content["added_tokens"])
-
-    @property
-    def ends_thoughts(self) -> bool:
-        """Whether it has both tags of a thought as tokens, which no text of a document is written with.
-
-        vLLM 0.32 counts too few thoughts where a tag takes several tokens.
-        """
-        return {OPENING, THOUGHT_END} <= {token["content"] for token in self.content["added_tokens"]}
+    def thought_tags(self) -> dict[str, int]:
+        """The tags of thoughts that are tokens, which no text of a document is written with."""
+        tokens = {token["content"]: token["id"] for token in self.content["added_tokens"]}
+        return {tag: tokens[tag] for tag in (OPENING, THOUGHT_END) if tag in tokens}
 
     def plain_tokenizer(self) -> "tokenizers.Tokenizer":
         """The same tokeniser without added tokens, so that it knows no markers; and without trimmed offsets."""
@@ -136,7 +121,10 @@ class TokenizerJson:
         model = self.content["model"]
         if model["type"] != "BPE" or decoder != "ByteLevel" or normalizer not in ("", "NFC"):
             return None
-        return BytePlaces.of(model["vocab"], to_nfc=normalizer == "NFC")
+        num_bytes = np.zeros(max(model["vocab"].values()) + 1, np.int64)
+        for token, token_id in model["vocab"].items():
+            num_bytes[token_id] = len(token)
+        return BytePlaces(num_bytes=num_bytes, to_nfc=normalizer == "NFC")
 
     def control_token_ids(self, plain: "tokenizers.Tokenizer", *, template_text: str) -> frozenset[int]:
         """Tokens that steer the model: special ones, tags of thoughts, and added ones that stand in the chat template.
@@ -169,11 +157,6 @@ class TokenizerJson:
     def texts(self, token_ids: frozenset[int]) -> frozenset[str]:
         """Texts of added tokens."""
         return frozenset(token["content"] for token in self.content["added_tokens"] if token["id"] in token_ids)
-
-    def textless_token_ids(self, control: frozenset[int]) -> frozenset[int]:
-        """Control tokens that no text shows: all but the tags of thoughts."""
-        tags = {token["id"] for token in self.content["added_tokens"] if token["content"] in (OPENING, THOUGHT_END)}
-        return control - tags
 
 
 def _tokenizer_of(content: Mapping[str, Any]) -> "tokenizers.Tokenizer":

@@ -217,7 +217,7 @@ class OneBrokenReader(AnswerReader):
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
         replicas.RESTART_SECONDS = 0.1
-        broken, actor = Path(task.output.path) / "broken", process.writer  # type: ignore[union-attr]
+        broken, actor = Path(task.place.output) / "broken", process.writer  # type: ignore[union-attr]
         with contextlib.suppress(FileExistsError), broken.open("x") as file:
             file.write(actor)
         if broken.read_text() == actor:

@@ -16,13 +16,14 @@ from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
 from memagent_batch.cli.page import Page
 from memagent_batch.cli.plan import PlanRun
-from memagent_batch.cli.settings import Command, JobSettings, TrainSettings
+from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.cli.show import Show
 from memagent_batch.cli.status import ShowStatus
 from memagent_batch.cli.train import Collect, Train
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.section import fields_of
+from memagent_batch.config.training import TrainConfig
 from memagent_batch.errors import SettingsError
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
@@ -57,7 +58,7 @@ def test_read_command_passes_over_settings_of_other_commands(tmp_path: Path, mon
     config = f"--config={tmp_path / 'job.yaml'}"
     monkeypatch.setenv("MEMAGENT_LEARNER__BF16", "true")
     assert parse(config).model == "m"
-    trained = read_command(Train, [config, "--rollouts=r", "--output=o"]).training()
+    trained = read_command(Train, [config, "--rollouts=r", "--output=o"])
     assert trained.rollouts == "r"  # the folder, not the group of that name
     assert (trained.model, trained.reference, trained.learner.device) == ("m", "r", "cpu")
 
@@ -184,7 +185,7 @@ def test_read_command_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tm
         ("answer", JobSettings, ("rollouts",)),
         ("plan", JobSettings, PlanRun.unused),
         ("collect", JobSettings, Collect.unused),
-        ("train", TrainSettings, ()),
+        ("train", TrainConfig, ()),
     ],
 )
 def test_help_all_lists_every_setting_that_the_command_uses(

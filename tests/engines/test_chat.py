@@ -72,38 +72,39 @@ def started(script: Script, tokenizer: Tokenizer, **settings: Any) -> AbstractAs
 @pytest.mark.parametrize("marker", MARKED)
 def test_marker_of_a_known_family_is_exchanged_once_and_can_be_read_and_restored(marker: str) -> None:
     found = Markers().neutralise(f"before {marker} after")
-    assert found.num_markers == 1
-    assert marker not in found.text
-    restored = found.text.translate(str.maketrans("‹›⟦⟧", "<>[]"))
+    assert Markers().count(f"before {marker} after") == 1
+    assert marker not in found
+    restored = found.translate(str.maketrans("‹›⟦⟧", "<>[]"))
     assert restored == f"before {marker} after"
 
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_text_without_a_marker_stays_as_it_is(text: str) -> None:
-    assert (Markers().neutralise(text).text, Markers().neutralise(text).num_markers) == (text, 0)
+    assert (Markers().neutralise(text), Markers().count(text)) == (text, 0)
 
 
 @given(st.lists(st.sampled_from([*MARKED, *PLAIN, "<", "|", ">", "[", "]", "/", "<|", "|>", "\n", "<X>"]), max_size=8))
 def test_text_that_is_put_together_of_markers_and_parts_of_them_holds_none_afterwards(parts: list[str]) -> None:
     found = Markers(["<X>", "Q!"]).neutralise("".join(parts))
-    assert not any(marker in found.text for marker in (*MARKED, "<X>"))
+    assert not any(marker in found for marker in (*MARKED, "<X>"))
 
 
 @given(own=st.sets(st.text(max_size=3)), text=st.text(alphabet="aü ·<|>[]é\n"))
 def test_text_of_any_letters_is_exchanged_in_one_pass_and_can_be_restored(own: set[str], text: str) -> None:
-    found = Markers({*own, "ü", "é", "a ", "<|"}).neutralise(text)
-    assert len(found.text) <= len(text) + found.num_markers
-    restored = found.text.translate(str.maketrans("‹›⟦⟧", "<>[]"))
+    markers = Markers({*own, "ü", "é", "a ", "<|"})
+    found = markers.neutralise(text)
+    assert len(found) <= len(text) + markers.count(text)
+    restored = found.translate(str.maketrans("‹›⟦⟧", "<>[]"))
     assert restored.replace("·", "") == text.replace("·", "")
 
 
 def test_letter_that_the_vocabulary_has_as_a_token_is_no_marker() -> None:
-    assert (Markers({"ü"}).neutralise("für").text, Markers({"ü"}).neutralise("für").num_markers) == ("für", 0)
+    assert (Markers({"ü"}).neutralise("für"), Markers({"ü"}).count("für")) == ("für", 0)
 
 
 def test_marker_of_the_tokeniser_alone_is_exchanged_too() -> None:
-    assert Markers(["]~b]", "<X>"]).neutralise("a ]~b] b <X>").text == "a ⟧~b⟧ b ‹X›"
-    assert Markers(["Q!"]).neutralise("Q!").text == "Q·!"
+    assert Markers(["]~b]", "<X>"]).neutralise("a ]~b] b <X>") == "a ⟧~b⟧ b ‹X›"
+    assert Markers(["Q!"]).neutralise("Q!") == "Q·!"
 
 
 @pytest.mark.parametrize("prompts", BUILT_IN_PROMPTS.values(), ids=BUILT_IN_PROMPTS)
@@ -112,7 +113,7 @@ def test_prompt_sets_have_no_markers_of_their_own_so_that_only_what_is_read_coun
 ) -> None:
     markers = Markers(tiny_tokenizer.control_texts)
     texts = [each for each in asdict(prompts).values() if isinstance(each, str)]
-    assert markers.neutralise("\n".join([*texts, *FOLLOW_UP_TEXTS.values()])).num_markers == 0
+    assert markers.count("\n".join([*texts, *FOLLOW_UP_TEXTS.values()])) == 0
 
 
 async def test_message_shows_the_prompt_as_text_without_markers_and_no_token_ids(tiny_tokenizer: Tokenizer) -> None:

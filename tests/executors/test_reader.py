@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ from memagent_batch.reading import agent
 from memagent_batch.runs.plan import CALL_COLUMN, Plan, count_pending
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.question_list import write_asked
+from memagent_batch.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.wiring import identify_reader, make_output
 from tests.documents.lake.forms import list_shards
 from tests.engine_context import context_of
@@ -91,7 +92,16 @@ def planned(sources: SourceConfig) -> Plan:
 
 def task_of(job: JobConfig, *, board: Board) -> ReaderTask:
     write_asked(make_output(job), planned(job).asked.hashed, run_id=RUN_ID)
-    return ReaderTask.of_job(job, run_id=RUN_ID, fingerprint=identify_reader(job.agent).fingerprint, board=board)
+    return ReaderTask(
+        agent=job.agent,
+        pool=job.pool,
+        run_id=RUN_ID,
+        fingerprint=identify_reader(job.agent).fingerprint,
+        board=board,
+        place=job,
+        log=job.log,
+        load_questions=partial(read_asked, make_output(job), run_id=RUN_ID),
+    )
 
 
 def read_pending(

@@ -14,8 +14,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.policies.heads import HeadsPolicy
 from memagent_batch.reading.follow_ups import Tracer
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, document_of
 from tests.policies.token_documents import PROMPTS as SLOTS
@@ -96,8 +95,7 @@ def address_of(name: str) -> ReadingAddress:
 
 async def read_in(run: RecordedRun, name: str, policy: Policy, **settings: Any) -> Reading:
     """A reading of 20 tokens whose turns and end are logged."""
-    journal = Journal(log=run.writer, suspects=Suspects())
-    turns = ReadingTurns(address=address_of(name), seed=0, journal=journal, **settings)
+    turns = ReadingTurns(address=address_of(name), seed=0, log=run.writer, **settings)
     agent = replace(AGENT, policy=policy, prompts=PROMPTS_OF_RUN)
     reading = await read(characters_of(20), WHO, agent=agent, turns=turns)
     await run.writer.record_outcome(turns.address, reading.to_row())

@@ -14,8 +14,7 @@ from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
@@ -58,11 +57,11 @@ async def night(
         from_log=from_log["reader"],
         logged_follow_ups=from_log,
         last_hashes=() if text == TEXT else (text_hash(TEXT),),
-        journal=Journal(log=log, suspects=Suspects()) if keeps else None,
+        log=log if keeps else None,
     )
     close = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)
     results = [await close(each, follow_ups) for each in types]
-    await log.close()
+    await log.flush()
     return [{name: value for name, value in each.items() if name != "finished_at"} for each in results]
 
 

@@ -13,8 +13,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import FollowUpsOnly, Journal, ReadingTurns
+from memagent_batch.reading.turns import FollowUpsOnly, ReadingTurns
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
@@ -71,11 +70,11 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
         address=address,
         seed=0,
         from_log=from_log,
-        journal=Journal(log=log, suspects=Suspects()),
+        log=log,
     )
     document = make_tokenizer(agent).document(TEXT)
     reading = await read(document, QUESTION, agent=make_agent(agent), turns=turns)
-    await log.close()
+    await log.flush()
     return reading
 
 
@@ -95,9 +94,10 @@ def test_prompts_of_a_template_that_prints_the_time_are_the_same_on_every_node(t
     agent, made = agent_with(tmp_path, PRINTS_NOW), []
     for _ in range(2):
         load_tokenizer.cache_clear()
-        made.append((make_prompt_tokens(agent), make_follow_up_tokens(agent), identify_reader(agent).fingerprint))
+        prompts, templates = make_prompt_tokens(agent), make_follow_up_tokens(agent).templates
+        made.append((prompts.update, prompts.answer, prompts.direct, templates, identify_reader(agent).fingerprint))
     assert made[0] == made[1]
-    fixed = made[0][0].update.pieces[0]
+    fixed = made[0][0].pieces[0]
     assert not isinstance(fixed, str)
     assert "Now: 26 Jul 2024 00:00:00.000000" in make_tokenizer(agent).text_of(fixed)
 

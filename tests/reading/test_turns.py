@@ -16,10 +16,10 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import NotLoggedError
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
-from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.turns import LoggedRows, read_turns
+from memagent_batch.store.turn_log.turns import LoggedRows, LoggedTurn, read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
@@ -83,7 +83,11 @@ def row_of(prompt: Prompt) -> Any:
 
 def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
     """Rows of one reading as they are read from the log."""
-    return LoggedRows.of_rows({prompt.path: row for prompt, row in rows})
+    turns = {
+        prompt.path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
+        for prompt, row in rows
+    }
+    return LoggedRows(turns)
 
 
 def turns_of(
@@ -155,8 +159,8 @@ async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_p
             return FRESH
 
     async def ask(address: ReadingAddress, path: str) -> None:
-        journal = Journal(log=log, suspects=suspects)
-        await ReadingTurns(engine=Engine(), address=address, seed=7, journal=journal, places=places)(prompt_of(path))
+        turns = ReadingTurns(engine=Engine(), address=address, seed=7, log=log, suspects=suspects, places=places)
+        await turns(prompt_of(path))
         ended.append(path)
 
     asked = [asyncio.create_task(ask(address, "update/0")) for address in suspected]
@@ -164,7 +168,7 @@ async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_p
     assert ended == [f"update/{number}" for number in range(1, 9)]
     may_end.set()
     await asyncio.gather(*asked)
-    await log.close()
+    await log.flush()
 
 
 async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
@@ -214,24 +218,23 @@ async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -
     assert turns.counts.num_markers is None
 
 
-def journal_at(folder: Path) -> Journal:
+def log_at(folder: Path) -> TurnLogWriter:
     output = Location(uri=str(folder))
-    log = TurnLogWriter(output, run_id="run", writer_id="w", settings=LogConfig(flush_seconds=600))
-    return Journal(log=log, suspects=Suspects())
+    return TurnLogWriter(output, run_id="run", writer_id="w", settings=LogConfig(flush_seconds=600))
 
 
 async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) -> None:
-    journal = journal_at(tmp_path)
+    log = log_at(tmp_path)
     turns = ReadingTurns(
         engine=FreshEngine(),
         address=ADDRESS,
         seed=7,
-        journal=journal,
+        log=log,
         from_log={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
     )
     for prompt in (prompt_of(), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
-    await journal.log.close()
+    await log.flush()
     logged = logged_at(tmp_path, "d")
     assert {key[1]: {path: row["turn"] for path, row in rows.items()} for key, rows in logged.items()} == {
         "q": {"update/0": 0, "answer": 2},
@@ -245,31 +248,29 @@ async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) 
 async def test_merge_that_wrote_nothing_in_an_earlier_run_is_asked_again(
     run_id: str, text: str, asked: int, tmp_path: Path
 ) -> None:
-    merge, engine, journal = replace(prompt_of("merge/1/0/0"), kind="merge"), FreshEngine(), journal_at(tmp_path)
+    merge, engine, log = replace(prompt_of("merge/1/0/0"), kind="merge"), FreshEngine(), log_at(tmp_path)
     rows = {reading_key(ADDRESS): logged_rows((merge, {**row_of(merge), "run_id": run_id, "text": text}))}
-    await ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, journal=journal)(merge)
-    await journal.log.close()
+    await ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, log=log)(merge)
+    await log.flush()
     assert len(engine.asked) == asked
 
 
 async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_has_moved(tmp_path: Path) -> None:
-    engine, journal = FreshEngine(), journal_at(tmp_path)
+    engine, log = FreshEngine(), log_at(tmp_path)
     last = replace(ADDRESS, document_hash="last")
     for path, token_ids, text in (("read/4", (10, 12), "moved"), ("read/5", (10, 13), "stays")):
         prompt = replace(prompt_of(path, token_ids=token_ids), kind="read")
-        journal.log.record_turn(last, prompt, replace(FRESH, text=text))
-    journal.log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
-    await journal.log.flush()
+        log.record_turn(last, prompt, replace(FRESH, text=text))
+    log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
+    await log.flush()
     from_log = logged_at(tmp_path, "last")
-    turns = ReadingTurns(
-        engine=engine, address=ADDRESS, seed=7, journal=journal, from_log=from_log, last_hashes=["last"]
-    )
+    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, log=log, from_log=from_log, last_hashes=["last"])
     asked = [("read/4", (10, 11)), ("read/5", (10, 12)), ("read/6", (10, 13)), ("read/7", (10, 14))]
     prompts = [replace(prompt_of(path, token_ids=token_ids), kind="read") for path, token_ids in asked]
     texts = [(await turns(prompt)).text for prompt in prompts]
     assert texts == ["fresh", "moved", "stays", "fresh"], "a prompt of another kind is another turn"
     assert [prompt.path for prompt in engine.asked] == ["read/4", "read/7"]
-    await journal.log.close()
+    await log.flush()
     rows = logged_at(tmp_path, "d", "last")[reading_key(ADDRESS)]
     assert {path: (row["path"], row["text"], row["turn"]) for path, row in rows.items()} == {
         path: (path, text, number) for number, ((path, _), text) in enumerate(zip(asked, texts, strict=True))
@@ -277,18 +278,18 @@ async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_ha
 
 
 async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read_so_far(tmp_path: Path) -> None:
-    engine, journal = FreshEngine(), journal_at(tmp_path)
+    engine, log = FreshEngine(), log_at(tmp_path)
     prompts = [prompt_of(f"update/{number}", token_ids=(10, number)) for number in range(3)]
     for version, read in (("early", prompts[:2]), ("late", prompts[:1])):
         for prompt in read:
             completion = replace(FRESH, text=f"{prompt.path} of {version}")
-            journal.log.record_turn(replace(ADDRESS, document_hash=version), prompt, completion)
-    await journal.log.flush()
+            log.record_turn(replace(ADDRESS, document_hash=version), prompt, completion)
+    await log.flush()
     turns = ReadingTurns(
         engine=engine,
         address=ADDRESS,
         seed=7,
-        journal=journal,
+        log=log,
         from_log=logged_at(tmp_path, "early", "late"),
         last_hashes=["late", "early"],
     )
@@ -303,21 +304,20 @@ def logged_at(folder: Path, *document_hashes: str) -> Any:
 
 
 async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_path: Path) -> None:
-    engine, journal, room = FreshEngine(), journal_at(tmp_path), asyncio.Event()
+    engine, room = FreshEngine(), asyncio.Event()
 
     class FullLog(TurnLogWriter):
         async def room(self) -> None:
             await room.wait()
 
     log = FullLog(Location(uri=str(tmp_path)), run_id="run", writer_id="w", settings=LogConfig())
-    journal = Journal(log=log, suspects=journal.suspects)
-    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal)
+    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, log=log)
     turn = asyncio.create_task(turns(prompt_of()))
     await asyncio.sleep(0.02)
     assert not engine.asked
     room.set()
     assert (await turn).text == "fresh"
-    await log.close()
+    await log.flush()
 
 
 async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_apart_from_its_reading() -> None:

@@ -94,7 +94,7 @@ class Attempts:
             await writer.record_outcome(
                 address_of(asked["question_hash"]), outcome_row(ends, response="42", num_turns=num_turns)
             )
-        await writer.close()
+        await writer.flush()
 
     def memories(self) -> list[str]:
         """What the rows of `memories` show: the path and the run of each turn that wrote, and `answer`."""

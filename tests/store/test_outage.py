@@ -145,7 +145,7 @@ async def test_turn_log_through_an_outage_makes_turns_wait_once_much_is_held(
     assert taken <= 2 * ROOM_FLUSHES + 1
     proxy.strike(rate=0)
     await asyncio.wait_for(writer.room(), timeout=60)
-    await writer.close()
+    await writer.flush()
     assert len(turn_keys(scan_log(s3_bucket, fingerprint="f"))) == taken
 
 

@@ -6,7 +6,6 @@ tokens are counted by the user's tokeniser, and no completion has the server's t
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
@@ -68,14 +67,6 @@ FAMILIES = (
 """Markers of the model families that are known, as regular expressions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neutralised:
-    """A text without markers."""
-
-    text: str
-    num_markers: int
-
-
 class Markers:
     """The markers of the known families, and those of one tokeniser."""
 
@@ -84,10 +75,13 @@ class Markers:
         own_markers = [re.escape(marker) for marker in own if len(marker.strip()) > 1]
         self._pattern = re.compile("|".join([*sorted(own_markers, key=len, reverse=True), *FAMILIES]))
 
-    def neutralise(self, text: str) -> Neutralised:
+    def neutralise(self, text: str) -> str:
         """The text with each marker made harmless."""
-        harmless, num_markers = self._pattern.subn(_harmless, text)
-        return Neutralised(text=harmless, num_markers=num_markers)
+        return self._pattern.sub(_harmless, text)
+
+    def count(self, text: str) -> int:
+        """Markers in a text."""
+        return len(self._pattern.findall(text))
 
 
 def _harmless(match: re.Match[str]) -> str:
@@ -129,7 +123,7 @@ class ChatApi(Api):
 
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         shown: dict[str, JsonValue] = {
-            "messages": [{"role": "user", "content": self._message(prompt).text}],
+            "messages": [{"role": "user", "content": self._markers.neutralise(self._text(prompt))}],
             self._budget_name: self.budget(prompt, form),
         }
         num_candidate = num_candidates(prompt.guide, logprobs=False)
@@ -187,7 +181,7 @@ class ChatApi(Api):
             num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
             num_billed_tokens=usage.completion_tokens or None if usage else None,
             engine_seconds=response.elapsed_seconds,
-            num_markers=self._message(prompt).num_markers,
+            num_markers=self._markers.count(self._text(prompt)),
         )
 
     def _silence(self, prompt: Prompt) -> dict[str, JsonValue]:
@@ -197,8 +191,8 @@ class ChatApi(Api):
             return {}
         return {CHAT_TEMPLATE_KWARGS: {**values, THINKING_WORD: False}}
 
-    def _message(self, prompt: Prompt) -> Neutralised:
-        return self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids))
+    def _text(self, prompt: Prompt) -> str:
+        return self._tokenizer.text_of(prompt.token_ids)
 
     def _passes_over_budget(self, response: Response) -> bool:
         """Whether a server does not know the name of the budget: it says so, or writes on."""
@@ -224,7 +218,7 @@ class ChatApi(Api):
         said = message.content or ""
         if message.thoughts:
             ends = not (is_cut and not said)
-            thoughts = self._markers.neutralise(message.thoughts).text  # a tag that they mention would end them
+            thoughts = self._markers.neutralise(message.thoughts)  # a tag that they mention would end them
             return OPENING + thoughts + (THOUGHT_END if ends else ""), said
         before, follow_ups, after = said.partition(THOUGHT_END)
         begins = said.lstrip().startswith(OPENING)

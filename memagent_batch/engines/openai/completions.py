@@ -1,14 +1,16 @@
 """The API that takes token ids: `POST /completions`, as the servers of vLLM and SGLang offer it."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import EngineContext, finish_reason
+from memagent_batch.engines.engine import finish_reason
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
+    NEUTRAL,
     Api,
     GuideForm,
     Logprob,
@@ -18,7 +20,6 @@ from memagent_batch.engines.openai.protocol import (
     guided_text,
 )
 from memagent_batch.errors import EngineRequestError
-from memagent_batch.tokens.tokenizer import Tokenizer
 
 RETURN_TOKEN_IDS = "return_token_ids"
 """vLLM's extension that returns the tokens of a completion beside its text."""
@@ -36,11 +37,7 @@ class CompletionsApi(Api):
 
     path: ClassVar[str] = "completions"
     probe_tokens: ClassVar[int] = 1
-
-    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
-        """The tokeniser is for endpoints that return text without token ids."""
-        super().__init__(context, tokenizer=tokenizer)
-        self._optional |= {RETURN_TOKEN_IDS: True}
+    optional: ClassVar[Mapping[str, JsonValue]] = {**NEUTRAL, RETURN_TOKEN_IDS: True}
 
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         shown: dict[str, JsonValue] = {"prompt": [*prompt.token_ids], "max_tokens": self.budget(prompt, form)}

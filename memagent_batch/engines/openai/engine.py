@@ -326,6 +326,5 @@ class OpenAIEngine(OpenAIConfig, Engine):
         return guide.allows(self._completion(response, prompt=prompt, form=form).text)
 
     def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
-        """The response as a completion of the prompt, whose guide was sent in this form; see `Api.completion`."""
         turn = f"turn {prompt.path}: {self._client.name}"
         return self._api.completion(response, prompt=prompt, turn=turn, form=form)

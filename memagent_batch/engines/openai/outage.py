@@ -87,17 +87,13 @@ class CircuitBreaker:
         self._away_since: float | None = None
         self._asked_at = 0.0
         self._watch: asyncio.Task[bool] | None = None
-        self._failure = ""
+        self.failure = ""
+        """The last sign of its absence."""
 
     @property
     def away_seconds(self) -> float:
         """How long the endpoint has been away; 0 where it is there."""
         return 0.0 if self._away_since is None else self._clock() - self._away_since
-
-    @property
-    def failure(self) -> str:
-        """The last sign of its absence."""
-        return self._failure
 
     async def answer(self, send: Callable[[], Awaitable[AnswerT | Failure]]) -> AnswerT:
         """What `send` returns once it is not a Failure.
@@ -156,14 +152,14 @@ class CircuitBreaker:
     def _note(self, sign: Failure) -> None:
         self._asked_at = self._clock()
         self._away_since = self._asked_at if self._away_since is None else self._away_since
-        self._failure = sign.message
+        self.failure = sign.message
 
     def _has_given_up(self) -> bool:
         return self._away_since is not None and self.away_seconds >= self._longest_seconds
 
     def _unavailable(self) -> EngineUnavailableError:
         return EngineUnavailableError(
-            f"{self._failure}; waited for {self._longest_seconds:g} s (openai.outage_seconds); run the same command "
+            f"{self.failure}; waited for {self._longest_seconds:g} s (openai.outage_seconds); run the same command "
             "again when it is back"
         )
 
@@ -172,7 +168,6 @@ class Pace:
     """Places for the requests of one engine."""
 
     def __init__(self) -> None:
-        """Nothing is known of the endpoint's limits."""
         self._most: float | None = None
         self._in_flight = 0
         self._cut_at = -1.0

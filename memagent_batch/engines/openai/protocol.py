@@ -149,15 +149,16 @@ class Api(ABC):
     """Where requests go, below the base URL."""
     probe_tokens: ClassVar[int]
     """Budget of a request that only asks whether the endpoint answers."""
+    optional: ClassVar[Mapping[str, JsonValue]] = NEUTRAL
+    """Fields that may be left out where an endpoint refuses them: none of them is a setting of the user's."""
 
     def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
         self._model = context.model
         self._sampling = context.sampling
         self._tokenizer = tokenizer
-        self._optional: dict[str, JsonValue] = {
-            name: value for name, value in NEUTRAL.items() if name != "top_k" or context.sampling.top_k <= 0
+        self._optional = {
+            name: value for name, value in self.optional.items() if name != "top_k" or context.sampling.top_k <= 0
         }
-        """Fields that may be left out where an endpoint refuses them: none of them is a setting of the user's."""
 
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue]:
         """The body of a request. A guided turn is greedy."""

@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs, num_candidates
+from memagent_batch.domain.guides import GuideKind, menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, finish_reason, require_fit
 from memagent_batch.engines.vllm.fork_server import EngineForkServer
@@ -89,7 +89,7 @@ class VllmEngine(VllmConfig, Engine):
             self._llm = start_engine(arguments, server=self._server, reproducible=self.reproducible)
             self._processes = [process for process in multiprocessing.active_children() if process not in before]
         except BaseException:
-            self._stop_server()
+            await self.stop()
             raise
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
@@ -124,9 +124,6 @@ class VllmEngine(VllmConfig, Engine):
             llm.shutdown()
             for process in self._processes:
                 process.join(GONE_SECONDS)
-        self._stop_server()
-
-    def _stop_server(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -143,17 +140,18 @@ class VllmEngine(VllmConfig, Engine):
 
     def _params(self, prompt: Prompt, *, seed: int) -> "SamplingParams":
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-        sampling = self._context.sampling if prompt.guide is None else GREEDY
+        guide = prompt.guide
+        sampling = self._context.sampling if guide is None else GREEDY
         return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             seed=seed if sampling.temperature > 0 else None,
             max_tokens=prompt.max_tokens,
-            logprobs=num_candidates(prompt.guide, logprobs=self._context.sampling.logprobs),
-            structured_outputs=structured_outputs(prompt.guide),
+            logprobs=num_candidates(guide, logprobs=self._context.sampling.logprobs),
+            structured_outputs=guide and StructuredOutputsParams(**{guide.kind.value: guide.constraint}),
             output_kind=RequestOutputKind.FINAL_ONLY,
             detokenize=False,  # for it vLLM would decode the whole prompt, on this event loop
         )
@@ -189,13 +187,6 @@ def logprobs(completion: "CompletionOutput") -> list[float]:
         float(entry[token_id].logprob)
         for token_id, entry in zip(completion.token_ids, completion.logprobs or (), strict=True)
     ]
-
-
-def structured_outputs(guide: Guide | None) -> Any:
-    """A guide in vLLM's words."""
-    from vllm.sampling_params import StructuredOutputsParams
-
-    return guide and StructuredOutputsParams(**{guide.kind.value: guide.constraint})
 
 
 def first_candidates(completion: "CompletionOutput") -> Iterator[tuple[int, float]]:

@@ -86,9 +86,8 @@ def engine_arguments(
     """Keyword arguments of vLLM's AsyncEngineArgs; see `VllmEngine` for what goes in.
 
     Raises:
-        EngineStartError: the model's folder, a setting or an argument can't work.
+        EngineStartError: a setting or an argument can't work.
     """
-    require_model(model, load_format=settings.engine_args.get("load_format"))
     is_cpu = not needs_gpu()
     arguments = {
         "model": model,

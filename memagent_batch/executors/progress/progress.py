@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.executors.progress.board import ActorReport, Board
-from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
+from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import Spent
 from memagent_batch.runs.plan import PendingWork
@@ -58,7 +58,7 @@ class Progress:
         self._bound_met = bound_met
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
-        own = labels(model=model, policy=policy)
+        own = {"model": model, "policy": policy}
         self._started = counter("memagent_runs_started", "runs that began to read", labels=own)
         self._closed = counter("memagent_runs_closed", "runs whose counts closed", labels=own)
         self._counters = {name: counter(*texts, labels=own) for name, texts in COUNTERS.items()}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 
 from memagent_batch.domain.readings import Status
@@ -9,7 +10,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.executors.progress.board import ActorReport, Board, Event
-from memagent_batch.executors.ray.metrics import READER_COUNTS, gauge, labels, turn_histogram
+from memagent_batch.executors.ray.metrics import READER_COUNTS, gauge, turn_histogram
 from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
@@ -33,13 +34,13 @@ class Reporter:
         self._board = board
         self._log = log
         self._run_id = run_id
-        own = labels(model=model, policy=policy)
+        own = {"model": model, "policy": policy}
         self._in_flight = gauge("memagent_readings_in_flight", "readings that an actor keeps going", labels=own)
         self._waiting = gauge("memagent_readings_waiting", "readings inside an actor that wait for a place", labels=own)
         self._turn_histogram = turn_histogram(labels=own)
         self._counts = dict.fromkeys(READER_COUNTS, 0)
         self._events: list[Event] = []
-        self._reported_log = {"log_flushes": 0, "log_bytes": 0}
+        self._reported_log = Counter[str]()
         self._engine_died = False
         self._engine: Engine | None = None
         self._away_seconds = 0.0
@@ -121,11 +122,9 @@ class Reporter:
 
     def _log_counts(self) -> dict[str, int]:
         """What the log has written since the last time."""
-        before, self._reported_log = (
-            self._reported_log,
-            {"log_flushes": self._log.num_flushes, "log_bytes": self._log.num_bytes},
-        )
-        return {name: count - before[name] for name, count in self._reported_log.items()}
+        before = self._reported_log
+        self._reported_log = Counter(log_flushes=self._log.num_flushes, log_bytes=self._log.num_bytes)
+        return self._reported_log - before
 
 
 class ReadingShare:

@@ -102,7 +102,6 @@ class Starts:
         return self._have_settled or (not self._starting and num_begun >= num_replicas)
 
     async def _until(self, condition: Callable[[], bool], *, seconds: float) -> None:
-        """Waits for the condition, and no longer than this."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait_for(condition)
@@ -122,22 +121,17 @@ class BoardActor(Board):
     async def begin_start(self, replica: str, *, is_new: bool) -> None:
         """A replica begins to start, for the first time or again; see `Starts`."""
         if is_new:
-            self._begin_run()  # Ray Data makes its replicas before it says that it runs
+            await self.begin_run()  # Ray Data makes its replicas before it says that it runs
         await self._starts.begin(replica, is_new=is_new)
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
-    async def end_start(self, replica: str, *, num_replicas: int, is_new: bool, problem: str | None) -> NextStep:
+    async def end_start(self, replica: str, *, num_replicas: int, is_new: bool, has_failed: bool) -> NextStep:
         """What a replica does whose start ended; see `Starts`."""
-        has_failed = problem is not None
         return await self._starts.end(replica, num_replicas=num_replicas, is_new=is_new, has_failed=has_failed)
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def begin_run(self) -> None:
-        """Readings begin: those of the run, or those of a dataset that is consumed again."""
-        self._begin_run()
-
-    def _begin_run(self) -> None:
-        """Forgets the replicas of readings that have ended, at the first sign of others."""
+        """Readings begin, those of the run or of a dataset that is consumed again: forgets the replicas of others."""
         if self._run_ended.is_set():
             self._starts, self._run_ended = Starts(), asyncio.Event()
 

@@ -92,8 +92,10 @@ class RayExecutor:
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        bounded_by = task.board if task.is_bounded else None
-        calls = tokenised_plan(bundles, agent=task.agent, sources=sources, splits=splits, bounded_by=bounded_by)
+        planned = ray.data.from_arrow(list(bundles))
+        if task.is_bounded:
+            planned = _mapped(planned, partial(_unless_stopped, board=task.board))
+        calls = _mapped(planned, partial(tokenise, agent=task.agent, sources=sources, splits=splits))
         yield _placed(read_calls(calls, Reader, task=task), task)
 
 
@@ -120,24 +122,6 @@ def _blocks(data: Dataset) -> Iterator[pa.Table]:
         yield from data.iter_batches(batch_size=None, batch_format="pyarrow")
     except ray.exceptions.RayError as error:
         raise own_error(error) from error
-
-
-def tokenised_plan(
-    bundles: Iterable[pa.Table],
-    *,
-    agent: AgentConfig,
-    sources: SourceConfig,
-    splits: bool = False,
-    bounded_by: Board | None = None,
-) -> Dataset:
-    """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them.
-
-    `bounded_by`: the board that says when the run has met a bound, after which none is fetched; None without bounds.
-    """
-    planned = ray.data.from_arrow(list(bundles))
-    if bounded_by is not None:
-        planned = _mapped(planned, partial(_unless_stopped, board=bounded_by))
-    return _mapped(planned, partial(tokenise, agent=agent, sources=sources, splits=splits))
 
 
 def _unless_stopped(bundle: pa.Table, *, board: Board) -> pa.Table:

@@ -2,7 +2,8 @@
 
 Counters come from the driver, which lives until the run is closed and whose last values Ray exports when it leaves; an
 actor that dies would take the last seconds with it. Latencies and queues come from the actors. Ray puts `ray_` before
-every name, `_total` behind a counter's, and node and process into the labels. A process without Ray exports nothing.
+every name, `_total` behind a counter's, and node and process into the labels, beside model and policy; ids of runs and
+readings are in the log instead: each would make a new series. A process without Ray exports nothing.
 """
 
 import sys
@@ -37,11 +38,6 @@ ALMOST_ZERO = sys.float_info.min
 
 Added to any count it is lost in rounding.
 """
-
-
-def labels(*, model: str, policy: str) -> dict[str, str]:
-    """Labels of every series; ids of runs and readings are in the log instead: each would make a new series."""
-    return {"model": model, "policy": policy}
 
 
 class NotExported:

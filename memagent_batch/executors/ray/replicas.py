@@ -90,7 +90,8 @@ class Replica:
             problem = str(error)
         except MemagentError:
             pass  # `Reader` raises it again at the first document
-        match await board.end_start.remote(replica, num_replicas=num_replicas, is_new=is_new, problem=problem):
+        ended = {"num_replicas": num_replicas, "is_new": is_new, "has_failed": problem is not None}
+        match await board.end_start.remote(replica, **ended):
             case NextStep.START_AGAIN:
                 await asyncio.sleep(RESTART_SECONDS)
                 os._exit(1)  # Ray starts the actor again, on another GPU if one is free

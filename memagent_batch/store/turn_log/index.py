@@ -25,9 +25,9 @@ from memagent_batch.store.turn_log.keys import (
     LOG_THREADS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
+    LogName,
     MapFiles,
     list_folder,
-    log_line,
     merged_file,
     read_keys,
     read_log_file,
@@ -76,7 +76,7 @@ def read_log_files(
     *,
     columns: list[str],
     fingerprints: Collection[str],
-    document_hashes: pa.Array | None = None,
+    document_hashes: Collection[str] | None = None,
 ) -> Iterator[pa.Table]:
     """Rows of these fingerprints, and of these documents, in files of the log; a table for each file."""
     read = partial(
@@ -84,21 +84,17 @@ def read_log_files(
         folder,
         columns=columns,
         fingerprints=fingerprints,
-        document_hashes=document_hashes,
+        document_hashes=None if document_hashes is None else sorted(document_hashes),
     )
     with ThreadPoolExecutor(LOG_THREADS) as threads:
         yield from threads.map(read, files)
 
 
 def _read_log_file(
-    folder: Location, path: str, *, columns: list[str], fingerprints: Collection[str], document_hashes: pa.Array | None
+    folder: Location, path: str, *, columns: list[str], fingerprints: Collection[str], document_hashes: list[str] | None
 ) -> pa.Table:
-    read = partial(
-        read_log_file,
-        folder,
-        columns=list(dict.fromkeys([*columns, "fingerprint"])),
-        document_hashes=None if document_hashes is None else sorted(document_hashes.to_pylist()),
-    )
+    names = list(dict.fromkeys([*columns, "fingerprint"]))
+    read = partial(read_log_file, folder, columns=names, document_hashes=document_hashes)
     try:
         table = read(path)
     except StorageError:
@@ -107,7 +103,9 @@ def _read_log_file(
             raise
         table = read(merged)  # merged since it was listed
     table = table.filter(pc.is_in(table["fingerprint"], pa.array(list(fingerprints), pa.string())))
-    return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
+    if document_hashes is None:
+        return table
+    return table.filter(pc.is_in(table["document_hash"], pa.array(document_hashes, pa.string())))
 
 
 class CurrentOutcome(OutcomeRow):
@@ -219,7 +217,7 @@ def _read_counted(
 ) -> dict[str, dict[ReadingKey, Row]]:
     files = list(files)
     tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints)
-    lines = (pa.scalar(log_line(file)) for file in files)
+    lines = (pa.scalar(LogName.of(file).line) for file in files)
     read = [
         table.append_column("line", pa.repeat(line, table.num_rows)) for line, table in zip(lines, tables, strict=True)
     ]

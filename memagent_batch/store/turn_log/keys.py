@@ -102,11 +102,6 @@ class LogName:
         return self.line == other.line and is_larger and self.first <= other.first and other.last <= self.last
 
 
-def log_line(file: str) -> str:
-    """Run and writer of a log file."""
-    return LogName.of(file).line
-
-
 def list_folder(folder: Location, *, begins: str = "") -> list[str]:
     """Paths of the files of one folder of the log; without those that a merged file stands for.
 
@@ -117,12 +112,21 @@ def list_folder(folder: Location, *, begins: str = "") -> list[str]:
 
 def without_merged(paths: Iterable[str]) -> list[str]:
     """The log files among these paths of one folder, without those that a merged file stands for."""
-    names = {path: LogName.of(path) for path in paths if path.endswith(".parquet")}
-    merged: dict[str, list[LogName]] = defaultdict(list)
-    for name in names.values():
-        if name.is_merged:
-            merged[name.line].append(name)
-    return [path for path, name in names.items() if not any(other.covers(name) for other in merged[name.line])]
+    files = [path for path in paths if path.endswith(".parquet")]
+    away = set(merged_away(files, files))
+    return [path for path in files if path not in away]
+
+
+def merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
+    """The files that a merged one of these stands for."""
+    of_line: dict[str, list[LogName]] = defaultdict(list)
+    for each in map(LogName.of, whole):
+        if each.is_merged:
+            of_line[each.line].append(each)
+    for file in files:
+        name = LogName.of(file)
+        if any(each.covers(name) for each in of_line[name.line]):
+            yield file
 
 
 def merged_file(output: Location, path: str) -> str | None:
@@ -233,7 +237,8 @@ def _base_name(path: str) -> str:
 
 def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[str]) -> Iterator[pa.Table]:
     rows, num_rows, wanted = [LOG_KEYS.empty_table()], 0, pa.array(fingerprints, pa.string())
-    for keys, of_files in zip(_read_ahead(output, files["path"].to_pylist()), files["files"], strict=True):
+    read = read_ahead(partial(_read_keys_of, output), files["path"].to_pylist())
+    for keys, of_files in zip(read, files["files"], strict=True):
         file = pc.binary_join_element_wise(output.path.rstrip("/"), keys["file"], "/")
         keys = keys.set_column(LOG_KEYS.get_field_index("file"), LOG_KEYS.field("file"), file)
         is_wanted = pc.is_in(keys["fingerprint"], wanted)
@@ -245,16 +250,16 @@ def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[st
     yield pa.concat_tables(rows).combine_chunks()
 
 
-def _read_ahead(output: Location, paths: Iterable[str]) -> Iterator[pa.Table]:
-    """The keys of files, in order; few wait at a time: of merged files, which have many keys, one or two."""
+def read_ahead(read: Callable[[str], pa.Table], paths: Iterable[str]) -> Iterator[pa.Table]:
+    """Tables of files, in order; few wait at a time: of merged files, which have many rows, one or two."""
     waiting, ahead = deque[Future[pa.Table]](), 1
     with ThreadPoolExecutor(LOG_THREADS) as threads:
         for path in paths:
-            waiting.append(threads.submit(_read_keys_of, output, path))
+            waiting.append(threads.submit(read, path))
             while len(waiting) > ahead:
-                keys = waiting.popleft().result()
-                ahead = min(LOG_THREADS, 1 + BATCH_ROWS // (1 + keys.num_rows))
-                yield keys
+                table = waiting.popleft().result()
+                ahead = min(LOG_THREADS, 1 + BATCH_ROWS // (1 + table.num_rows))
+                yield table
         yield from (each.result() for each in waiting)
 
 

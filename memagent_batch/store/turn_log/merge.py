@@ -12,7 +12,6 @@ removes a file that another has to read, and a range always gives way to a large
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
@@ -23,9 +22,10 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.keys import (
     KEYS_FOLDER,
     LOG_SCHEMAS,
-    LOG_THREADS,
     LogName,
     MapFiles,
+    merged_away,
+    read_ahead,
     read_log_file,
     run_tasks,
     without_merged,
@@ -36,7 +36,6 @@ MERGE_FROM = 64
 """Flushes that must be there: the log of a short run stays as it is."""
 MERGED_BYTES = 64 * 1024 * 1024
 """Bytes of rows of a merged file, about, as Arrow: some 15 MiB as Parquet, which a store sends in one request."""
-READ_FILES = 256
 
 
 def merge_log(
@@ -78,7 +77,7 @@ def merge_log(
         raise
     require_claim()
     whole = [*merged, *keys]  # what a merge that was killed has left goes too
-    away = list(_merged_away(below, whole))
+    away = list(merged_away(below, whole))
     for of_keys in (False, True):  # the keys last: while they are there, the next merge takes up what a killed one left
         names = [name for name in away if name.startswith(KEYS_FOLDER) == of_keys]
         output.delete_files([output.path.rstrip("/") + "/" + name for name in names])
@@ -101,24 +100,13 @@ def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) 
             yield from [joined] if len(joined) > 1 else []
 
 
-def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
-    """The files that a merged one of these stands for."""
-    of_line: dict[str, list[LogName]] = defaultdict(list)
-    for each in map(LogName.of, whole):
-        if each.is_merged:
-            of_line[each.line].append(each)
-    for file in files:
-        name = LogName.of(file)
-        if any(each.covers(name) for each in of_line[name.line]):
-            yield file
-
-
 def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:
     """Merges the files of some flushes of one writer, in as many merged files as their bytes need; gives names."""
     rows: dict[str, list[pa.Table]] = defaultdict(list)
     numbers: list[LogName] = []
     num_bytes = 0
-    for file, table in _read(files["file"].to_pylist(), output=output):
+    small = files["file"].to_pylist()
+    for file, table in zip(small, read_ahead(partial(_read_whole, output), small), strict=True):
         name = LogName.of(file)
         if num_bytes >= MERGED_BYTES and name != numbers[-1] and numbers[-1] != numbers[0]:
             yield _write_merged(output, rows, first=numbers[0], last=numbers[-1])
@@ -128,13 +116,6 @@ def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:
         num_bytes += table.nbytes
     if numbers and numbers[-1] != numbers[0]:
         yield _write_merged(output, rows, first=numbers[0], last=numbers[-1])
-
-
-def _read(files: Sequence[str], *, output: Location) -> Iterator[tuple[str, pa.Table]]:
-    with ThreadPoolExecutor(LOG_THREADS) as threads:
-        for first in range(0, len(files), READ_FILES):
-            names = files[first : first + READ_FILES]
-            yield from zip(names, threads.map(partial(_read_whole, output), names), strict=True)
 
 
 def _read_whole(output: Location, file: str) -> pa.Table:

@@ -4,9 +4,9 @@ Rows are made of what a reading brings, and checked one by one before they wait 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
@@ -241,6 +241,8 @@ TURN_LOG = arrow_schema(LoggedTurnRow)
 OUTCOME_LOG = arrow_schema(OutcomeRow)
 FOLLOW_UP_LOG = arrow_schema(FollowUpRow)
 RUN_ID, SAMPLE = TURN_LOG.field("run_id"), TURN_LOG.field("sample")
+COMPLETION_COLUMNS = frozenset(each.name for each in fields(Completion)) - {"replayed"}
+"""Columns of a turn that have its completion, by the names of its fields."""
 OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
 """Columns that this project alone fills; the others hold what engines and policies bring."""
 UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -250,12 +252,9 @@ UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
     """The row of a turn that has just ended."""
     span = prompt.span
-    return {
+    row = {
         "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "fingerprint": address.fingerprint,
+        **_address_row(address),
         "path": prompt.path,
         "turn": prompt.number,
         "kind": prompt.kind,
@@ -266,20 +265,12 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "char_start": span.char_start if span else None,
         "char_end": span.char_end if span else None,
         "prompt_hash": token_hash(prompt.token_ids),
-        "token_ids": completion.token_ids,
-        "text": completion.text,
-        "logprobs": completion.logprobs,
-        "finish_reason": completion.finish_reason,
-        "num_prompt_tokens": completion.num_prompt_tokens,
-        "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
-        "engine_seconds": completion.engine_seconds,
+        **{name: getattr(completion, name) for name in COMPLETION_COLUMNS},
         "finished_at": datetime.now(UTC),
-        "menu_logprobs": completion.menu_logprobs,
         "reused_from": None,
-        "num_markers": completion.num_markers,
-        "num_billed_tokens": completion.num_billed_tokens,
         "memory_after": prompt.memory_after(completion) if prompt.memory_after else None,
     }
+    return cast("TurnRow", row)
 
 
 def reused_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: str) -> TurnRow:
@@ -298,19 +289,8 @@ def reused_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id
 
 def completion_of(row: TurnRow) -> Completion:
     """A row of the turn log as the completion of a replayed turn."""
-    return Completion(
-        token_ids=row["token_ids"],
-        text=row["text"],
-        finish_reason=FinishReason(row["finish_reason"]),
-        logprobs=row["logprobs"],
-        menu_logprobs=row["menu_logprobs"],
-        num_prompt_tokens=row["num_prompt_tokens"],
-        num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
-        num_billed_tokens=row["num_billed_tokens"],
-        engine_seconds=row["engine_seconds"],
-        num_markers=row["num_markers"],
-        replayed=True,
-    )
+    taken: dict[str, Any] = {name: value for name, value in row.items() if name in COMPLETION_COLUMNS}
+    return Completion(**{**taken, "finish_reason": FinishReason(row["finish_reason"])}, replayed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,12 +373,7 @@ def _fits(value: object, kind: pa.DataType) -> bool:
 
 
 def _address_row(address: ReadingAddress) -> AddressRow:
-    return {
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "fingerprint": address.fingerprint,
-    }
+    return cast("AddressRow", asdict(address))
 
 
 OUTCOME_CHECK = RowCheck(OUTCOME_LOG)

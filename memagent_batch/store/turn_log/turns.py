@@ -5,35 +5,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_log_files
-from memagent_batch.store.turn_log.keys import log_line
-from memagent_batch.store.turn_log.rows import TURN_LOG, TurnRow
+from memagent_batch.store.turn_log.keys import LogName
+from memagent_batch.store.turn_log.rows import COMPLETION_COLUMNS, TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]
 """Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
 
-PLACE_COLUMNS = (
-    "run_id",
-    "document_hash",
-    "path",
-    "turn",
-    "kind",
-    "writes",
-    "chunk_index",
-    "token_start",
-    "token_end",
-    "char_start",
-    "char_end",
-    "reused_from",
-    "memory_after",
-)
-"""What a turn that was taken from an earlier version of its document has of its own."""
+SOURCE_COLUMNS = COMPLETION_COLUMNS | {"num_tokens"}
+"""What a turn that was taken from an earlier version of its document has from there."""
 
 KEY_COLUMNS = [
     "run_id",
@@ -68,8 +54,8 @@ class LoggedTurn:
         row = self.rows[self.number]
         if self.source is None:
             return row
-        own = {name: value for name, value in row.items() if name in PLACE_COLUMNS}
-        return cast("TurnRow", {**self.source.row, **own})
+        taken = {name: value for name, value in self.source.row.items() if name in SOURCE_COLUMNS}
+        return cast("TurnRow", {**row, **taken})
 
 
 class LoggedRows(Mapping[str, TurnRow]):
@@ -77,16 +63,6 @@ class LoggedRows(Mapping[str, TurnRow]):
 
     def __init__(self, turns: Mapping[str, LoggedTurn]) -> None:
         self._turns = turns
-
-    @classmethod
-    def of_rows(cls, rows: Mapping[str, TurnRow]) -> Self:
-        """Rows that are Python values already."""
-        return cls(
-            {
-                path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
-                for path, row in rows.items()
-            }
-        )
 
     def __getitem__(self, path: str) -> TurnRow:
         return self._turns[path].row
@@ -135,15 +111,14 @@ def read_turns(
     `ended_by` has the `line` of what ended or closed a reading; turns of later runs had no part in it.
     """
     readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
-    wanted = pa.array(document_hashes, pa.string())
     names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
     ranks: dict[tuple[str, ReadingKey, str], TurnRank] = {}
     files = list(files)
-    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
+    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=document_hashes)
     for file, table in zip(files, tables, strict=True):
         for row, turn in _turns_of(table, with_tokens=with_tokens):
             of, key = row["fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _turn_rank(row, line=log_line(file), ended_by=ended_by.get((of, key)))
+            rank = _turn_rank(row, line=LogName.of(file).line, ended_by=ended_by.get((of, key)))
             place = (of, key, row["path"])
             if place not in ranks or rank > ranks[place]:
                 ranks[place] = rank
@@ -185,7 +160,7 @@ def _fill_reused(
     ]
     if not taken:
         return
-    versions = pa.array(sorted({turn.reused_from for _, _, turn in taken if turn.reused_from}), pa.string())
+    versions = {turn.reused_from for _, _, turn in taken if turn.reused_from}
     asked: dict[tuple[object, ...], dict[str, LoggedTurn]] = defaultdict(dict)
     for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
         own = table.filter(pc.is_null(table["reused_from"]))

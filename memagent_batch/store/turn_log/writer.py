@@ -64,7 +64,6 @@ class _UnwrittenRows:
     """What they take, about."""
 
     def __bool__(self) -> bool:
-        """Whether there is one."""
         return any(self.of_folder.values())
 
 
@@ -118,14 +117,12 @@ class TurnLogWriter:
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable."""
         self._take(outcome_row(address, result, run_id=self.run_id), OUTCOMES_FOLDER, 2 * TURN_ROW_BYTES)
-        if self._output is not None:
-            await self._durable()
+        await self.settle()
 
     async def record_follow_ups(self, address: ReadingAddress, closed: ClosedRow) -> None:
         """Takes what the follow-up questions of a reading brought, and returns when it is durable."""
         self._take(follow_up_row(address, closed, run_id=self.run_id), FOLLOW_UPS_FOLDER, 2 * TURN_ROW_BYTES)
-        if self._output is not None:
-            await self._durable()
+        await self.settle()
 
     async def room(self) -> None:
         """Returns when more may be recorded: at once, but while the store fails and much waits to be written."""
@@ -141,15 +138,16 @@ class TurnLogWriter:
         await self.settle()
 
     async def settle(self) -> None:
-        """Returns when what was recorded so far is durable, at the next flush."""
+        """Returns when what was recorded so far is durable, at the end of the next flush.
+
+        Of one that has begun it may be too late to be part.
+        """
         if self._error:
             raise self._error
         if self._task is not None and not self._task.done():
-            await self._durable()
-
-    async def close(self) -> None:
-        """Writes what waits; the last call."""
-        await self.flush()
+            if self._flushed is None:
+                self._flushed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._flushed)
 
     def _take(self, row: Mapping[str, object], folder: str, num_bytes: int) -> None:
         """Takes a row that fits its table, and begins to flush."""
@@ -165,12 +163,6 @@ class TurnLogWriter:
         self._open_or_close_room()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush_until_empty())
-
-    async def _durable(self) -> None:
-        """Waits for the end of the next flush: of one that has begun it may be too late to be part."""
-        if self._flushed is None:
-            self._flushed = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._flushed)
 
     def _open_or_close_room(self) -> None:
         waiting = self._unwritten.num_bytes + self._flushing_bytes
@@ -218,21 +210,18 @@ class TurnLogWriter:
 
     def _failure(self, rows: _UnwrittenRows, number: int) -> StorageError | None:
         """Writes the rows; returns what kept them from being written."""
+        assert self._output is not None  # without one, no row waits
+        tables = {
+            folder: pa.Table.from_pylist(written, schema=LOG_SCHEMAS[folder])
+            for folder, written in rows.of_folder.items()
+            if written
+        }
         try:
-            self._write_files(rows, number)
+            self.num_bytes += write_log_files(self._output, tables, name=f"{self._name}-{number:06d}.parquet")
         except StorageError as error:
             return error
-        return None
-
-    def _write_files(self, rows: _UnwrittenRows, number: int) -> None:
-        if self._output is not None:
-            tables = {
-                folder: pa.Table.from_pylist(written, schema=LOG_SCHEMAS[folder])
-                for folder, written in rows.of_folder.items()
-                if written
-            }
-            self.num_bytes += write_log_files(self._output, tables, name=f"{self._name}-{number:06d}.parquet")
         self.num_flushes += 1
+        return None
 
 
 def new_run_id(*, after: str = "") -> str:

@@ -35,7 +35,7 @@ class BrokenReader(Reader):
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
         replicas.RESTART_SECONDS = 0.1
-        self.folder = Path(task.output.path).parent  # type: ignore[union-attr]
+        self.folder = Path(task.place.output).parent  # type: ignore[union-attr]
         self.actor = str(ray.get_runtime_context().get_actor_id())
         (self.folder / f"start-{self.actor}-{os.getpid()}").touch()
         if self.is_broken():
@@ -102,7 +102,7 @@ def test_replica_that_can_not_start_is_given_up_and_the_other_reads_everything(
 
 def test_replicas_whose_board_dies_while_they_wait_go_on_at_the_next_one() -> None:
     board = start_board().handle
-    ends = {"num_replicas": 2, "is_new": True, "problem": None}
+    ends = {"num_replicas": 2, "is_new": True, "has_failed": False}
     ray.get(board.begin_start.remote("early", is_new=True))
     early = board.end_start.remote("early", **ends)
     ray.wait([early], timeout=2)  # the board has the call

@@ -84,7 +84,7 @@ async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkey
 
 async def begun(board: BoardActor, replica: str, *, num_replicas: int = 2) -> NextStep:
     await board.begin_start(replica, is_new=True)
-    step: NextStep = await board.end_start(replica, num_replicas=num_replicas, is_new=True, problem=None)
+    step: NextStep = await board.end_start(replica, num_replicas=num_replicas, is_new=True, has_failed=False)
     return step
 
 

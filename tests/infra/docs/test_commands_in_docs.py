@@ -9,10 +9,11 @@ import pytest
 from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import options_of
-from memagent_batch.cli.settings import ScanSettings, TrainSettings
+from memagent_batch.cli.settings import ScanSettings
+from memagent_batch.config.training import TrainConfig
 from tests.infra.docs.test_markdown import FENCE, PAGES, ROOT
 
-NAMES = {option.name for settings in (ScanSettings, TrainSettings) for option in options_of(settings)}
+NAMES = {option.name for settings in (ScanSettings, TrainConfig) for option in options_of(settings)}
 GROUPS = {name.split(".")[0] for name in NAMES if "." in name}
 
 

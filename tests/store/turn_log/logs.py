@@ -46,7 +46,7 @@ async def write(output: Location, *, run_id: str, writer_id: str) -> None:
             address, prompt, Completion(token_ids=(7,), text=f"turn of {name}", finish_reason=FinishReason.STOP)
         )
         await writer.record_outcome(address, outcome_row(response=f"answer of {name}"))
-    await writer.close()
+    await writer.flush()
 
 
 def held(output: Location) -> dict[str, Any]:

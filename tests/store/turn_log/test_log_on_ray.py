@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.config.job import ExecutorKind
-from memagent_batch.executors.executor import make_executor
+from memagent_batch.executors.executor import choose_executor
 from memagent_batch.store.turn_log import keys, merge
 from memagent_batch.store.turn_log.index import scan_log
 from tests.store.turn_log.logs import held, rows_of, small_files, written
@@ -13,7 +13,7 @@ from tests.store.turn_log.logs import held, rows_of, small_files, written
 @pytest.mark.usefixtures("ray_here")
 def test_tasks_of_ray_scan_and_merge_a_log_as_threads_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge, "MERGE_FROM", 2)
-    output, executor = written(tmp_path), make_executor(ExecutorKind.RAY)
+    output, executor = written(tmp_path), choose_executor(ExecutorKind.RAY, num_files=0, num_bytes=0)
     before, here = held(output), scan_log(output, fingerprint="f")
     monkeypatch.setattr(keys, "TASK_FILES", 2)
     there = scan_log(output, fingerprint="f", mapped=executor.map)

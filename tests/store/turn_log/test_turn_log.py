@@ -93,7 +93,7 @@ def current_outcome(output: Location, address: ReadingAddress) -> Any:
 async def write_turns(writer: TurnLogWriter, address: ReadingAddress, *turns: tuple[Prompt, Completion]) -> None:
     for prompt, completion in turns:
         writer.record_turn(address, prompt, completion)
-    await writer.close()
+    await writer.flush()
 
 
 def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
@@ -257,7 +257,7 @@ async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_f
     with pytest.raises(StorageError):
         await writer.record_outcome(address_of(), outcome_of())
     with pytest.raises(StorageError):
-        await writer.close()
+        await writer.flush()
 
 
 async def test_turn_log_that_lost_turns_keeps_no_outcome_though_the_disk_recovers(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_
     assert [type(result) for result in results] == [StorageError] * 3
     assert "MemoryError: no room" in str(results[0])
     with pytest.raises(StorageError):
-        await writer.close()
+        await writer.flush()
 
 
 async def test_turn_logged_twice_is_taken_as_it_was_first(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
     output, writer = output_at(tmp_path), writer_at(output_at(tmp_path))
     for document in ("one", "two"):
         writer.record_turn(address_of(document), *turn_of())
-    await writer.close()
+    await writer.flush()
     files = scan_log(output, fingerprint="f").turn_files([text_hash("one")])[text_hash("one"), text_hash("why?")]
     readings = read_turns(output, files, fingerprints=["f"], document_hashes=[text_hash("one")])["f"]
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
