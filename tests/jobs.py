@@ -1,5 +1,6 @@
 """A job that reads short texts in this process, without a model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,14 @@ from memagent_batch.config.job import JobConfig
 
 BUDGETS = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
 """Of a policy, for texts of some sentences."""
+
+
+def put_texts(folder: Path, texts: Mapping[str, str]) -> Path:
+    """A folder of files with these texts, made if it is not there."""
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
 
 
 def small_settings(folder: Path | str, model: str, **settings: Any) -> dict[str, Any]:

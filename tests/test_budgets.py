@@ -10,6 +10,7 @@ import pytest
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.plugins import make_policy
 from memagent_batch.wiring import identify_reader, make_prompt_tokens
 
@@ -22,6 +23,10 @@ def agent_of(**settings: Any) -> AgentConfig:
 
 def budgets(agent: AgentConfig) -> dict[str, int]:
     return {"window_tokens": agent.window_tokens} | {name: getattr(agent.policy, name) for name in BUDGETS}
+
+
+def fitted(model: str, **settings: Any) -> AgentConfig:
+    return fit_budgets_to_window(agent_of(model=model, engine="simulated", **settings))
 
 
 def largest(agent: AgentConfig) -> int:
@@ -47,42 +52,34 @@ def test_fitted_defaults_of_the_shipped_policy_fit_the_window_that_it_holds(kind
 
 
 def test_fitted_defaults_of_a_model_that_holds_more_are_the_published_ones(model: str) -> None:
-    longer = fit_budgets_to_window(agent_of(model=model, engine="simulated", window_tokens=16384))
     published = dict(zip(BUDGETS, (5000, 1024, 1024, 1024), strict=True))
-    assert budgets(longer) == {"window_tokens": 16384} | published
-    bare = fit_budgets_to_window(agent_of(model=model, engine="simulated"))
+    assert budgets(fitted(model, window_tokens=16384)) == {"window_tokens": 16384} | published
+    bare = fitted(model)
     assert budgets(bare) == {"window_tokens": 8192} | published | {"chunk_tokens": bare.policy.chunk_tokens}
     assert largest(bare) == 8192  # the tokeniser of the tests needs many tokens for the prompt's own text
 
 
 def test_fitted_leaves_what_was_given_and_defaults_that_fit_beside_it(model: str) -> None:
-    given = agent_of(model=model, engine="simulated", window_tokens=6000, policy={"chunk_tokens": 1000})
-    assert budgets(fit_budgets_to_window(given)) == budgets(given)
-    assert identify_reader(fit_budgets_to_window(given)) == identify_reader(given)
+    settings = {"window_tokens": 6000, "policy": {"chunk_tokens": 1000}}
+    given = agent_of(model=model, engine="simulated", **settings)
+    assert budgets(fitted(model, **settings)) == budgets(given)
+    assert identify_reader(fitted(model, **settings)) == identify_reader(given)
 
 
 def test_fitted_shrinks_only_what_was_not_given(model: str) -> None:
-    settings = {"window_tokens": 2048, "policy": {"memory_tokens": 200}}
-    agent = fit_budgets_to_window(agent_of(model=model, engine="simulated", **settings))
+    agent = fitted(model, window_tokens=2048, policy={"memory_tokens": 200})
     assert (agent.window_tokens, agent.policy.memory_tokens) == (2048, 200)
     assert (agent.policy.question_tokens, agent.policy.answer_tokens) == (256, 256)
     assert 1000 < agent.policy.chunk_tokens <= 1250
     assert fit_budgets_to_window(agent) == agent
-
-
-def test_fitted_passages_are_no_longer_than_the_chunk(model: str) -> None:
-    settings = {"window_tokens": 512, "policy": {"kind": "retrieve"}}
-    agent = fit_budgets_to_window(agent_of(model=model, engine="simulated", **settings))
-    assert agent.policy.passage_tokens <= agent.policy.chunk_tokens
+    passages = fitted(model, window_tokens=512, policy={"kind": "retrieve"}).policy
+    assert passages.passage_tokens <= passages.chunk_tokens
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            {"window_tokens": 8192},
-            r"the model tiny holds 4096 tokens .*, window_tokens is 8192; lower",
-        ),
+        ({"window_tokens": 8192}, r"the model tiny holds 4096 tokens .*, window_tokens is 8192; lower"),
         ({"policy": {"memory_tokens": 2000}}, r"memory 2,000 \+ chunk 32 .* tokens; the window has 4,096"),
         ({"policy": {"overlap_tokens": 4000}}, r"chunk 4,001 .*; the window has 4,096"),
         ({"policy": {"kind": "retrieve", "passage_tokens": 4000}}, r"chunk 4,000 .*; the window has 4,096"),
@@ -101,9 +98,8 @@ def test_fitted_believes_a_user_who_stretches_the_window(monkeypatch: pytest.Mon
 
 
 def test_fitted_takes_the_window_of_an_endpoint_from_its_tokeniser(model: str) -> None:
-    endpoint = {"engine": "openai", "model": "served"}
+    endpoint, tiny = {"engine": "openai", "model": "served"}, str(TINY_MODEL)
     assert fit_budgets_to_window(agent_of(**endpoint, tokenizer=model)).window_tokens == 8192
-    tiny = str(Path(__file__).parents[1] / "memagent_batch" / "models" / "tiny")
     assert fit_budgets_to_window(agent_of(**endpoint, tokenizer=tiny)).window_tokens == 4096
     assert fit_budgets_to_window(agent_of(**endpoint, tokenizer=tiny, window_tokens=8192)).window_tokens == 8192
 
@@ -112,23 +108,21 @@ SMALL = {"chunk_tokens": 300, "question_tokens": 40, "memory_tokens": 60, "answe
 
 
 @pytest.mark.parametrize(
-    ("policy", "window_tokens", "turn"),
+    ("policy", "turn"),
     [
-        ({"kind": "overwrite", "chunk_tokens": 4000}, 1500, "update"),
-        ({"kind": "overwrite", "answer_tokens": 1500}, 1500, "answer"),
-        ({"kind": "parallel", "memory_tokens": 350}, 1500, "merge"),
-        ({"kind": "truncate", "chunk_tokens": 1500}, 1500, "direct"),
+        ({"kind": "overwrite", "chunk_tokens": 4000}, "update"),
+        ({"kind": "overwrite", "answer_tokens": 1500}, "answer"),
+        ({"kind": "parallel", "memory_tokens": 350}, "merge"),
+        ({"kind": "truncate", "chunk_tokens": 1500}, "direct"),
     ],
 )
 def test_turn_that_does_not_fit_is_refused_with_its_parts_as_a_sum(
-    model: str, policy: dict[str, Any], window_tokens: int, turn: str
+    model: str, policy: dict[str, Any], turn: str
 ) -> None:
-    agent = agent_of(model=model, engine="simulated", window_tokens=window_tokens, policy=SMALL | policy)
-    with pytest.raises(
-        SettingsError, match=rf"the {turn} turn needs question 40 \+ .*; the window has 1,500"
-    ) as raised:
-        identify_reader(fit_budgets_to_window(agent))
+    said = rf"the {turn} turn needs question 40 \+ .*; the window has 1,500"
+    with pytest.raises(SettingsError, match=said) as raised:
+        identify_reader(fitted(model, window_tokens=1500, policy=SMALL | policy))
     shown = re.search(r"needs (.*) = (.*) tokens;", str(raised.value))
     assert shown is not None
     parts = [int(part.rpartition(" ")[2].replace(",", "")) for part in shown[1].split(" + ")]
-    assert sum(parts) == int(shown[2].replace(",", "")) > window_tokens
+    assert sum(parts) == int(shown[2].replace(",", "")) > 1500

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch import table_files
+from tests.tables import table_rows
 
 CHECKOUT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
@@ -20,7 +20,7 @@ def test_demo_reads_its_documents_right(tmp_path: Path) -> None:
     assert scores.num_rows == 24
     assert pc.sum(scores["score"]).as_py() >= 23, ended.stdout  # 24 here; a processor may round otherwise
     assert (tmp_path / "results" / "runs" / "overwrite" / "page" / "index.html").exists()
-    read = pq.read_table(table_files(str(tmp_path / "licences" / "answers"), "answers")).to_pylist()
+    read = table_rows(str(tmp_path / "licences" / "answers"), "answers")
     labels = {row["document_id"]: row["value_label"] for row in read if row["question_id"] == "licence"}
     assert labels == {"attrs": "MIT", "filelock": "MIT", "regex": "Apache-2.0"}
     differing = [line.split("\t") for line in ended.stdout.splitlines() if line.startswith("regex\t")]

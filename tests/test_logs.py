@@ -79,46 +79,23 @@ def test_line_of_a_library_names_its_logger_and_is_shown_once(capsys: pytest.Cap
 FORGED = "the endpoint answered 400: bad\x1b[2J\x1b[1;1H\r\nrun 1 closed: 9 ok\x85run 2 closed\u2028run 3 closed\u202e"
 
 
-def test_text_line_with_foreign_words_neither_steers_a_terminal_nor_looks_like_another_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_foreign_words_neither_steer_a_terminal_nor_look_like_another_line(capsys: pytest.CaptureFixture[str]) -> None:
     begin_log(as_json=False)
     log.warning(f"reading failed: {FORGED}", extra={"event": EventKind.READING_FAILED})
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.isprintable()
-    assert r"bad\x1b[2J" in line
-
-
-def test_end_of_several_lines_only_the_first_begins_at_the_margin(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=False)
     log.error(f"error: one: bad\n  two: bad\n{FORGED}", extra={"event": EventKind.RUN_STOPPED})
-    first, *others = capsys.readouterr().err.splitlines()
+    warning, first, *others = capsys.readouterr().err.splitlines()
+    assert warning.isprintable()
+    assert r"bad\x1b[2J" in warning
     assert (first, others[0]) == ("error: one: bad", "  two: bad")
     assert all(line.startswith("  ") and line.isprintable() for line in others)
 
 
-def test_json_line_holds_the_message_whole_in_characters_that_steer_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_json_line_holds_the_message_whole_and_printable(capsys: pytest.CaptureFixture[str]) -> None:
     begin_log(as_json=True)
     log.warning(FORGED, extra={"event": EventKind.READING_FAILED, "document_id": FORGED})
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable()
     assert json.loads(line)["message"] == json.loads(line)["document_id"] == FORGED
-
-
-def test_line_hides_the_secrets_of_a_url_in_message_fields_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    url = "http://svc:hunter2@host/v1?sig=hunter2"
-    for is_json in (False, True):
-        begin_log(as_json=is_json)
-        try:
-            raise ValueError(url)
-        except ValueError:
-            fields = {"event": EventKind.RUN_STOPPED, "places": [url], "error": {"at": url}}
-            log.exception(f"no answer of {url}", extra=fields)
-    text = capsys.readouterr().err
-    assert text.count("ValueError: http://host/v1") == 2
-    assert "hunter2" not in text
 
 
 CYCLE: dict[str, Any] = {}
@@ -183,18 +160,26 @@ class Address:
         return SECRET_URL
 
 
-def test_json_line_hides_secrets_in_names_sets_and_objects_and_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=True)
-    fields = {
-        "places": {SECRET_URL},
-        "at": Address(),
-        "by": {SECRET_URL: 1},
-        "rates": [float("nan"), float("inf"), 2.5],
-    }
-    log.info("up", extra={"event": EventKind.STEP, **fields})
+def test_line_hides_secrets_in_message_traceback_and_fields_of_any_type(capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"{SECRET_URL}?sig=hunter2"
+    fields = {"places": {SECRET_URL}, "at": Address(), "by": {SECRET_URL: 1}, "error": {"at": url}}
+    for is_json in (False, True):
+        begin_log(as_json=is_json)
+        try:
+            raise ValueError(url)
+        except ValueError:
+            log.exception(f"no answer of {url}", extra={"event": EventKind.RUN_STOPPED, **fields})
     text = capsys.readouterr().err
-    line = json.loads(text, parse_constant=pytest.fail)
+    assert text.count("ValueError: http://host/v1") == 2
+    assert "hunter2" not in text
+    line = json.loads(text.splitlines()[-1])
     assert (line["at"], line["by"], line["places"]) == ("http://host/v1", {"http://host/v1": 1}, ["http://host/v1"])
+
+
+def test_json_line_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_log(as_json=True)
+    log.info("up", extra={"event": EventKind.STEP, "rates": [float("nan"), float("inf"), 2.5]})
+    line = json.loads(capsys.readouterr().err, parse_constant=pytest.fail)
     assert line["rates"] == [None, None, 2.5]
 
 
@@ -297,16 +282,19 @@ def test_child_that_keeps_stderr_open_holds_nothing_up(capfd: pytest.CaptureFixt
     assert (json.loads(first)["message"], second) == ("first", "second")
 
 
+def run_code(code: str, *, stderr: int = subprocess.PIPE, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run([sys.executable, "-c", code], stderr=stderr, text=True, env=environment, check=False)
+
+
 def test_stderr_that_nobody_reads_stops_no_writer() -> None:
     """Behind `2>&1 | head`."""
     code = "import os, sys, time\nfrom memagent_batch.logs import as_json, rewritten_stderr\n"
     code += "with rewritten_stderr(as_json):\n    for _ in range(3): os.write(2, b'a line\\n'); time.sleep(0.1)\n"
     reader, writer = os.pipe()
     os.close(reader)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], stderr=writer, env=environment, check=False)
+    assert run_code(code, stderr=writer).returncode == 0
     os.close(writer)
-    assert done.returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -363,11 +351,6 @@ def command():
     raise ZeroDivisionError("a defect")
 sys.exit(run_command(command))
 """
-
-
-def run_code(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
 
 
 LATE = """

@@ -24,8 +24,8 @@ from memagent_batch.policies.direct import TruncatePolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract
-from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader, make_engine
+from tests.engine_context import context_of
 
 HERE = __name__
 SMALL = {"chunk_tokens": 100, "question_tokens": 50, "memory_tokens": 40, "answer_tokens": 40}
@@ -58,15 +58,7 @@ class TestSimulated(GuidedEngineContract):
         return SimulatedEngine(completion_tokens=4)
 
     def context(self) -> EngineContext:
-        from memagent_batch.config.agent import SamplingConfig
-
-        return EngineContext(
-            model=self._text_model,
-            tokenizer=None,
-            window_tokens=256,
-            sampling=SamplingConfig(),
-            load_tokenizer=lambda: Tokenizer(self._text_model),
-        )
+        return context_of(self._text_model, window_tokens=256)
 
 
 def agent_of(model: str, **policy: Any) -> AgentConfig:
@@ -80,27 +72,23 @@ def test_policy_of_a_stranger_has_its_own_settings_and_those_that_it_shares(text
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("kind", "settings", "message"),
     [
-        ({"divisors": 3}, r"policy\.divisors: the policy '.*:TwicePolicy' has no such setting; it has .*divisor"),
-        ({"divisor": "many"}, r"policy\.divisor: this is not a whole number"),
+        ("TwicePolicy", {"divisors": 3}, r"policy\.divisors: the policy '.*' has no such setting; it has .*divisor"),
+        ("TwicePolicy", {"divisor": "many"}, r"policy\.divisor: this is not a whole number"),
+        ("Absent", {}, rf"policy\.kind: '{HERE}:Absent' .*AttributeError"),
     ],
 )
-def test_policy_of_a_stranger_with_a_wrong_setting_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_policy_of_a_stranger_with_a_wrong_setting_or_name_is_refused(
+    kind: str, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SettingsError, match=message):
-        make_policy(agent_of("tiny", kind=f"{HERE}:TwicePolicy", settings=settings))
+        make_policy(agent_of("tiny", kind=f"{HERE}:{kind}", settings=settings))
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("absent.module:Tree", "ModuleNotFoundError.*PYTHONPATH"),
-        (f"{HERE}:Absent", "AttributeError"),
-    ],
-)
-def test_policy_that_is_not_there_is_refused(kind: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=rf"policy\.kind: '{kind}' .*{message}"):
-        make_policy(agent_of("tiny", kind=kind))
+def test_policy_of_a_module_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"policy\.kind: 'absent.module:Tree' .*ModuleNotFoundError.*PYTHONPATH"):
+        make_policy(agent_of("tiny", kind="absent.module:Tree"))
 
 
 def test_setting_that_a_policy_has_not_changes_no_fingerprint(text_model: str) -> None:
