@@ -111,8 +111,9 @@ def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_
 def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_before(job: JobConfig) -> None:
     first = answer(job.model_copy(update={"limit": 2}))
     num_turns = len(turns(job))
-    with pytest.raises(BoundReachedError, match="max_hours"):
+    with pytest.raises(BoundReachedError, match="max_hours") as stopped:
         answer(job.model_copy(update={"max_hours": 1e-6}))
+    assert stopped.value.exit_code == 6
     assert len(turns(job)) == num_turns
     assert json.loads((Path(job.output) / "manifest.json").read_text())["run_id"] == first["run_id"]
     assert len(table(job, first, "answers")) == 2
@@ -141,10 +142,8 @@ def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_remov
     tables = compare_runs(find_run(output, "previous"), find_run(output, "latest"))
     differences = [row for table in tables for row in table.to_pylist()]
     assert {(row["change"], *row["why"]) for row in differences} == {("added", "limit")}
-    outside = {f"d{number}" for number in range(NUM_DOCUMENTS)} - {
-        row["document_id"] for row in table(job, more, "answers")
-    }
-    gone = min(outside)
+    taken = {row["document_id"] for row in table(job, more, "answers")}
+    gone = min({f"d{number}" for number in range(NUM_DOCUMENTS)} - taken)
     file = Path(job.output).parent / "in/all.jsonl"
     file.write_text("\n".join(line for line in file.read_text().splitlines() if f'"{gone}"' not in line))
     whole = answer(job)

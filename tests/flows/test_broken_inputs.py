@@ -4,23 +4,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.tables import table_files
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
+from tests.tables import table_rows
 
 
 @pytest.fixture
 def job(text_model: str, tmp_path: Path) -> JobConfig:
     """Two documents in JSONL between which a line is broken, a PDF, a stray text file, and questions."""
     lines = [json.dumps({"document_id": name, "text": f"text of {name} " * 30}) for name in ("a", "b")]
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "lake.jsonl").write_text(f"{lines[0]}\n{{broken\n{lines[1]}\n")
-    (tmp_path / "in" / "scan.pdf").write_bytes(b"%PDF")
-    (tmp_path / "in" / "README.txt").write_text("about this lake")
+    lake = f"{lines[0]}\n{{broken\n{lines[1]}\n"
+    put_texts(tmp_path / "in", {"lake.jsonl": lake, "scan.pdf": "%PDF", "README.txt": "about this lake"})
     asked = [("Who?", None), ("When?", "a"), ("Why?", "gone")]
     rows = [json.dumps({"question": question, "document_id": document_id}) for question, document_id in asked]
     (tmp_path / "questions.jsonl").write_text("\n".join(rows))
@@ -29,7 +26,7 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
 
 
 def rows_of(run: RunConfig) -> dict[tuple[str, str], tuple[Any, ...]]:
-    rows = [row for file in table_files(run.output, "answers") for row in pq.read_table(file).to_pylist()]
+    rows = table_rows(run.output, "answers")
     return {(row["document_id"], row["question"]): (row["status"], row["error_type"]) for row in rows}
 
 

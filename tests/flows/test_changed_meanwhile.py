@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
@@ -12,8 +11,8 @@ from memagent_batch.flows.answer import answer, answer_plan
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import table_files
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
+from tests.tables import table_rows
 
 
 def answer_changed(job: JobConfig, change: Callable[[], object]) -> Manifest:
@@ -26,7 +25,7 @@ def answer_changed(job: JobConfig, change: Callable[[], object]) -> Manifest:
 
 
 def rows(job: JobConfig) -> dict[str, tuple[str, str]]:
-    found = [row for file in table_files(job.output, "answers") for row in pq.read_table(file).to_pylist()]
+    found = table_rows(job.output, "answers")
     by_document = {row["document_id"]: (row["status"], row["document_hash"]) for row in found}
     assert len(by_document) == len(found)
     return by_document
@@ -35,10 +34,7 @@ def rows(job: JobConfig) -> dict[str, tuple[str, str]]:
 def test_files_that_are_overwritten_or_removed_in_mid_run_are_not_read_and_the_next_run_reads_them(
     tmp_path: Path, text_model: str
 ) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for name in "abc":
-        (folder / name).with_suffix(".txt").write_text(f"text of {name}")
+    folder = put_texts(tmp_path / "in", {f"{name}.txt": f"text of {name}" for name in "abc"})
     job = small_job(tmp_path, text_model, ask=("Who?",))
 
     def overwrite() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -15,10 +14,10 @@ from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import convert
-from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.convert.files import pdf, written
+from tests.tables import table_rows
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/collections.md").read_text(encoding="utf-8")
 SMALL: dict[str, Any] = {
@@ -42,11 +41,6 @@ def recipe(name: str, folder: Path, model: str, *, chunk_tokens: int) -> JobConf
     return job_of(executor="local", **{**given, **places, **SMALL, "policy": policy, "model": model}, allow_code=True)
 
 
-def rows_of(job: JobConfig, manifest: Manifest, table: str) -> list[dict[str, Any]]:
-    files = [Path(job.output) / name for name in manifest["files"][table]]
-    return [row for file in files for row in pq.read_table(file).to_pylist()]
-
-
 def test_case_of_converted_files_is_one_document_whose_evidence_names_file_and_page(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,18 +57,18 @@ def test_case_of_converted_files_is_one_document_whose_evidence_names_file_and_p
     monkeypatch.chdir(tmp_path)
     duckdb.sql(blocks("sql")[0])
     job = recipe("cases.yaml", tmp_path, text_model, chunk_tokens=200)
-    manifest = answer(job)
-    answers = {row["document_id"]: row for row in rows_of(job, manifest, "answers")}
+    answer(job)
+    answers = {row["document_id"]: row for row in table_rows(job.output, "answers")}
     assert {name: row["status"] for name, row in answers.items()} == {"17": "ok", "18": "ok"}
     places = {"17/report.pdf, page 1": pages[1], "17/report.pdf, page 2": pages[2]}
     places["17/mails/offer.eml, message 1"] = "Ostrava Metals gives a warranty of three years."
-    evidence = [row for row in rows_of(job, manifest, "evidence") if row["document_id"] == "17"]
+    evidence = [row for row in table_rows(job.output, "evidence") if row["document_id"] == "17"]
     assert {row["how"] for row in evidence} >= {"chosen"}
     for row in evidence:
         if row["how"] == "chosen":
             assert row["locator"] in places
             assert row["text"] in (places[row["locator"]], f"[{row['locator']}]") or row["text"] in mail.as_string()
-    shown = {row["locator"] for row in rows_of(job, manifest, "memories") if row["document_id"] == "17"}
+    shown = {row["locator"] for row in table_rows(job.output, "memories") if row["document_id"] == "17"}
     assert shown - {None} == {"17/mails/offer.eml, message 1 to 17/report.pdf, page 2"}
 
 

@@ -30,6 +30,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
+from tests.jobs import put_texts
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,14 +91,8 @@ def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_read_are_named_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "in").mkdir()
-    for name, content in {
-        "a.txt": b"some text",
-        "blank.txt": b" ",
-        "none.txt": b"",
-        "torn.pdf": b"%PDF-1.4 torn",
-    }.items():
-        (tmp_path / "in" / name).write_bytes(content)
+    contents = {"a.txt": "some text", "blank.txt": " ", "none.txt": "", "torn.pdf": "%PDF-1.4 torn"}
+    put_texts(tmp_path / "in", contents)
     convert(job_of(tmp_path))
     lines = "\n".join(record.message for record in caplog.records if record.levelname == "WARNING")
     assert "failed: torn.pdf: it can't be opened as a PDF" in lines
@@ -133,9 +128,7 @@ def test_second_run_converts_what_is_new_or_changed_and_nothing_else(
 
 
 def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.loop").write_text("x")
-    (tmp_path / "in" / "b.txt").write_text("fine")
+    put_texts(tmp_path / "in", {"a.loop": "x", "b.txt": "fine"})
     job = job_of(tmp_path, seconds=3)
     assert endings(convert(job)) == {"converted": 2, "failed": 1, "ok": 1}
     assert endings(convert(job)) == {"reused": 2, "failed": 1, "ok": 1}
@@ -181,12 +174,8 @@ def test_converter_named_for_an_ending_converts_the_files_that_it_now_concerns_a
     assert endings(convert(plain)) == {"reused": 1, "converted": 4, "skipped": 2, "needs_ocr": 1, "ok": 2}
 
 
-def test_lines_of_ocr_are_in_the_table_and_another_least_confidence_reads_them_again(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.scan").write_text("It begins.")
-    (tmp_path / "in" / "b.txt").write_text("It ends.")
+def test_lines_of_ocr_are_in_the_table_and_another_least_confidence_reads_them_again(tmp_path: Path) -> None:
+    put_texts(tmp_path / "in", {"a.scan": "It begins.", "b.txt": "It ends."})
     job = job_of(tmp_path, converter=(".scan=tests.convert.hostile:Unsure",))
     assert endings(convert(job)) == {"converted": 2, "needs_review": 1, "ok": 1}
     scan, text = table_of(job).to_pylist()
@@ -239,8 +228,7 @@ def test_hidden_files_are_named_and_a_link_out_of_the_folder_is_skipped(tmp_path
 
 
 def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("fine")
+    put_texts(tmp_path / "in", {"a.txt": "fine"})
     job, close = job_of(tmp_path), close_convert
 
     def superseded(run: Any, *reports: Any, **settings: Any) -> Any:
@@ -253,35 +241,23 @@ def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypa
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_file_that_the_listing_shows_unchanged_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    (tmp_path / "in").mkdir()
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / "in" / name).write_text("fine")
-    job = job_of(tmp_path)
-    convert(job)
-    with vanishing(tmp_path / "in" / "a.txt", monkeypatch):
-        assert endings(convert(job)) == {"reused": 2, "ok": 2}
-    with vanishing(tmp_path / "in" / "b.txt", monkeypatch), pytest.raises(NotReadError):
-        convert(job.model_copy(update={"trust": Trust.CONTENT}))
-    (tmp_path / "in" / "b.txt").write_text("fine")
-    convert(job)
-    (tmp_path / "in" / "a.txt").write_text("changed")
-    assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
-
-
-def test_file_with_new_times_and_the_same_content_is_opened_once(
+def test_file_that_the_listing_shows_unchanged_is_not_opened_and_one_with_new_times_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("fine")
+    folder = put_texts(tmp_path / "in", {"a.txt": "fine", "b.txt": "fine"})
     job = job_of(tmp_path)
     convert(job)
-    (tmp_path / "in" / "a.txt").touch()
-    assert endings(convert(job)) == {"reused": 1, "ok": 1}
-    with vanishing(tmp_path / "in" / "a.txt", monkeypatch):
-        assert endings(convert(job)) == {"reused": 1, "ok": 1}
+    (folder / "a.txt").touch()
+    assert endings(convert(job)) == {"reused": 2, "ok": 2}
+    with vanishing(folder / "a.txt", monkeypatch):
+        assert endings(convert(job)) == {"reused": 2, "ok": 2}
+    with vanishing(folder / "b.txt", monkeypatch), pytest.raises(NotReadError):
+        convert(job.model_copy(update={"trust": Trust.CONTENT}))
+    (folder / "b.txt").write_text("fine")
+    convert(job)
+    (folder / "a.txt").write_text("changed")
+    assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
 
 
 @contextmanager
@@ -300,8 +276,7 @@ def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_output_of_other_files_is_refused(tmp_path: Path) -> None:
     for name in ("in", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.txt").write_text("fine")
+        put_texts(tmp_path / name, {"a.txt": "fine"})
     job = job_of(tmp_path)
     convert(job)
     with pytest.raises(OutputError, match="choose another output"):
@@ -316,12 +291,8 @@ def test_bucket_is_converted_into_a_bucket(tmp_path: Path, s3_bucket: Location) 
     expected = write_corpus(tmp_path / "in", healthy=6, hostile=2)
     for name in expected:
         (s3_bucket / f"in/{name}").write_bytes((tmp_path / "in" / name).read_bytes())
-    job = job_of(
-        tmp_path,
-        documents=(f"{s3_bucket.uri}/in/",),
-        output=f"{s3_bucket.uri}/out",
-        storage_options=s3_bucket.storage_options,
-    )
+    places = {"documents": (f"{s3_bucket.uri}/in/",), "output": f"{s3_bucket.uri}/out"}
+    job = job_of(tmp_path, **places, storage_options=s3_bucket.storage_options)
     convert(job)
     require_closed(table_of(job), expected)
     (s3_bucket / "in/new.md").write_bytes(b"# New")

@@ -1,7 +1,6 @@
 """`evaluate run` with an engine that needs no model and always answers `simulated`."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     write_job(folder, model=text_model)
     assert evaluate(folder, "--variants", str(folder / "variants.yaml")) == 0
     return folder
-
-
-@pytest.fixture
-def copied(finished: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(finished / "out", tmp_path / "out")
 
 
 @pytest.fixture
@@ -87,7 +81,7 @@ def cells(said: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")[:9]] for line in said.splitlines()]
 
 
-def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
+def test_evaluate_run_scores_each_variant_keeps_its_run_and_writes_no_secret(finished: Path) -> None:
     assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
     found = evaluation(finished / "out")
     assert found["format"] == "memagent-evaluation/2"
@@ -98,25 +92,29 @@ def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> N
         assert variant["fingerprint"] == manifest["fingerprint"]
         assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
         assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
+    assert [path for path in (finished / "out").rglob("*.json") if "hunter2" in path.read_text()] == []
 
 
 def test_variant_that_another_process_reads_meanwhile_stays_in_the_evaluation(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score = flow.score_variant
+    score, before = flow.score_variant, []
 
     def slowly(name: str, *arguments: Any, **settings: Any) -> None:
         if name == "overwrite":
             assert evaluate(job, "--policies", "truncate") == 0
+            before.extend(evaluation(job / "out")["variants"])
         score(name, *arguments, **settings)
 
     monkeypatch.setattr(flow, "score_variant", slowly)
     assert evaluate(job, "--policies", "overwrite") == 0
-    assert [variant["name"] for variant in evaluation(job / "out")["variants"]] == ["truncate", "overwrite"]
-
-
-def test_evaluate_run_writes_no_secret(finished: Path) -> None:
-    assert [path for path in (finished / "out").rglob("*.json") if "hunter2" in path.read_text()] == []
+    *kept, added = evaluation(job / "out")["variants"]
+    assert kept == before
+    assert ([variant["name"] for variant in kept], added["name"], added["policy"]) == (
+        ["truncate"],
+        "overwrite",
+        "overwrite",
+    )
 
 
 def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path, text_model: str) -> None:
@@ -154,18 +152,10 @@ def test_evaluate_run_again_reads_nothing_and_says_the_same(finished: Path, caps
     assert set((finished / "out").rglob("log/turns/*")) == turns
 
 
-def test_evaluate_run_one_variant_more_leaves_the_others(finished: Path, copied: Path) -> None:
-    before = evaluation(copied)["variants"]
-    assert evaluate(finished, "--policies", "overwrite", output=copied) == 0
-    *kept, added = evaluation(copied)["variants"]
-    assert kept == before
-    assert (added["name"], added["policy"]) == ("overwrite", "overwrite")
-
-
 def test_evaluate_run_another_suite_in_its_output_is_refused(
-    job: Path, copied: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(job, output=copied) == 2
+    assert evaluate(job, output=finished / "out") == 2
     assert "belongs to an evaluation over the suite" in capsys.readouterr().err
 
 

@@ -18,6 +18,7 @@ from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, read_tables
 from memagent_batch.store.location import Location
 from tests.jobs import small_job
+from tests.tables import comparable
 
 TEXTS = {
     "crlf": "The deed is old.\r\nIt was simulated in Rome.\r\nAnn signed it.\r\n" * 6,
@@ -96,11 +97,8 @@ def test_follow_up_turns_switched_on_ask_no_update_and_change_no_answer(
     assert planned["follow_up_turns_at_most"] >= kinds.total()
     answers = table(output, second, "answers")
     assert answers.schema.equals(ANSWERS, check_metadata=True)
-    old, new = (
-        each.filter(pc.not_equal(each["document_id"], "none")).select(OLD_COLUMNS).combine_chunks()
-        for each in (before, answers)
-    )
-    assert new.equals(old)
+    rows = [each.filter(pc.field("document_id") != "none").select(OLD_COLUMNS) for each in (before, answers)]
+    assert rows[0].equals(rows[1])
     _require_values(by_id(answers))
     _require_evidence(table(output, second, "evidence"), by_id(answers))
     _require_results(table(output, second, "results"))
@@ -112,7 +110,8 @@ def test_follow_up_turns_switched_on_ask_no_update_and_change_no_answer(
     fresh = Location(uri=str(tmp_path / "fresh"))
     at_once = answer(follow_ups.model_copy(update={"output": fresh.uri}))
     for name in ("answers", "evidence", "results"):
-        _require_same(table(fresh, at_once, name), table(output, second, name))
+        rows = [table(output, second, name).to_pylist(), table(fresh, at_once, name).to_pylist()]
+        assert comparable(rows[0]) == comparable(rows[1])
 
 
 def _require_values(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
@@ -179,32 +178,18 @@ def _require_memories(memories: pa.Table) -> None:
     assert not any(row["changed"] for row in rows[-4:])
 
 
-def _require_same(one: pa.Table, other: pa.Table) -> None:
-    """The same rows, except for who read when."""
-    dropped = {"run_id", "started_at", "finished_at", "engine_seconds"}
-    tables = [
-        each.select([name for name in each.schema.names if name not in dropped]).to_pylist() for each in (one, other)
-    ]
-    ordered = [sorted(map(str, rows)) for rows in tables]
-    assert ordered[0] == ordered[1]
-
-
 @pytest.mark.parametrize(
-    ("values", "error", "problem"),
+    ("values", "problem"),
     [
-        (
-            {"follow_ups": {"evidence": True, "evidence_tokens": 1400}},
-            SettingsError,
-            "follow-up question 'evidence' needs",
-        ),
-        ({"follow_ups": {"json_tokens": 1400}}, SettingsError, "follow-up question 'value' needs"),
-        ({"sampling": {"samples": 2}}, SettingsError, "2 greedy samples are all the same"),
+        ({"follow_ups": {"evidence": True, "evidence_tokens": 1400}}, "follow-up question 'evidence' needs"),
+        ({"follow_ups": {"json_tokens": 1400}}, "follow-up question 'value' needs"),
+        ({"sampling": {"samples": 2}}, "2 greedy samples are all the same"),
     ],
 )
 def test_follow_up_turns_that_cannot_be_asked_are_refused_before_the_run(
-    values: dict[str, Any], error: type[Exception], problem: str, documents: Path, text_model: str, tmp_path: Path
+    values: dict[str, Any], problem: str, documents: Path, text_model: str, tmp_path: Path
 ) -> None:
     output = Location(uri=str(tmp_path / "out"))
-    with pytest.raises(error, match=problem):
+    with pytest.raises(SettingsError, match=problem):
         check(job(documents, text_model, output, ask=TYPED, **values))
     assert not (tmp_path / "out").exists()

@@ -96,11 +96,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     """A job over all hostile documents and questions, which has ended."""
     folder = tmp_path_factory.mktemp("hostile")
     write_hostile(folder)
-    job = settings_of(
-        folder / "documents.jsonl",
-        questions=str(folder / "questions.jsonl"),
-        input={"carry_columns": tuple(CARRIED)},
-    )
+    settings = {"questions": str(folder / "questions.jsonl"), "input": {"carry_columns": tuple(CARRIED)}}
+    job = settings_of(folder / "documents.jsonl", **settings)
     answer(job)
     return job
 
@@ -159,10 +156,8 @@ async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
     agent = with_prompt_order(job.agent, num_questions=len(QUESTIONS))
     prompts = make_prompt_tokens(agent)
-    expected = {
-        "update": control_tokens(prompts.update, tiny_tokenizer),
-        "answer": control_tokens(prompts.answer, tiny_tokenizer),
-    }
+    templates = {"update": prompts.update, "answer": prompts.answer}
+    expected = {kind: control_tokens(template, tiny_tokenizer) for kind, template in templates.items()}
     num_prompts = 0
     for text in READ_AS_TEXT.values():
         for question in QUESTIONS:

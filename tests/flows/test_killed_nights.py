@@ -18,6 +18,7 @@ from memagent_batch.store.location import Location
 from tests.faults.loopback.small_disk import small_disk
 from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY, night, real_job
 from tests.runs.recorded_nights import Killed, Nights
+from tests.tables import table_rows
 
 SCRIPT = Path(__file__).with_name("killed_nights.py")
 ROOT = Path(__file__).parents[2]
@@ -98,7 +99,7 @@ def test_job_killed_at_any_change_of_a_disk_goes_on_with_the_index_and_the_parts
 
 def hashes(output: Location) -> dict[str, str]:
     """Hashes of the documents that the tables show, each with one row."""
-    rows = [row for uri in table_files(output.uri, "answers") for row in pq.read_table(uri).to_pylist()]
+    rows = table_rows(output.uri, "answers")
     found = {row["document_id"]: row["document_hash"] for row in rows}
     assert len(found) == len(rows)
     return found

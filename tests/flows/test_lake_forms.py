@@ -17,10 +17,10 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import TEXTS, write_delta, write_pages
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
+from tests.tables import table_rows
 
 
 def _job(documents: str, output: Path, model: str, **settings: Any) -> JobConfig:
@@ -34,9 +34,7 @@ def test_answer_table_whose_files_are_known_is_not_indexed_again(tmp_path: Path,
     first = answer(_job(uri, output, text_model))
     assert first["changes"]["tables"] == {uri: {"before": "0", "now": "2"}}
     assert first["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 3}
-    _, *days = sorted((tmp_path / "in").glob("day=*"))  # of the first day's file a row is read to check columns
-    for file in (file for day in days for file in day.glob("*.parquet")):
-        file.write_bytes(b"damaged")
+    damage_later_days(tmp_path / "in")
     second = answer(_job(uri, output, text_model))
     assert second["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 4}
     assert second["changes"]["readings"]["kept"] == 4
@@ -49,9 +47,7 @@ def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_ke
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    for name in "abc":
-        (tmp_path / f"in/{name}.txt").parent.mkdir(exist_ok=True)
-        (tmp_path / f"in/{name}.txt").write_text(f"{name} ran.")
+    put_texts(tmp_path / "in", {f"{name}.txt": f"{name} ran." for name in "abc"})
     job = _job(str(tmp_path / "in"), tmp_path / "out", text_model)
     answer(job)
     opened = noted_reads(monkeypatch)
@@ -72,7 +68,7 @@ def test_answer_other_columns_are_carried_the_next_night(
     for carried in (("source",), ("source", "day"), ()):
         settings = {"input": {"carry_columns": carried}}
         manifest = answer(_job(str(tmp_path / "in.jsonl"), tmp_path / "out", text_model, **settings))
-        (row,) = pq.read_table(table_files(str(tmp_path / "out"), "answers")).to_pylist()
+        (row,) = table_rows(str(tmp_path / "out"), "answers")
         assert {name: row.get(name) for name in ("source", "day")} == {
             name: name[0] if name in carried else None for name in ("source", "day")
         }
@@ -83,10 +79,8 @@ def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spel
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    folder, output = tmp_path / "in", Location(uri=str(tmp_path / "out"))
-    folder.mkdir()
-    for name in "abc":
-        (folder / f"{name}.txt").write_text(f"{name} ran.")
+    folder = put_texts(tmp_path / "in", {f"{name}.txt": f"{name} ran." for name in "abc"})
+    output = Location(uri=str(tmp_path / "out"))
     answer(_job(os.path.relpath(folder), tmp_path / "out", text_model))
     opened = noted_reads(monkeypatch)
     wanted = {"b.txt": text_hash("b ran.")}
@@ -98,13 +92,18 @@ def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spel
 def test_fetched_text_of_a_run_that_carried_columns_opens_no_other_file(tmp_path: Path, text_model: str) -> None:
     uri, output = write_delta(tmp_path), tmp_path / "out"
     manifest = answer(_job(uri, output, text_model, input={"carry_columns": "day"}))
-    rows = pq.read_table(table_files(str(output), "answers")).to_pylist()
+    rows = table_rows(str(output), "answers")
     wanted = {row["document_id"]: row["document_hash"] for row in rows if row["document_id"] == "a"}
-    _, *days = sorted((tmp_path / "in").glob("day=*"))
-    for file in (file for day in days for file in day.glob("*.parquet")):
-        file.write_bytes(b"damaged")
+    damage_later_days(tmp_path / "in")
     texts = DocumentTexts(Location(uri=str(output)), manifest, wanted=wanted, without="--without-text")
     assert [text_hash(each.text) for each in texts.fetch(["a"])] == [*wanted.values()]
+
+
+def damage_later_days(folder: Path) -> None:
+    """Of the first day's file a row is read to check columns."""
+    _, *days = sorted(folder.glob("day=*"))
+    for file in (file for day in days for file in day.glob("*.parquet")):
+        file.write_bytes(b"damaged")
 
 
 def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -149,8 +148,7 @@ def _write_rows(folder: Path, files: dict[str, str]) -> None:
 
 
 def _hashes(output: Path) -> dict[str, str]:
-    rows = [row for file in table_files(str(output), "answers") for row in pq.read_table(file).to_pylist()]
-    return {row["document_id"]: row["document_hash"] for row in rows}
+    return {row["document_id"]: row["document_hash"] for row in table_rows(str(output), "answers")}
 
 
 def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(

@@ -54,23 +54,22 @@ def test_import_official_takes_the_texts_with_our_slot_names(tmp_path: Path) -> 
         AnswerForm.SENTENCE: "Q {question}\nM {memory}\nsay it",
     }
     assert "RL-MemoryAgent-14B" in prompts.note
-
-
-def test_import_official_of_a_sentence_text_alone_is_not_called_trained_on(tmp_path: Path) -> None:
-    prompts = import_official(write(tmp_path, CODE.replace(repr(BOXED), "''")), publications=STAND_INS)
-    assert set(prompts.answers) == {AnswerForm.SENTENCE}
-    assert "RL-MemoryAgent" not in prompts.note
+    save_prompt_set(prompts, tmp_path / "saved.json")
+    assert load_prompt_set(str(tmp_path / "saved.json")) == prompts
+    sentence = import_official(write(tmp_path, CODE.replace(repr(BOXED), "''")), publications=STAND_INS)
+    assert set(sentence.answers) == {AnswerForm.SENTENCE}
+    assert "RL-MemoryAgent" not in sentence.note
 
 
 def test_import_official_of_the_parallel_agent_has_its_merge_text_and_tag(tmp_path: Path) -> None:
-    prompts = import_official(write(tmp_path, PARALLEL_CODE), publications=STAND_INS)
-    assert (prompts.update, prompts.merge) == (
-        "Q {question}\nM {memory}\nC {chunk}\n<check>",
-        "Q {question}\nN {notes}",
-    )
+    prompts = import_official(write(tmp_path, PARALLEL_CODE), name="mine", publications=STAND_INS)
+    assert prompts.update == "Q {question}\nM {memory}\nC {chunk}\n<check>"
+    assert prompts.merge == "Q {question}\nN {notes}"
     assert (prompts.keep_word, prompts.first_memory) == ("<check>no</check>", "No previous memory")
     assert set(prompts.answers) == {AnswerForm.BOXED, TRAINED}
     assert "PI-Mem-35B-A3B" in prompts.note
+    save_prompt_set(prompts, tmp_path / "mine.json")
+    assert load_prompt_set(str(tmp_path / "mine.json")) == prompts
 
 
 def test_import_official_reads_joined_strings_with_windows_line_ends(tmp_path: Path) -> None:
@@ -78,13 +77,6 @@ def test_import_official_reads_joined_strings_with_windows_line_ends(tmp_path: P
     code = 'def build():\n    return ("""Q {prompt}\nM {memory}\n"""\n        "C {chunk}\\n{{set}}")\n'
     path.write_bytes(b"\xef\xbb\xbf" + f"{code}ANSWER = {SENTENCE!r}\n".replace("\n", "\r\n").encode())
     assert import_official(path, publications=STAND_INS).update == "Q {question}\nM {memory}\nC {chunk}\n{{set}}"
-
-
-@pytest.mark.parametrize("code", [CODE, PARALLEL_CODE])
-def test_import_official_saved_and_loaded_is_the_same_set(tmp_path: Path, code: str) -> None:
-    prompts = import_official(write(tmp_path, code), name="mine", publications=STAND_INS)
-    save_prompt_set(prompts, tmp_path / "mine.json")
-    assert load_prompt_set(str(tmp_path / "mine.json")) == prompts
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -15,11 +14,11 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.review.sign_offs import reading_hash
 from memagent_batch.runs import projection
 from memagent_batch.runs.manifest import unread_line
-from memagent_batch.runs.tables import table_files
 from tests import unstating_engine
-from tests.jobs import small_settings
+from tests.jobs import put_texts, small_settings
+from tests.tables import table_rows
 
-TEXTS = {"long": "It rained, and no fee was named. " * 40, "short": "No fee is named."}
+TEXTS = {"long.txt": "It rained, and no fee was named. " * 40, "short.txt": "No fee is named."}
 PRICE = {"question_id": "price", "question": "How high is the fee?", "answer_type": "number"}
 FREE = {"question_id": "free", "question": "Who signed?"}
 WHERE = "value_status in ('not_stated', 'not_read')"
@@ -33,16 +32,9 @@ def settings_of(folder: Path, model: str, *, kind: str = "retrieve", **settings:
     return small_settings(folder, model, **{**engine, "follow_ups": {"evidence": True}, "policy": policy, **settings})
 
 
-def put(folder: Path) -> None:
-    (folder / "in").mkdir()
-    for name, text in TEXTS.items():
-        (folder / "in" / f"{name}.txt").write_text(text)
-
-
 def rows_of(folder: Path, run: str = "run", question: str = "price") -> dict[str, dict[str, Any]]:
     """The rows of `answers` to a question, sample 0, by the document's name without its ending."""
-    tables = [pq.read_table(file) for file in table_files(str(folder / run), "answers")]
-    rows = [row for table in tables for row in table.to_pylist()]
+    rows = table_rows(str(folder / run), "answers")
     return {row["document_id"][:-4]: row for row in rows if row["question_id"] == question and not row["sample"]}
 
 
@@ -50,7 +42,7 @@ def rows_of(folder: Path, run: str = "run", question: str = "price") -> dict[str
 def scanned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A folder with a finished run of a policy that shows a part of the long document, and all of the short one."""
     folder = tmp_path_factory.mktemp("shown")
-    put(folder)
+    put_texts(folder / "in", TEXTS)
     answer(job_of(**settings_of(folder, text_model, kind=request.param)))
     return folder
 
@@ -102,7 +94,7 @@ def test_command_says_how_many_answers_are_of_a_part_and_ends_with_zero(
 def test_policies_that_show_every_chunk_cover_exactly_all(
     kind: str, overlap_tokens: int, text_model: str, tmp_path: Path
 ) -> None:
-    put(tmp_path)
+    put_texts(tmp_path / "in", TEXTS)
     policy = {"overlap_tokens": overlap_tokens, "chunk_tokens": 43}
     manifest = answer(job_of(**settings_of(tmp_path, text_model, kind=kind, policy=policy, ask=[PRICE])))
     rows = rows_of(tmp_path)
@@ -120,18 +112,17 @@ def test_second_pass_reads_what_was_shown_in_part_whole(scanned: Path, text_mode
 
 
 def test_samples_that_were_shown_a_part_agree_and_have_no_result(text_model: str, tmp_path: Path) -> None:
-    put(tmp_path)
+    put_texts(tmp_path / "in", TEXTS)
     sampling = {"samples": 3, "temperature": 0.5}
     answer(job_of(**settings_of(tmp_path, text_model, sampling=sampling)))
     assert (rows_of(tmp_path)["long"]["value_status"], rows_of(tmp_path)["long"]["votes"]) == ("not_read", 1.0)
-    (results,) = (pq.read_table(file).to_pylist() for file in table_files(str(tmp_path / "run"), "results"))
-    assert [row["price"] for row in results] == [None, None]
+    assert [row["price"] for row in table_rows(str(tmp_path / "run"), "results")] == [None, None]
 
 
 def test_finished_run_of_an_older_version_shows_it_without_reading_again(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tmp_path)
+    put_texts(tmp_path / "in", TEXTS)
     job = job_of(**settings_of(tmp_path, text_model))
     with monkeypatch.context() as older:
         older.setattr(projection, "PROJECTION", projection.PROJECTION - 1)

@@ -10,16 +10,14 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
 
 
 @pytest.fixture
 def job(text_model: str, tmp_path: Path) -> JobConfig:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("some words " * 40)
-    (tmp_path / "in" / "b.txt").write_text("other words " * 80)
+    put_texts(tmp_path / "in", {"a.txt": "some words " * 40, "b.txt": "other words " * 80})
     (tmp_path / "in" / "broken.txt").write_bytes(b"\xff")
     return small_job(tmp_path, text_model, ask=("Who?",))
 

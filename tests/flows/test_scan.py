@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.api.run import Run
@@ -19,12 +18,14 @@ from memagent_batch.convert.sources import SourceConverter, unopened
 from memagent_batch.convert.table import ConvertedRow
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputUnreachableError
-from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
 from tests.flows.test_unread_sources import FEE, SCAN
-from tests.jobs import small_arguments
+from tests.jobs import put_texts, small_arguments
+from tests.tables import table_rows
+
+NOTHING = "There is nothing of a fee here."
 
 
 def night(folder: Path, model: str, **settings: Any) -> int:
@@ -41,15 +42,12 @@ def summary(folder: Path) -> dict[str, Any]:
 def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_gone(
     text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = tmp_path / "in"
-    files.mkdir()
-    (files / "whole.pdf").write_bytes(pdf(written("There is nothing of a fee here.")))
-    (files / "old.txt").write_text("Nor here.")
+    files = put_texts(tmp_path / "in", {"old.txt": "Nor here."})
+    (files / "whole.pdf").write_bytes(pdf(written(NOTHING)))
     assert night(tmp_path, text_model) == 0
     said = summary(tmp_path)
     assert (said["num_needs"], said["num_unread"], said["documents"]["added"]) == (0, 0, 2)
-    (file,) = table_files(f"{tmp_path}/scan", "answers")
-    assert pq.read_table(file).num_rows == Run.at(f"{tmp_path}/scan").answers().num_rows == 2
+    assert len(table_rows(f"{tmp_path}/scan", "answers")) == Run.at(f"{tmp_path}/scan").answers().num_rows == 2
 
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0.0)
     for _ in range(2):  # the second knows the table by the first one's list
@@ -87,9 +85,7 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
             raise InputUnreachableError("away.txt: the store does not answer")
         return whole(place, copy)
 
-    (tmp_path / "in").mkdir()
-    for name in ("away.txt", "whole.txt"):
-        (tmp_path / "in" / name).write_text("There is nothing of a fee here.")
+    put_texts(tmp_path / "in", dict.fromkeys(("away.txt", "whole.txt"), NOTHING))
     with monkeypatch.context() as outage:
         outage.setattr(batches, "_copied", copied)
         assert night(tmp_path, text_model) == 1
@@ -106,8 +102,7 @@ def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
         rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
         return [{**row, "source_hash": digest} for row in rows]
 
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("There is nothing of a fee here.")
+    put_texts(tmp_path / "in", {"a.txt": NOTHING})
     with monkeypatch.context() as broken:
         broken.setattr(SourceConverter, "convert", failed)
         assert night(tmp_path, text_model) == 4
@@ -116,17 +111,14 @@ def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
 
 
 def test_scan_without_its_model_converts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("There is nothing of a fee here.")
+    put_texts(tmp_path / "in", {"a.txt": NOTHING})
     assert night(tmp_path, f"{tmp_path}/gone") == 2
     assert f"there is no folder {tmp_path}/gone" in capsys.readouterr().err
     assert not (tmp_path / "scan" / "documents").exists()
 
 
 def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(text_model: str, tmp_path: Path) -> None:
-    files = tmp_path / "in"
-    files.mkdir()
-    (files / "whole.txt").write_text("There is nothing of a fee here.")
+    files = put_texts(tmp_path / "in", {"whole.txt": NOTHING})
     for name in ("letter-1.pdf", "letter-2.pdf"):
         (files / name).write_bytes(pdf(SCAN))
     assert night(tmp_path, text_model) == 7
@@ -153,8 +145,7 @@ def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(tex
 @pytest.mark.slow
 @pytest.mark.ray
 def test_scan_on_ray_converts_and_answers_in_one_ray(text_model: str, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.txt").write_text("There is nothing of a fee here.")
+    put_texts(tmp_path / "in", {"a.txt": NOTHING})
     settings = small_arguments(tmp_path, text_model, executor="ray", ask=["Who?"], output=f"{tmp_path}/scan")
     command = [sys.executable, "-m", "memagent_batch", "scan", *settings]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

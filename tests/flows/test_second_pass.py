@@ -1,10 +1,10 @@
 """A second pass, without a model: it reads the readings that a condition takes, and goes on with them."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -16,9 +16,9 @@ from memagent_batch.runs.comparison import Cause, compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
-from tests.jobs import small_settings
+from tests.jobs import put_texts, small_settings
+from tests.tables import table_rows
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 QUESTIONS = '{"question_id": "q", "question": "Who?"}\n{"question_id": "r", "question": "Where?"}\n'
@@ -34,13 +34,8 @@ class Passes:
         self.settings = small_settings(folder, model, questions=str(folder / "questions.jsonl"))
 
     def put(self, documents: Mapping[str, str]) -> None:
-        (self.folder / "in").mkdir(exist_ok=True)
-        for place in (self.folder / "in").iterdir():
-            place.unlink()
-        for name, text in documents.items():
-            (self.folder / "in" / name).with_suffix(".jsonl").write_text(
-                f'{{"document_id": "{name}", "text": "{text}"}}\n'
-            )
+        lines = [json.dumps({"document_id": name, "text": text}) for name, text in documents.items()]
+        put_texts(self.folder / "in", {"documents.jsonl": "\n".join(lines)})
 
     def first(self, **settings: Any) -> Manifest:
         return answer(job_of(**self.settings | {"output": str(self.folder / "first")} | settings))
@@ -50,8 +45,8 @@ class Passes:
         return answer(job_of(**{**self.settings, "simulated": {"completion_tokens": 30}, **own, **settings}))
 
     def read_by_second(self) -> set[tuple[str, str]]:
-        tables = [pq.read_table(path) for path in table_files(str(self.folder / "second"), "answers")]
-        return {(row["document_id"], row["question_id"]) for table in tables for row in table.to_pylist()}
+        rows = table_rows(str(self.folder / "second"), "answers")
+        return {(row["document_id"], row["question_id"]) for row in rows}
 
 
 @pytest.fixture
@@ -102,8 +97,12 @@ def test_second_pass_in_slices_reads_each_reading_in_one_of_them(passes: Passes)
     outputs = [str(passes.folder / f"slice-{number}") for number in (1, 2)]
     for number, output in enumerate(outputs, start=1):
         passes.second("question_id = 'q'", input={"slice": f"{number}/2"}, output=output)
-    rows = [row for path in table_files(outputs, "answers") for row in pq.read_table(path).to_pylist()]
-    assert sorted((row["document_id"], row["status"]) for row in rows) == [("a", "ok"), ("b", "ok"), ("c", "ok")]
+    rows = table_rows(outputs, "answers")
+    assert sorted((row["document_id"], row["status"]) for row in rows) == [
+        ("a", "ok"),
+        ("b", "ok"),
+        ("c", "ok"),
+    ]
 
 
 def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
@@ -12,11 +11,13 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.flows.answer import answer
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import list_shards
 from tests.flows.test_sign import written_sheet
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
+from tests.tables import table_rows
 
 NUM_DOCUMENTS, NUM_SLICES = 12, 3
 
@@ -36,8 +37,14 @@ def in_slice(job: JobConfig, part: str, output: str) -> JobConfig:
     return job.model_copy(update={"input": InputConfig(slice=part), "output": output})
 
 
-def answers(files: list[str]) -> dict[tuple[str, str], Any]:
-    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+def read_in_slices(job: JobConfig, folder: Path, *, count: int = NUM_SLICES) -> dict[str, Manifest]:
+    """The output of each slice, and the manifest of its run."""
+    outputs = {f"{number}/{count}": str(folder / f"slice-{number}") for number in range(1, count + 1)}
+    return {output: answer(in_slice(job, part, output)) for part, output in outputs.items()}
+
+
+def answers(output: str | list[str]) -> dict[tuple[str, str], Any]:
+    rows = table_rows(output, "answers")
     found = {(row["document_id"], row["question"]): row["answer"] for row in rows}
     assert len(found) == len(rows)
     return found
@@ -47,15 +54,14 @@ def test_slices_together_are_the_whole_run_and_are_read_as_one(
     job: JobConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(job)
-    outputs = [str(tmp_path / f"slice-{number}") for number in range(1, NUM_SLICES + 1)]
-    for number, output in enumerate(outputs, start=1):
-        manifest = answer(in_slice(job, f"{number}/{NUM_SLICES}", output))
+    slices = read_in_slices(job, tmp_path)
+    for manifest in slices.values():
         assert 0 < manifest["counts"]["ok"] == manifest["counts"]["asked"] < NUM_DOCUMENTS
-    assert answers(table_files(outputs, "answers")) == answers(table_files(job.output, "answers"))
-    again = answer(in_slice(job, f"1/{NUM_SLICES}", outputs[0]))
+    assert answers([*slices]) == answers(job.output)
+    again = answer(in_slice(job, f"1/{NUM_SLICES}", next(iter(slices))))
     assert (again["changes"]["documents"]["removed"], again["changes"]["readings"]["read"]) == (0, 0)
     capsys.readouterr()
-    assert main(["page", *outputs, "--to", str(tmp_path / "site")]) == 0
+    assert main(["page", *slices, "--to", str(tmp_path / "site")]) == 0
     written = json.loads(capsys.readouterr().out)
     assert (written["documents"], written["readings"]) == (NUM_DOCUMENTS, NUM_DOCUMENTS + 1)
     summary = json.loads((tmp_path / "site/summary.json").read_text())
@@ -66,10 +72,8 @@ def test_slices_together_are_the_whole_run_and_are_read_as_one(
 def test_sheet_of_a_page_over_slices_is_taken_by_each_for_its_own_documents(
     job: JobConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outputs = [str(tmp_path / f"slice-{number}") for number in (1, 2)]
-    for number, output in enumerate(outputs, start=1):
-        answer(in_slice(job, f"{number}/2", output))
-    rows = [row for file in table_files(outputs, "answers") for row in pq.read_table(file).to_pylist()]
+    outputs = [*read_in_slices(job, tmp_path, count=2)]
+    rows = table_rows(outputs, "answers")
     sheet = written_sheet(tmp_path, *rows)
     capsys.readouterr()
     assert [main(["review", "sign", output, str(sheet)]) for output in outputs] == [0, 0]
@@ -81,13 +85,11 @@ def test_sheet_of_a_page_over_slices_is_taken_by_each_for_its_own_documents(
 def test_diff_and_verify_take_the_outputs_of_slices_as_one_scan(
     job: JobConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outputs = [str(tmp_path / f"slice-{number}") for number in range(1, NUM_SLICES + 1)]
     file = tmp_path / "in/all.jsonl"
     new = json.dumps({"document_id": "new", "text": "A new text."})
     for lines in (file.read_text().splitlines(), [*file.read_text().splitlines()[:-1], new]):
         file.write_text("\n".join(lines))
-        for number, output in enumerate(outputs, start=1):
-            answer(in_slice(job, f"{number}/{NUM_SLICES}", output))
+        outputs = [*read_in_slices(job, tmp_path)]
     capsys.readouterr()
     assert main(["diff", *outputs, "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -122,21 +124,16 @@ def test_slice_that_no_question_is_bound_to_asks_nothing_and_one_whose_document_
 ) -> None:
     bound = [{"question": "When?", "document_id": name} for name in ("d0", "gone")]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, bound)))
-    outputs = [str(tmp_path / f"slice-{number}") for number in range(1, NUM_SLICES + 1)]
-    asked = [
-        answer(in_slice(job, f"{number}/{NUM_SLICES}", output))["counts"]["asked"]
-        for number, output in enumerate(outputs, start=1)
-    ]
-    assert sorted(asked) == [0, 1, 1]
-    rows = [row for file in table_files(outputs, "answers") for row in pq.read_table(file).to_pylist()]
+    slices = read_in_slices(job, tmp_path)
+    assert sorted(manifest["counts"]["asked"] for manifest in slices.values()) == [0, 1, 1]
+    rows = table_rows([*slices], "answers")
     assert sorted((row["document_id"], row["status"]) for row in rows) == [("d0", "ok"), ("gone", "failed")]
-    assert main(["page", *outputs, "--to", str(tmp_path / "site")]) == 0
+    assert main(["page", *slices, "--to", str(tmp_path / "site")]) == 0
 
 
 def test_text_files_of_other_slices_are_not_opened(tmp_path: Path) -> None:
     names = [f"{number}.txt" for number in range(NUM_DOCUMENTS)]
-    for name in names:
-        (tmp_path / name).write_text("text")
+    put_texts(tmp_path, dict.fromkeys(names, "text"))
     found = [
         shard.names
         for number in range(1, NUM_SLICES + 1)

@@ -5,7 +5,6 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -16,11 +15,11 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import convert
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
-from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
 from tests.jobs import small_settings
+from tests.tables import table_rows
 
 FEE = {"question": "How high is the fee?", "question_id": "fee", "answer_type": "number", "not_stated": True}
 SCAN = "q 600 0 0 800 0 0 cm /Im1 Do Q"
@@ -48,8 +47,10 @@ def settings_of(folder: Path, model: str, **settings: Any) -> dict[str, Any]:
     return small_settings(folder, model, **{**engine, **asked, "documents": f"{folder}/texts", **settings})
 
 
-def rows_of(folder: Path, table: str = "answers") -> list[dict[str, Any]]:
-    return [row for file in table_files(f"{folder}/run", table) for row in pq.read_table(file).to_pylist()]
+def fee_rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """The rows of `answers` to the question of the fee, by document."""
+    rows = table_rows(f"{folder}/run", "answers")
+    return {row["document_id"]: row for row in rows if row["question_id"] == "fee"}
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,8 @@ def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
 
 
 def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) -> None:
-    rows = [row for row in rows_of(scanned) if row["question_id"] == "fee"]
-    assert {row["document_id"]: (row["status"], row["value_status"]) for row in rows} == {
+    rows = fee_rows(scanned)
+    assert {name: (row["status"], row["value_status"]) for name, row in rows.items()} == {
         "faint.scan": ("ok", "not_stated"),
         "half.pdf": ("ok", "not_read"),
         "mail.eml": ("ok", "not_read"),
@@ -75,20 +76,16 @@ def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) 
         "torn.pdf": ("failed", "not_read"),
         "whole.pdf": ("ok", "not_stated"),
     }
-
-
-def test_row_of_a_source_without_text_says_why_and_was_asked_of_no_model(scanned: Path) -> None:
-    rows = [row for row in rows_of(scanned) if row["document_id"] == "scan.pdf"]
-    assert len(rows) == 2
-    for row in rows:
-        assert (row["status"], row["value_status"], row["num_turns"]) == ("failed", "not_read", 0)
-        assert row["error_type"] == "SourceUnreadError"
-        assert row["error_message"] == row["source_unread"]
-        assert row["source_unread"].startswith("needs_ocr: ")
+    for row in table_rows(f"{scanned}/run", "answers"):
+        if row["document_id"] == "scan.pdf":
+            assert (row["status"], row["value_status"], row["num_turns"]) == ("failed", "not_read", 0)
+            assert row["error_type"] == "SourceUnreadError"
+            assert row["error_message"] == row["source_unread"]
+            assert row["source_unread"].startswith("needs_ocr: ")
 
 
 def test_answers_name_source_converter_and_the_parts_that_were_not_read(scanned: Path) -> None:
-    rows = {row["document_id"]: row for row in rows_of(scanned) if row["question_id"] == "fee"}
+    rows = fee_rows(scanned)
     half, whole = rows["half.pdf"], rows["whole.pdf"]
     assert (half["source"], half["converter"], half["source_read"]) == ("half.pdf", "pdf", 0.5)
     assert len(half["source_hash"]) == 64
@@ -105,7 +102,7 @@ def test_answers_name_source_converter_and_the_parts_that_were_not_read(scanned:
 def test_document_that_ocr_may_have_read_wrongly_was_read_and_is_named_to_whoever_checks_its_answers(
     scanned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (row,) = (each for each in rows_of(scanned) if (each["document_id"], each["question_id"]) == ("faint.scan", "fee"))
+    row = fee_rows(scanned)["faint.scan"]
     why = "needs_review: read by OCR, which is not sure of 'There is nothing of a fee here.'"
     assert (row["source_review"], row["source_unread"], row["source_read"], row["coverage"]) == (why, None, 1.0, 1.0)
     assert main(["show", f"{scanned}/run", "faint.scan"]) == 0
@@ -122,11 +119,11 @@ def test_document_that_ocr_may_have_read_wrongly_was_read_and_is_named_to_whoeve
 def test_tables_verify_and_a_second_run_is_the_same(
     scanned: Path, text_model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, before = find_run(Location(uri=f"{scanned}/run"), "latest"), rows_of(scanned)
+    first, before = find_run(Location(uri=f"{scanned}/run"), "latest"), table_rows(f"{scanned}/run", "answers")
     assert main(["verify", f"{scanned}/run"]) == 0
     manifest = answer(job_of(**settings_of(scanned, text_model)))
     assert manifest["changes"]["readings"]["read"] == 0
-    assert rows_of(scanned) == before
+    assert table_rows(f"{scanned}/run", "answers") == before
     second = find_run(Location(uri=f"{scanned}/run"), manifest["run_id"])
     assert [row for table in compare_runs(first, second) for row in table.to_pylist()] == []
 
