@@ -57,10 +57,7 @@ async def test_complete_endpoint_that_hangs_is_away_though_it_takes_connections(
 
 @pytest.mark.parametrize(
     ("status", "remedy"),
-    [
-        (401, "set MEMAGENT_OPENAI__API_KEY"),
-        (404, "check model"),
-    ],
+    [(401, "set MEMAGENT_OPENAI__API_KEY"), (404, "check model")],
 )
 async def test_complete_refusal_of_every_request_stops_with_the_remedy(
     status: int, remedy: str, tiny_tokenizer: Tokenizer

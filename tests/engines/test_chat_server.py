@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from benchmarks.harness import make_tasks
-from memagent_batch.config.agent import AgentConfig, PolicyConfig, SamplingConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question
@@ -20,6 +20,7 @@ from memagent_batch.testing import GuidedEngineContract
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.conftest import WINDOW_TOKENS
+from tests.engine_context import context_of
 
 pytestmark = pytest.mark.vllm
 
@@ -35,13 +36,7 @@ class TestChat(GuidedEngineContract):
         return OpenAIEngine(api=EndpointApi.CHAT, base_url=self._base_url)
 
     def context(self) -> EngineContext:
-        return EngineContext(
-            model="tiny",
-            tokenizer=self._model,
-            window_tokens=WINDOW_TOKENS,
-            sampling=SamplingConfig(),
-            load_tokenizer=lambda: Tokenizer(self._model),
-        )
+        return context_of("tiny", tokenizer=Tokenizer(self._model), window_tokens=WINDOW_TOKENS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

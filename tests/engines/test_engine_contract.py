@@ -25,12 +25,8 @@ MODELS = ["vllm", "openai"]
 def token_ids(tiny_tokenizer: Tokenizer) -> list[list[int]]:
     prompts = tiny_tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
     question = tiny_tokenizer.encode("What is the number of amber-falcon?")
-    return [
-        prompts.answer.fill(
-            {Slot.QUESTION: question, Slot.MEMORY: tiny_tokenizer.encode(f"The number of amber-falcon is {n}{n + 3}.")}
-        )
-        for n in range(NUM_PROMPTS)
-    ]
+    memories = [tiny_tokenizer.encode(f"The number of amber-falcon is {n}{n + 3}.") for n in range(NUM_PROMPTS)]
+    return [prompts.answer.fill({Slot.QUESTION: question, Slot.MEMORY: memory}) for memory in memories]
 
 
 @pytest.mark.parametrize("engine", MODELS, indirect=True)
@@ -57,16 +53,14 @@ async def test_completion_ends_with_end_token_or_at_budget_and_says_which(
 
 
 @pytest.mark.parametrize("engine", MODELS, indirect=True)
-async def test_prompt_over_window_is_refused(engine: Engine, token_ids: list[list[int]]) -> None:
-    with pytest.raises(PromptTooLongError, match="window of 1024"):
-        await engine.complete(prompt_of(token_ids[0], max_tokens=1025 - len(token_ids[0])), seed=0)
-
-
-@pytest.mark.parametrize("engine", MODELS, indirect=True)
-async def test_prompt_that_just_fits_window_is_served(engine: Engine, token_ids: list[list[int]]) -> None:
+async def test_prompt_that_just_fits_window_is_served_and_a_longer_one_refused(
+    engine: Engine, token_ids: list[list[int]]
+) -> None:
     long = token_ids[0] + [token_ids[0][-1]] * (1000 - len(token_ids[0]))
     completion = await engine.complete(prompt_of(long, max_tokens=24), seed=0)
     assert len(completion.token_ids) <= 24
+    with pytest.raises(PromptTooLongError, match="window of 1024"):
+        await engine.complete(prompt_of(long, max_tokens=25), seed=0)
 
 
 @pytest.mark.parametrize("engine", MODELS, indirect=True)
@@ -107,11 +101,8 @@ async def test_sampling_other_seeds_draw_other_tokens(sampled_engine: Engine, to
 
 
 async def complete_all(engine: Engine, token_ids: Sequence[list[int]], *, max_tokens: int = 24) -> list[Completion]:
-    return list(
-        await asyncio.gather(
-            *(engine.complete(prompt_of(ids, max_tokens=max_tokens), seed=seed) for seed, ids in enumerate(token_ids))
-        )
-    )
+    prompts = [prompt_of(ids, max_tokens=max_tokens) for ids in token_ids]
+    return list(await asyncio.gather(*(engine.complete(prompt, seed=seed) for seed, prompt in enumerate(prompts))))
 
 
 def prompt_of(token_ids: list[int], *, max_tokens: int = 24) -> Prompt:

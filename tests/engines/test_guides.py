@@ -116,23 +116,8 @@ async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(
                 json.dumps(guide.sent_json_schema()), any_whitespace=False, separators=(",", ":")
             )
     assert time.process_time() - began < 5
-    texts = [
-        "",
-        "0",
-        "1",
-        "01",
-        "1, 2",
-        "1, 1",
-        "2, 1",
-        "-1.50",
-        "none",
-        "not stated",
-        "501",
-        "null",
-        "{}",
-        "2024-13-01",
-    ]
-    for text in [guide.example, *texts]:
+    numbers = ["", "0", "1", "01", "1, 2", "1, 1", "2, 1", "-1.50", "501"]
+    for text in [guide.example, *numbers, "none", "not stated", "null", "{}", "2024-13-01"]:
         assert accepts(grammar, text) == guide.allows(text), text
 
 

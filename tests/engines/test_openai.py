@@ -54,10 +54,17 @@ async def started(
         await engine.stop()
 
 
+async def completed(
+    *replies: Reply, tokenizer: Tokenizer, prompt: Prompt = PROMPT, seed: int = 0, **settings: Any
+) -> tuple[Completion, Script]:
+    """What an engine makes of a prompt at a server with these replies, which keeps what it was asked."""
+    with scripted_server(*replies) as script:
+        async with started(script, tokenizer, **settings) as engine:
+            return await engine.complete(prompt, seed=seed), script
+
+
 async def test_complete_without_token_ids_encodes_the_text(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(completion_reply("The number is 47.")) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(PROMPT, seed=5)
+    completion, script = await completed(completion_reply("The number is 47."), tokenizer=tiny_tokenizer, seed=5)
     assert completion.token_ids == tiny_tokenizer.encode("The number is 47.")
     assert (completion.finish_reason, completion.num_prompt_tokens) == (FinishReason.STOP, 3)
     assert "seed" not in script.requests[0]
@@ -65,19 +72,11 @@ async def test_complete_without_token_ids_encodes_the_text(tiny_tokenizer: Token
 
 async def test_complete_sampling_sends_seed_and_what_was_set(tiny_tokenizer: Tokenizer) -> None:
     sampling = SamplingConfig(temperature=0.7, top_p=0.9, top_k=20, logprobs=True)
+    settings: dict[str, Any] = {"sampling": sampling, "extra_body": {"min_p": 0.1}}
     reply = completion_reply(token_ids=[7, 8], logprobs={"token_logprobs": [-0.1, -0.2]})
-    with scripted_server(reply) as script:
-        async with started(script, tiny_tokenizer, sampling=sampling, extra_body={"min_p": 0.1}) as engine:
-            completion = await engine.complete(PROMPT, seed=5)
-    sent = {
-        "prompt": [1, 2, 3],
-        "max_tokens": 8,
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "top_k": 20,
-        "seed": 5,
-        "min_p": 0.1,
-    }
+    completion, script = await completed(reply, tokenizer=tiny_tokenizer, seed=5, **settings)
+    sent = {"prompt": [1, 2, 3], "max_tokens": 8, "seed": 5, "min_p": 0.1}
+    sent |= {"temperature": 0.7, "top_p": 0.9, "top_k": 20}
     assert script.requests[0].items() >= sent.items()
     assert script.headers[-1]["Authorization"] == f"Bearer {KEY}"
     assert (completion.token_ids, completion.logprobs) == ([7, 8], [-0.1, -0.2])
@@ -85,10 +84,8 @@ async def test_complete_sampling_sends_seed_and_what_was_set(tiny_tokenizer: Tok
 
 async def test_complete_logprobs_of_other_number_than_tokens_fail_the_request(tiny_tokenizer: Tokenizer) -> None:
     reply = completion_reply(token_ids=[7, 8], logprobs={"token_logprobs": [-0.1]})
-    with scripted_server(reply) as script:
-        async with started(script, tiny_tokenizer, sampling=SamplingConfig(logprobs=True)) as engine:
-            with pytest.raises(EngineRequestError, match="1 logprobs for 2 tokens"):
-                await engine.complete(PROMPT, seed=0)
+    with pytest.raises(EngineRequestError, match="1 logprobs for 2 tokens"):
+        await completed(reply, tokenizer=tiny_tokenizer, sampling=SamplingConfig(logprobs=True))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +94,7 @@ async def test_complete_logprobs_of_other_number_than_tokens_fail_the_request(ti
     ids=["429", "500", "503", "408", "409", "reset"],
 )
 async def test_complete_passing_failure_is_tried_again(passing: Reply, tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(passing, passing, completion_reply()) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(PROMPT, seed=0)
+    completion, script = await completed(passing, passing, completion_reply(), tokenizer=tiny_tokenizer)
     assert completion.text == "noted"
     assert len(script.requests) == 3
 
@@ -142,10 +137,8 @@ async def test_refusal_that_repeats_a_secret_of_the_address_does_not_show_it(tin
 
 async def test_complete_refused_request_is_not_tried_again(tiny_tokenizer: Tokenizer) -> None:
     refusal = error_reply(400, f"the key {KEY} may not ask for this")
-    with scripted_server(refusal, completion_reply()) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match=r"update/3.*400.*the key \*\*\* may not"):
-                await engine.complete(PROMPT, seed=0)
+    with pytest.raises(EngineRequestError, match=r"update/3.*400.*the key \*\*\* may not"):
+        await completed(refusal, completion_reply(), tokenizer=tiny_tokenizer)
 
 
 @pytest.mark.parametrize("status", [400, 422])
@@ -162,36 +155,32 @@ async def test_start_extensions_refused_by_name_are_left_out_from_then_on(
     assert [name in request for name in (*left, "return_token_ids", "min_p", "top_k")] == [True] * 3 + [False] * 3
 
 
-@pytest.mark.parametrize("field", ["return_token_ids", "min_p", "repetition_penalty"])
-async def test_start_extension_refused_where_logprobs_are_recorded_is_refused(
-    field: str, tiny_tokenizer: Tokenizer
+@pytest.mark.parametrize(
+    ("probe", "message"),
+    [
+        *(
+            (error_reply(400, f"unknown field {field}"), rf"without {field}.*vLLM.*sampling.logprobs=false")
+            for field in ("return_token_ids", "min_p", "repetition_penalty")
+        ),
+        (completion_reply("a", logprobs={"token_logprobs": [-0.1]}), "without the tokens"),
+    ],
+)
+async def test_start_endpoint_that_lacks_what_recorded_logprobs_need_is_refused(
+    probe: Reply, message: str, tiny_tokenizer: Tokenizer
 ) -> None:
     with scripted_server(completion_reply()) as script:
-        script.probes = [error_reply(400, f"unknown field {field}"), THERE]
+        script.probes = [probe, THERE]
         recorded = SamplingConfig(temperature=1.0, logprobs=True)
-        message = rf"without {field}.*vLLM.*sampling.logprobs=false"
         await require_refused(script, message, tiny_tokenizer, sampling=recorded)
 
 
-async def test_start_endpoint_without_token_ids_where_logprobs_are_recorded_is_refused(
-    tiny_tokenizer: Tokenizer,
-) -> None:
-    with scripted_server(completion_reply()) as script:
-        script.probes = [completion_reply("a", logprobs={"token_logprobs": [-0.1]})]
-        recorded = SamplingConfig(temperature=1.0, logprobs=True)
-        await require_refused(script, "without the tokens", tiny_tokenizer, sampling=recorded)
-
-
-@pytest.mark.parametrize(
-    "sampling", [SamplingConfig(), SamplingConfig(temperature=1.0, logprobs=True)], ids=["greedy", "collect"]
-)
+@pytest.mark.parametrize("settings", [{}, {"temperature": 1.0, "logprobs": True}], ids=["greedy", "collect"])
 async def test_complete_request_names_every_sampling_field_that_a_server_could_fill_in(
-    sampling: SamplingConfig, tiny_tokenizer: Tokenizer
+    settings: dict[str, Any], tiny_tokenizer: Tokenizer
 ) -> None:
+    sampling = SamplingConfig(**settings)
     reply = completion_reply(token_ids=[7], logprobs={"token_logprobs": [-0.1]})
-    with scripted_server(reply) as script:
-        async with started(script, tiny_tokenizer, sampling=sampling) as engine:
-            await engine.complete(PROMPT, seed=0)
+    _, script = await completed(reply, tokenizer=tiny_tokenizer, sampling=sampling)
     neutral = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
     assert script.requests[0].items() >= (neutral | {"top_p": 1.0, "temperature": sampling.temperature}).items()
 
@@ -232,10 +221,8 @@ async def test_complete_usage_that_is_right_or_untold_is_taken(tiny_tokenizer: T
 
 async def test_complete_response_that_trickles_in_is_cut_off_at_the_time_out(tiny_tokenizer: Tokenizer) -> None:
     trickle = Reply(body=completion_reply().body, trickle_seconds=0.2)
-    with scripted_server(trickle) as script:
-        async with started(script, tiny_tokenizer, timeout_seconds=TIMEOUT_SECONDS, max_retries=0) as engine:
-            with pytest.raises(EngineRequestError, match=r"no whole answer within 1 s"):
-                await engine.complete(PROMPT, seed=0)
+    with pytest.raises(EngineRequestError, match=r"no whole answer within 1 s"):
+        await completed(trickle, tokenizer=tiny_tokenizer, timeout_seconds=TIMEOUT_SECONDS, max_retries=0)
 
 
 @pytest.mark.parametrize(
@@ -299,10 +286,8 @@ async def test_complete_refusal_by_a_page_of_a_gateway_is_told_by_its_title_and_
     tiny_tokenizer: Tokenizer,
 ) -> None:
     page = b"<!DOCTYPE HTML>\n<html><head><title>Error\n response</title></head><body>" + b"<p>Long.</p>" * 50
-    with scripted_server(Reply(status=400, body=page)) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match=r"answered POST /v1/completions with 400: Error response$"):
-                await engine.complete(PROMPT, seed=0)
+    with pytest.raises(EngineRequestError, match=r"answered POST /v1/completions with 400: Error response$"):
+        await completed(Reply(status=400, body=page), tokenizer=tiny_tokenizer)
 
 
 async def test_start_base_url_with_a_query_keeps_it_and_headers_are_sent(tiny_tokenizer: Tokenizer) -> None:
@@ -375,20 +360,15 @@ async def test_guides_are_sent_as_an_object_where_a_server_does_not_know_structu
             await engine.require_guides([GuideKind.CHOICE])
             completion = await engine.complete(replace(PROMPT, guide=choice_guide("1", "2")), seed=5)
     sent = script.requests[-1]
-    assert sent["response_format"]["json_schema"]["schema"]["properties"] == {
-        "value": {"type": "string", "enum": ["1", "2"]}
-    }
+    schema = sent["response_format"]["json_schema"]["schema"]
+    assert schema["properties"] == {"value": {"type": "string", "enum": ["1", "2"]}}
     assert ("structured_outputs" in sent, sent["max_tokens"] > PROMPT.max_tokens) == (False, True)
     assert (completion.text, completion.token_ids) == ("2", tiny_tokenizer.encode("2"))
     assert (completion.logprobs, completion.menu_logprobs) == (None, None)
 
 
 async def test_other_form_of_a_guide_is_tried_where_the_server_fails_at_one(tiny_tokenizer: Tokenizer) -> None:
-    def answer(body: dict[str, Any]) -> Reply:
-        return error_reply(500, "no grammar") if "structured_outputs" in body else guided_reply('{"value":"zq733"}')
-
-    with scripted_server() as script:
-        script.answer = answer
+    with scripted_server(error_reply(500, "no grammar"), guided_reply('{"value":"zq733"}')) as script:
         async with started(script, tiny_tokenizer, max_retries=0) as engine:
             await engine.require_guides([GuideKind.REGEX])
     assert ["response_format" in request for request in script.requests] == [False, True]
@@ -405,9 +385,9 @@ async def test_server_that_passes_over_guides_is_refused_before_the_run(
 
 
 async def test_engine_that_joins_a_run_finds_the_form_at_its_first_guided_turn(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(OBEYED[GuideKind.REGEX], guided_reply("aa")) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(replace(PROMPT, guide=regex_guide("a*", example="a")), seed=5)
+    guided = replace(PROMPT, guide=regex_guide("a*", example="a"))
+    replies = (OBEYED[GuideKind.REGEX], guided_reply("aa"))
+    completion, script = await completed(*replies, tokenizer=tiny_tokenizer, prompt=guided)
     assert completion.text == "aa"
     assert [request["structured_outputs"] for request in script.requests] == [{"regex": "zq7[3]{2}"}, {"regex": "a*"}]
 

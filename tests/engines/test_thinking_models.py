@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as BackendTokenizer
@@ -33,7 +32,8 @@ from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine, make_follow_up_tokens
 from tests.engines.scripted_server import Reply, Script, scripted_server
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
+from tests.tables import rows_in
 
 TOOLS = "{% if tools %}<tool_call>{% endif %}"
 MESSAGES = (
@@ -80,7 +80,11 @@ def tokens_of(
 
 
 def shown_by(tokenizer: Tokenizer, token_ids: Sequence[int]) -> str:
-    return str(BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json").decode(list(token_ids), False))
+    return str(backend_of(tokenizer).decode(list(token_ids), False))
+
+
+def backend_of(tokenizer: Tokenizer) -> BackendTokenizer:
+    return BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
 
 
 async def read(
@@ -89,7 +93,7 @@ async def read(
     """Reads a document of one chunk less than there are completions, which the model writes in turn."""
     asked: list[Prompt] = []
     written: list[Completion] = []
-    backend = BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
+    backend = backend_of(tokenizer)
 
     class Model(ReplayOnly):
         async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
@@ -123,9 +127,7 @@ async def test_reading_of_a_thinking_model_shows_and_keeps_what_follows_its_thou
     outcome, asked, written, _ = await read(tokenizer, prompts, [thought + NOTES, thought + "<tool_call>", answer])
     assert [completion.text for completion in written] == [thought + NOTES, thought, answer]
     for prompt in asked[1:]:
-        assert (
-            shown_by(tokenizer, prompt.token_ids).split("<memory>")[1].split("</memory>")[0] == f"\n{NOTES.strip()}\n"
-        )
+        assert f"<memory>\n{NOTES.strip()}\n</memory>" in shown_by(tokenizer, prompt.token_ids)
     assert (outcome.response, outcome.memory.text) == ("\\boxed{1234}", NOTES.strip())
 
 
@@ -166,21 +168,8 @@ def test_prompts_with_a_value_that_the_template_does_not_take_are_refused(
 
 
 def identity_of(model: str, **chat_template_kwargs: bool) -> ReaderIdentity:
-    return identify_reader(
-        job_of(
-            documents="docs",
-            ask=("Who?",),
-            output="run",
-            model=model,
-            engine="simulated",
-            window_tokens=9000,
-            chat_template_kwargs=dict(chat_template_kwargs),
-        ).agent
-    )
-
-
-def test_reader_identity_of_a_model_without_thoughts_has_no_part_for_them(text_model: str) -> None:
-    assert not {"chat_template_kwargs", "thoughts"} & identity_of(text_model).parts.keys()
+    engine: dict[str, Any] = {"engine": "simulated", "window_tokens": 9000}
+    return identify_reader(AgentConfig(model=model, chat_template_kwargs=chat_template_kwargs, **engine))
 
 
 def test_reader_fingerprint_of_a_model_that_thinks_depends_on_whether_it_may(tmp_path: Path, text_model: str) -> None:
@@ -190,6 +179,7 @@ def test_reader_fingerprint_of_a_model_that_thinks_depends_on_whether_it_may(tmp
     assert silent == identity_of(tokenizer.model, enable_thinking=False)
     assert silent.fingerprint != thinking.fingerprint
     assert silent.parts["thoughts"] == thinking.parts["thoughts"] == "cut off"
+    assert not {"chat_template_kwargs", "thoughts"} & identity_of(text_model).parts.keys(), "a model without thoughts"
 
 
 def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_follows(
@@ -204,25 +194,16 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
         for text, reason in zip(raw, reasons, strict=True)
     ]
     with scripted_server(*replies) as script:
-        answer(
-            small_job(
-                tmp_path,
-                "tiny",
-                documents=str(tmp_path / "a.txt"),
-                ask=("Who?",),
-                tokenizer=tokenizer.model,
-                engine="openai",
-                openai={"base_url": script.base_url},
-                policy={"chunk_tokens": 60},
-            )
-        )
-    (row,) = pq.read_table(tmp_path / "run" / "answers").to_pylist()
+        asked = {"documents": str(tmp_path / "a.txt"), "ask": ("Who?",), "policy": {"chunk_tokens": 60}}
+        engine = {"tokenizer": tokenizer.model, "engine": "openai", "openai": {"base_url": script.base_url}}
+        answer(small_job(tmp_path, "tiny", **asked, **engine))
+    (row,) = rows_in(tmp_path / "run" / "answers")
     assert [row[name] for name in ("answer", "memory", "memory_truncations")] == ["1", "news", 1]
-    table = pq.read_table(tmp_path / "run" / "memories").to_pylist()
+    table = rows_in(tmp_path / "run" / "memories")
     assert [(turn["memory"], turn["changed"]) for turn in table] == [("news", True), ("news", False), ("news", False)]
     shown = [shown_by(tokenizer, request["prompt"]) for request in script.requests]
     assert all("<memory>\nnews\n</memory>" in prompt for prompt in shown[1:])
-    logged = pq.read_table(tmp_path / "run" / "log" / "turns").to_pylist()
+    logged = rows_in(tmp_path / "run" / "log" / "turns")
     assert sorted(turn["text"] for turn in logged) == sorted(raw)
 
 
@@ -232,8 +213,7 @@ OBEYED = {"choice": "733", "regex": "zq733", "json": '{"zq":[733,733]}'}
 @contextmanager
 def server_with_reasoning_parser(tokenizer: Tokenizer) -> Iterator[Script]:
     """As vLLM 0.32 does, it applies a guide only behind the end of a thought; until then the model thinks."""
-    vocab = BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
-    tags = [vocab.token_to_id(tag) for tag in ("<think>", "</think>")]
+    tags = [backend_of(tokenizer).token_to_id(tag) for tag in ("<think>", "</think>")]
 
     def reply(body: dict[str, Any]) -> Reply:
         seen = [token for token in body.get("prompt", ()) if token in tags]
@@ -282,9 +262,8 @@ async def test_server_with_a_reasoning_parser_obeys_guides(
             agent = AgentConfig(model=tokenizer.model, chat_template_kwargs=kwargs)
             filled = dict.fromkeys(Slot, tokenizer.encode("some text"))
             token_ids = make_follow_up_tokens(agent).templates["support"].fill(filled)
-            turn = Prompt(
-                path="support", kind="support", token_ids=token_ids, max_tokens=4, guide=choice_guide("1", "2")
-            )
+            guide = choice_guide("1", "2")
+            turn = Prompt(path="support", kind="support", token_ids=token_ids, max_tokens=4, guide=guide)
             assert (await engine.complete(turn, seed=0)).text == "2"
 
 
@@ -315,10 +294,9 @@ def test_model_that_always_thinks_is_warned_of(
     engine: str, tmp_path: Path, text_model: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = save_model(tmp_path / "model", text_model, template=OPENING).model
-    (tmp_path / "documents.jsonl").write_text('{"document_id": "d", "text": "Some text."}\n', encoding="utf-8")
-    documents, output = str(tmp_path / "documents.jsonl"), str(tmp_path / "out")
-    agent = {"engine": engine, "model": "m", "tokenizer": model, "window_tokens": 9000}
-    check(job_of(documents=documents, ask=("Who?",), output=output, **agent))
+    put_texts(tmp_path / "in", {"a.txt": "Some text."})
+    agent = {"engine": engine, "tokenizer": model, "window_tokens": 9000}
+    check(job_of(documents=f"{tmp_path}/in", ask=("Who?",), output=f"{tmp_path}/out", model="m", **agent))
     (warned,) = [each for each in caplog.records if each.__dict__.get("event") == EventKind.THOUGHTS_UNBOUNDED]
     assert "Raise policy.memory_tokens" in warned.getMessage()
 

@@ -13,10 +13,13 @@ from memagent_batch.errors import EngineStartError
 GREEDY = SamplingConfig()
 
 
+def arguments_of(model: str, *, window_tokens: int = 1024, **settings: Any) -> dict[str, Any]:
+    config = VllmConfig(**settings)
+    return engine_arguments(config, model=model, tokenizer=None, window_tokens=window_tokens, sampling=GREEDY)
+
+
 @pytest.mark.parametrize("sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True)])
-def test_tokens_are_guessed_never_where_draws_or_logprobs_are_kept(
-    sampling: SamplingConfig,
-) -> None:
+def test_tokens_are_guessed_never_where_draws_or_logprobs_are_kept(sampling: SamplingConfig) -> None:
     assert guesses_tokens(GREEDY)
     assert not guesses_tokens(sampling)
 
@@ -24,15 +27,9 @@ def test_tokens_are_guessed_never_where_draws_or_logprobs_are_kept(
 @pytest.mark.vllm
 def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: str) -> None:
     own = {"method": "ngram", "num_speculative_tokens": 2}
-    arguments = [
-        engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
-        for settings in (
-            VllmConfig(),
-            VllmConfig(engine_args={"speculative_config": own}),
-            VllmConfig(engine_args={"speculative_config": None}),
-        )
-    ]
-    assert [given["speculative_config"] for given in arguments] == [LOOKUP, own, None]
+    given: list[dict[str, Any]] = [{}, {"speculative_config": own}, {"speculative_config": None}]
+    used = [arguments_of(tiny_model, engine_args=arguments)["speculative_config"] for arguments in given]
+    assert used == [LOOKUP, own, None]
 
 
 @pytest.mark.vllm
@@ -43,10 +40,7 @@ def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: 
 def test_prefixes_are_cached_in_small_blocks_where_prompts_are_short(
     tiny_model: str, window_tokens: int, engine_args: dict[str, Any], block: int | None
 ) -> None:
-    settings = VllmConfig(engine_args=engine_args)
-    arguments = engine_arguments(
-        settings, model=tiny_model, tokenizer=None, window_tokens=window_tokens, sampling=GREEDY
-    )
+    arguments = arguments_of(tiny_model, window_tokens=window_tokens, engine_args=engine_args)
     assert arguments.get("block_size") == block
 
 
@@ -60,17 +54,13 @@ def test_dtype_is_float32_on_a_processor_that_has_no_instructions_for_bfloat16(
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\n")
     monkeypatch.setattr(start, "CPU_INFO_FILE", tmp_path / "cpuinfo")
-    arguments = engine_arguments(
-        VllmConfig(dtype=dtype), model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY
-    )
-    assert arguments["dtype"] == used
+    assert arguments_of(tiny_model, dtype=dtype)["dtype"] == used
 
 
 @pytest.mark.vllm
 def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(tiny_model: str) -> None:
-    settings = VllmConfig(reproducible=True)
     with pytest.raises(EngineStartError, match=r"vllm\.reproducible: .*on GPUs only.*leave it out"):
-        engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
+        arguments_of(tiny_model, reproducible=True)
 
 
 @pytest.mark.vllm
@@ -101,11 +91,7 @@ def test_engine_on_cpu_keeps_memory_unless_the_user_chose_an_allocator(
 
 @pytest.mark.vllm
 def test_engine_environment_compiles_nothing_on_cpu_unless_the_model_is_compiled(tiny_model: str) -> None:
-    def arguments(**engine_args: bool) -> dict[str, Any]:
-        settings = VllmConfig(engine_args=engine_args)
-        return engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
-
-    assert engine_environment(arguments())["TORCHDYNAMO_DISABLE"] == "1"
-    compiled = engine_environment(arguments(enforce_eager=False))
+    assert engine_environment(arguments_of(tiny_model))["TORCHDYNAMO_DISABLE"] == "1"
+    compiled = engine_environment(arguments_of(tiny_model, engine_args={"enforce_eager": False}))
     assert "TORCHDYNAMO_DISABLE" not in compiled
     assert compiled["VLLM_USE_AOT_COMPILE"] == "0"
