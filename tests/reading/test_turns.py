@@ -44,12 +44,7 @@ class FreshEngine(ReplayOnly):
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         self.asked.append(prompt)
         self.seeds.append(seed)
-        await asyncio.sleep(0.01)
-        return FRESH
-
-
-class InstantEngine(ReplayOnly):
-    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        await asyncio.sleep(0)
         return FRESH
 
 
@@ -114,9 +109,8 @@ async def test_turn_of_another_path_or_prompt_asks_the_engine_with_its_own_seed(
 
 
 async def test_turn_that_another_reading_holds_asks_the_engine() -> None:
-    assert (
-        await turns_of(FreshEngine(), prompt_of(), address=replace(ADDRESS, question_hash="other"))(prompt_of())
-    ).text == "fresh"
+    turns = turns_of(FreshEngine(), prompt_of(), address=replace(ADDRESS, question_hash="other"))
+    assert (await turns(prompt_of())).text == "fresh"
 
 
 async def test_turn_that_is_not_held_where_readings_are_replayed_is_an_error() -> None:
@@ -137,12 +131,9 @@ async def test_turns_are_observed_in_the_order_of_asking_replayed_ones_included(
 async def test_turns_asked_side_by_side_are_numbered_in_the_order_of_asking() -> None:
     engine = FreshEngine()
     turns = turns_of(engine)
-    await asyncio.gather(*[turns(prompt_of(f"update/{index}")) for index in (2, 0, 1)])
-    assert [(prompt.path, prompt.number) for prompt in engine.asked] == [
-        ("update/2", 0),
-        ("update/0", 1),
-        ("update/1", 2),
-    ]
+    asked = ["update/2", "update/0", "update/1"]
+    await asyncio.gather(*[turns(prompt_of(path)) for path in asked])
+    assert [(prompt.number, prompt.path) for prompt in engine.asked] == [*enumerate(asked)]
 
 
 async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_path: Path) -> None:
@@ -182,7 +173,7 @@ async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
 
 @given(num_reused=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())
 def test_counts_of_any_reading_sum_what_its_turns_cost(num_reused: int, num_fresh: int, answered: bool) -> None:
-    turns = turns_of(InstantEngine(), *(prompt_of(f"update/{number}") for number in range(num_reused)))
+    turns = turns_of(FreshEngine(), *(prompt_of(f"update/{number}") for number in range(num_reused)))
     paths = [f"update/{number}" for number in range(num_reused + num_fresh)] + ["answer"] * answered
 
     async def read() -> None:
@@ -203,19 +194,18 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_reused: int, num_fres
     }
 
 
-async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_when_it_is_replayed() -> None:
-    row: Any = {**row_of(prompt_of()), "num_billed_tokens": 900}
-    turns = replace(turns_of(FreshEngine()), from_log={reading_key(ADDRESS): logged_rows((prompt_of(), row))})
+@pytest.mark.parametrize(
+    ("columns", "count", "number"),
+    [({"num_billed_tokens": 900}, "num_completion_tokens", 900), ({"num_markers": None}, "num_markers", None)],
+    ids=["hidden thoughts are billed", "no markers were counted"],
+)
+async def test_turn_that_is_replayed_counts_by_what_the_log_has(
+    columns: dict[str, Any], count: str, number: int | None
+) -> None:
+    rows = {reading_key(ADDRESS): logged_rows((prompt_of(), {**row_of(prompt_of()), **columns}))}
+    turns = replace(turns_of(FreshEngine()), from_log=rows)
     completion = await turns(prompt_of())
-    assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
-
-
-async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
-    from_log, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
-    old["num_markers"] = None
-    turns = replace(from_log, from_log={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
-    await turns(prompt_of())
-    assert turns.counts.num_markers is None
+    assert (completion.token_ids, getattr(turns.counts, count)) == ([1], number)
 
 
 def log_at(folder: Path) -> TurnLogWriter:
@@ -224,21 +214,13 @@ def log_at(folder: Path) -> TurnLogWriter:
 
 
 async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) -> None:
-    log = log_at(tmp_path)
-    turns = ReadingTurns(
-        engine=FreshEngine(),
-        address=ADDRESS,
-        seed=7,
-        log=log,
-        from_log={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
-    )
-    for prompt in (prompt_of(), prompt_of("update/9"), prompt_of("answer")):
+    log, held = log_at(tmp_path), prompt_of("update/9")
+    turns = replace(turns_of(FreshEngine(), held), log=log)
+    for prompt in (prompt_of(), held, prompt_of("answer")):
         await turns(prompt)
     await log.flush()
-    logged = logged_at(tmp_path, "d")
-    assert {key[1]: {path: row["turn"] for path, row in rows.items()} for key, rows in logged.items()} == {
-        "q": {"update/0": 0, "answer": 2},
-    }
+    ((key, rows),) = logged_at(tmp_path, "d").items()
+    assert (key[1], {path: row["turn"] for path, row in rows.items()}) == ("q", {"update/0": 0, "answer": 2})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +232,7 @@ async def test_merge_that_wrote_nothing_in_an_earlier_run_is_asked_again(
 ) -> None:
     merge, engine, log = replace(prompt_of("merge/1/0/0"), kind="merge"), FreshEngine(), log_at(tmp_path)
     rows = {reading_key(ADDRESS): logged_rows((merge, {**row_of(merge), "run_id": run_id, "text": text}))}
-    await ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, log=log)(merge)
+    await replace(turns_of(engine), from_log=rows, log=log)(merge)
     await log.flush()
     assert len(engine.asked) == asked
 
@@ -264,7 +246,7 @@ async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_ha
     log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
     await log.flush()
     from_log = logged_at(tmp_path, "last")
-    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, log=log, from_log=from_log, last_hashes=["last"])
+    turns = replace(turns_of(engine), log=log, from_log=from_log, last_hashes=["last"])
     asked = [("read/4", (10, 11)), ("read/5", (10, 12)), ("read/6", (10, 13)), ("read/7", (10, 14))]
     prompts = [replace(prompt_of(path, token_ids=token_ids), kind="read") for path, token_ids in asked]
     texts = [(await turns(prompt)).text for prompt in prompts]
@@ -285,14 +267,8 @@ async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read
             completion = replace(FRESH, text=f"{prompt.path} of {version}")
             log.record_turn(replace(ADDRESS, document_hash=version), prompt, completion)
     await log.flush()
-    turns = ReadingTurns(
-        engine=engine,
-        address=ADDRESS,
-        seed=7,
-        log=log,
-        from_log=logged_at(tmp_path, "early", "late"),
-        last_hashes=["late", "early"],
-    )
+    from_log = logged_at(tmp_path, "early", "late")
+    turns = replace(turns_of(engine), log=log, from_log=from_log, last_hashes=["late", "early"])
     texts = [(await turns(prompt)).text for prompt in prompts]
     assert texts == ["update/0 of late", "update/1 of early", "fresh"]
 
@@ -311,7 +287,7 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
             await room.wait()
 
     log = FullLog(Location(uri=str(tmp_path)), run_id="run", writer_id="w", settings=LogConfig())
-    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, log=log)
+    turns = replace(turns_of(engine), log=log)
     turn = asyncio.create_task(turns(prompt_of()))
     await asyncio.sleep(0.02)
     assert not engine.asked
