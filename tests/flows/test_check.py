@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.flows.check import check, read_inputs
-from memagent_batch.runs.claim import asked_documents, asked_questions
-from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings
+from memagent_batch.store.location import Location
+from tests.jobs import put_texts
+from tests.runs.test_manifest import begin
 
 COMMAND = """import sys
 from memagent_batch.cli.main import main
@@ -49,8 +49,7 @@ def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
 def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text("a text")
+    put_texts(tmp_path / "texts", {"a.txt": "a text"})
     (tmp_path / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
 
 
@@ -88,32 +87,13 @@ def prompt_set_of(
     folder: Path, model: str, questions: list[dict[str, str]], *, begun_with: JobConfig | None = None, **settings: Any
 ) -> tuple[str | None, JobConfig]:
     """The prompt set of a run over this list, into an output that another run may have begun; and the run's job."""
-    (folder / "in").mkdir(exist_ok=True)
-    (folder / "in" / "a.txt").write_text("a text")
+    put_texts(folder / "in", {"a.txt": "a text"})
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     output = folder / "out"
     if begun_with is not None:
-        output.mkdir(exist_ok=True)
-        record = RunRecord(
-            run_id="20260101T000000.000Z",
-            started_at="2026-01-01T00:00:00+00:00",
-            documents=asked_documents(begun_with),
-            questions=asked_questions(begun_with),
-            asked=1,
-            fingerprint="f",
-            settings=public_settings(begun_with),
-        )
-        (output / RUN_FILE).write_text(json.dumps(asdict(record)))
-    checked = check(
-        job_of(
-            documents=str(folder / "in"),
-            questions=str(folder / "questions.jsonl"),
-            output=str(output),
-            model=model,
-            engine="simulated",
-            **settings,
-        )
-    )
+        begin(Location(uri=str(output)), begun_with)
+    places = {"documents": str(folder / "in"), "questions": str(folder / "questions.jsonl"), "output": str(output)}
+    checked = check(job_of(**places, model=model, engine="simulated", **settings))
     return checked.reader.parts["prompt_set"], checked.job
 
 

@@ -51,17 +51,17 @@ def names_in(output: Location) -> set[str]:
     return {path.removeprefix(f"{output.path}/") for path in output.files(temporary=True)} - {"run.json"}
 
 
-def test_require_claim_after_a_newer_attempt_names_it_and_the_way_on(tmp_path: Path) -> None:
+def test_require_claim_after_a_newer_attempt_names_it_and_the_way_on_and_without_its_record_is_lost(
+    tmp_path: Path,
+) -> None:
     output = output_of(tmp_path)
     require_claim(output, run_id=OWN)
     claim(output, OTHER)
     with pytest.raises(SupersededError, match=f"newer attempt, run {OTHER}; this one, run {OWN}, leaves.*in the log"):
         require_claim(output, run_id=OWN)
-
-
-def test_require_claim_whose_record_was_removed_is_lost(tmp_path: Path) -> None:
+    (output / "run.json").delete()
     with pytest.raises(SupersededError, match=r"run\.json was removed"):
-        require_claim(Location(uri=str(tmp_path)), run_id=OWN)
+        require_claim(output, run_id=OWN)
 
 
 def test_remove_leftovers_takes_what_no_record_names_and_spares_what_is_shown(tmp_path: Path) -> None:
@@ -83,14 +83,17 @@ def test_remove_leftovers_keeps_an_older_attempt_from_publishing_what_was_remove
     assert names_in(output) == {"manifest.json", *shown}
 
 
-def test_remove_leftovers_of_a_superseded_attempt_removes_nothing(tmp_path: Path) -> None:
+def test_superseded_attempt_removes_nothing_and_publishes_nothing(tmp_path: Path) -> None:
     output = output_of(tmp_path, claimed_by=OTHER)
     show(output, LAST)
     put(output, *FILES)
     before = names_in(output)
     with pytest.raises(SupersededError):
         remove_leftovers(output, tables=ANSWER_TABLES, run_id=OWN)
+    with pytest.raises(SupersededError):
+        publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
     assert names_in(output) == before
+    assert record_of(output)["run_id"] == LAST
 
 
 def test_publish_takes_the_place_of_what_was_shown_and_removes_its_files(tmp_path: Path) -> None:
@@ -100,15 +103,6 @@ def test_publish_takes_the_place_of_what_was_shown_and_removes_its_files(tmp_pat
     publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
     assert record_of(output) == MANIFEST
     assert names_in(output) == {"manifest.json", *FILES}
-
-
-def test_publish_of_a_superseded_attempt_leaves_what_is_shown(tmp_path: Path) -> None:
-    output = output_of(tmp_path, claimed_by=OTHER)
-    shown = show(output, LAST)
-    with pytest.raises(SupersededError):
-        publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
-    assert names_in(output) == {"manifest.json", *shown}
-    assert record_of(output)["run_id"] == LAST
 
 
 def test_block_that_fails_takes_its_own_files_and_nothing_that_is_shown(tmp_path: Path) -> None:

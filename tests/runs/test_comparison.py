@@ -41,16 +41,10 @@ def test_differences_show_both_answers_memories_and_why(nights: Nights) -> None:
         ("d", "q", "added", ["document"], None, "four"),
         ("c", "q", "removed", ["document"], "three", None),
     ]
-    assert [(row["memory_before"], row["memory_after"]) for row in rows] == [
-        ("noted: two", "noted: other"),
-        (None, "noted: four"),
-        ("noted: three", None),
-    ]
-    assert [(row["run_id_before"], row["run_id_after"]) for row in rows] == [
-        (first, second),
-        (None, second),
-        (first, None),
-    ]
+    memories = [(row["memory_before"], row["memory_after"]) for row in rows]
+    assert memories == [("noted: two", "noted: other"), (None, "noted: four"), ("noted: three", None)]
+    runs = [(row["run_id_before"], row["run_id_after"]) for row in rows]
+    assert runs == [(first, second), (None, second), (first, None)]
 
 
 def test_differences_leave_out_what_was_read_anew_with_the_same_answer(nights: Nights) -> None:
@@ -64,11 +58,8 @@ def test_differences_of_a_changed_question_tell_both_texts(nights: Nights, tmp_p
     other = Nights(Location(uri=str(tmp_path / "other")))
     other.run({"a": "uno"}, {"q": "Perche?"}, reader="g")
     (row,) = differences(nights, other)
-    assert (row["why"], row["question_before"], row["question_after"]) == (
-        ["document", "question", "reader"],
-        "Why?",
-        "Perche?",
-    )
+    assert row["why"] == ["document", "question", "reader"]
+    assert (row["question_before"], row["question_after"]) == ("Why?", "Perche?")
 
 
 def test_differences_of_a_question_under_another_id_are_found_without_a_reading(nights: Nights) -> None:

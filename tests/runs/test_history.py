@@ -21,8 +21,6 @@ from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
 from tests.store.turn_log.indexes import log_index
 
 DOCUMENTS = {"a": "one", "b": "two", "broken": None}
-
-
 QUESTIONS = {"q": "Why?", "r": "Who?"}
 
 
@@ -78,10 +76,8 @@ def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_
     assert finished_runs(nights.output) == [first, manifest["run_id"]]
     assert manifest["changes"]["since"] == first
     assert manifest["changes"]["documents"] == {"added": 1, "changed": 1, "removed": 2, "unchanged": 0}
-    assert {row["document_id"]: row["removed_run_id"] for row in nights.table("removed")} == {
-        "b": manifest["run_id"],
-        "broken": manifest["run_id"],
-    }
+    removed_by = {row["document_id"]: row["removed_run_id"] for row in nights.table("removed")}
+    assert removed_by == dict.fromkeys(("b", "broken"), manifest["run_id"])
     assert nights.answers()["a", "q"] == "changed"
     verified = verify_here(nights.output, all_runs=True)
     assert (verified.findings, verified.unchecked, verified.num_runs) == ([], [], 2)
@@ -95,19 +91,15 @@ def test_kill_between_manifest_and_record_is_closed_by_the_next_run(nights: Nigh
     assert record_of(nights, first, "manifest.json").exists()
 
 
-def test_find_run_by_id_or_by_place_in_time(nights: Nights) -> None:
-    runs = [nights.run({"a": text}, QUESTIONS)["run_id"] for text in ("one", "two", "three")]
-    assert find_run(nights.output, runs[0]).run_id == runs[0]
-    assert find_run(nights.output, "previous").run_id == runs[1]
-    assert find_run(nights.output, "latest").run_id == runs[2]
-
-
-def test_find_run_unknown_names_the_runs_there_are(nights: Nights) -> None:
+def test_find_run_by_id_or_by_place_in_time_or_names_the_runs_there_are(nights: Nights) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
     with pytest.raises(OutputError, match=rf"no finished run 'monday' at .*; there are {first}"):
         find_run(nights.output, "monday")
     with pytest.raises(OutputError, match=f"{first} is the only finished run"):
         find_run(nights.output, "previous")
+    second, third = (nights.run({"a": text}, QUESTIONS)["run_id"] for text in ("two", "three"))
+    found = [find_run(nights.output, name).run_id for name in (first, "previous", "latest")]
+    assert found == [first, second, third]
 
 
 def test_record_that_can_not_be_read_is_named(nights: Nights) -> None:
@@ -118,9 +110,6 @@ def test_record_that_can_not_be_read_is_named(nights: Nights) -> None:
     assert nights.answers()["a", "q"] == "one"
 
 
-TWO_QUESTIONS = {"q": "Why?", "r": "Who?"}
-
-
 def counts(added: int = 0, changed: int = 0, removed: int = 0, unchanged: int = 0) -> dict[str, int]:
     return {"added": added, "changed": changed, "removed": removed, "unchanged": unchanged}
 
@@ -128,7 +117,7 @@ def counts(added: int = 0, changed: int = 0, removed: int = 0, unchanged: int = 
 def test_changes_count_documents_questions_and_readings_since_the_run_before(nights: Nights) -> None:
     bound = {("a", "q"): "Whence?", ("b", "t"): "How?"}
     begun = {"a": "one", "b": "two", "c": "three", "d": "four"}
-    first = nights.run(begun, TWO_QUESTIONS, bound=bound)["run_id"]
+    first = nights.run(begun, QUESTIONS, bound=bound)["run_id"]
     now = {"a": "one", "b": "changed", "c": None, "e": "five"}
     assert nights.run(now, {"q": "Why?", "r": "Whose?", "s": "When?"})["changes"] == {
         "since": first,
@@ -142,23 +131,20 @@ def test_changes_count_documents_questions_and_readings_since_the_run_before(nig
 
 def test_removed_says_which_run_had_a_document_last_and_which_missed_it(nights: Nights) -> None:
     texts: list[dict[str, str | None]] = [{"a": "1", "b": "2", "c": None}, {"a": "1", "b": "3"}, {"a": "1"}]
-    runs = [nights.run(documents, TWO_QUESTIONS)["run_id"] for documents in texts]
+    runs = [nights.run(documents, QUESTIONS)["run_id"] for documents in texts]
     removed = {row["document_id"]: row for row in nights.table("removed")}
-    assert {name: (row["last_run_id"], row["removed_run_id"]) for name, row in removed.items()} == {
-        "c": (runs[0], runs[1]),
-        "b": (runs[1], runs[2]),
-    }
+    by_run = {name: (row["last_run_id"], row["removed_run_id"]) for name, row in removed.items()}
+    assert by_run == {"c": (runs[0], runs[1]), "b": (runs[1], runs[2])}
     assert removed["c"]["document_hash"] is None
     assert set(removed["b"]) == set(REMOVED_TABLE.names)
     assert set(nights.answers()) == {("a", "q"), ("a", "r")}
 
 
+SCAN = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]), min_size=1)
+
+
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    scans=st.lists(
-        st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]), min_size=1), min_size=1, max_size=4
-    )
-)
+@given(scans=st.lists(SCAN, min_size=1, max_size=4))
 def test_changes_close_and_no_document_is_ever_forgotten(scans: list[Mapping[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         nights = Nights(Location(uri=f"{folder}/run"))

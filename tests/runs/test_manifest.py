@@ -30,6 +30,7 @@ def settings_of(output: Path | str, **settings: Any) -> JobConfig:
 
 
 def begin(output: Location, job: JobConfig) -> None:
+    """As a run begins that asks for three readings."""
     record = RunRecord(
         run_id="",
         started_at="2026-01-01T00:00:00+00:00",
@@ -165,14 +166,11 @@ def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0, unread_failed: 
     def reasons(name: str, num: int) -> list[dict[str, Any]]:
         return [{"error_type": name, "error_message": "a message", "num_readings": num}] if num else []
 
+    unread = {"num_unread": unread_failed, "num_unread_failed": unread_failed}
     return {
         "counts": {"asked": ok + failed + not_read, "ok": ok, "failed": failed, "not_read": not_read},
         "reasons": {"failed": reasons("E", failed), "not_read": reasons("N", not_read)},
-        "unread": {
-            "num_unread": unread_failed,
-            "num_unread_documents": unread_failed // 2,
-            "num_unread_failed": unread_failed,
-        },
+        "unread": {**unread, "num_unread_documents": unread_failed // 2},
     }
 
 
@@ -194,9 +192,8 @@ def test_too_many_failed_readings_are_told_with_their_reasons(counts: dict[str, 
 
 @pytest.mark.parametrize("counts", [{"ok": 1, "not_read": 3}, {"not_read": 3}, {"failed": 1, "not_read": 3}])
 def test_readings_that_were_not_read_are_told_with_what_reads_them(counts: dict[str, int]) -> None:
-    with pytest.raises(
-        NotReadError, match=r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"
-    ):
+    said = r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"
+    with pytest.raises(NotReadError, match=said):
         require_success(manifest(**counts), max_failed_share=1.0)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.documents.questions import read_questions, type_fields
 from memagent_batch.domain.addresses import text_hash
@@ -16,6 +16,7 @@ from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.store.turn_log.index import LogIndex
 from tests.runs.recorded_nights import index_of as documents_of
+from tests.runs.typed_nights import agent_of
 from tests.store.turn_log.indexes import log_index
 
 DOCUMENTS = ("a", "b")
@@ -28,8 +29,7 @@ QUESTIONS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def agent(text_model: str) -> AgentConfig:
-    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
-    return AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
+    return agent_of(text_model)
 
 
 def follow_ups_of(agent: AgentConfig, **settings: Any) -> FollowUps:
@@ -45,16 +45,12 @@ def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str,
     """A log of questions that have ended so in every document, and of readings that were closed, or failed at it."""
     asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}
     keys = {(name, id_): (text_hash(name), asked[id_]["question_hash"], 0) for name in DOCUMENTS for id_ in asked}
-    return log_index(
-        {keys[name, question]: (status, "o") for name in DOCUMENTS for question, status in statuses.items()},
-        closed={
-            (asked[question]["follow_up_fingerprint"], keys[name, question]): (
-                Status.FAILED if is_failed else Status.OK,
-                f"c-{question}",
-            )
-            for (name, question), is_failed in closed.items()
-        },
-    )
+    ends = {keys[name, question]: (status, "o") for name in DOCUMENTS for question, status in statuses.items()}
+    closings = {
+        (asked[id_]["follow_up_fingerprint"], keys[name, id_]): (Status.FAILED if is_failed else Status.OK, f"c-{id_}")
+        for (name, id_), is_failed in closed.items()
+    }
+    return log_index(ends, closed=closings)
 
 
 def work(plan: Plan, index: LogIndex, *, column: str, retry_failed: bool = False) -> set[tuple[str, str]]:

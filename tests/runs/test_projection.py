@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
@@ -29,6 +28,7 @@ from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
 from tests.runs.recorded_nights import index_of, plan_of
+from tests.runs.typed_nights import agent_of
 from tests.store.turn_log.logs import outcome_row
 
 
@@ -74,26 +74,21 @@ class Attempts:
         self.plan = plan_of({"a": "a"}, {"q": "why?"})
 
     async def write(
-        self,
-        run_id: str,
-        paths: dict[str, int | None],
-        *,
-        ends: Status | None = None,
-        num_turns: int = 0,
+        self, run_id: str, paths: dict[str, int | None], *, ends: Status | None = None, num_turns: int = 0
     ) -> None:
         """Logs turns with their numbers, and the end of the reading."""
         writer = TurnLogWriter(self.output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
         (asked,) = self.plan.asked.hashed.to_pylist()
+        hashes = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"]}
+        address = ReadingAddress(**hashes, sample=0, fingerprint="f")
         for path, number in paths.items():
             kind = path.split("/")[0]
             writes = None if kind == "answer" else Writes.MEMORY if kind == "merge" else Writes.NOTE
             prompt = Prompt(path=path, kind=kind, token_ids=(1,), max_tokens=4, writes=writes, number=number)
             completion = Completion(token_ids=(7,), text=f"{path} of {run_id}", finish_reason=FinishReason.STOP)
-            writer.record_turn(address_of(asked["question_hash"]), prompt, completion)
+            writer.record_turn(address, prompt, completion)
         if ends is not None:
-            await writer.record_outcome(
-                address_of(asked["question_hash"]), outcome_row(ends, response="42", num_turns=num_turns)
-            )
+            await writer.record_outcome(address, outcome_row(ends, response="42", num_turns=num_turns))
         await writer.flush()
 
     def memories(self) -> list[str]:
@@ -102,10 +97,6 @@ class Attempts:
         tables = project(part, projection=projection_at(self.output))
         rows = tables.memories.to_pylist()
         return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
-
-
-def address_of(question_hash: str) -> ReadingAddress:
-    return ReadingAddress(document_hash=text_hash("a"), question_hash=question_hash, sample=0, fingerprint="f")
 
 
 MERGED_ONCE: dict[str, int | None] = {"read/1/0": 0, "read/1/1": 1, "merge/1/0/0": 2}
@@ -142,21 +133,10 @@ async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -
 @pytest.fixture
 def plan(text_model: str) -> Plan:
     """One document; the same words ask for a bool, a number, and a free answer."""
-    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
-    agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
-    return Plan(
-        index_of({"a": "a"}),
-        read_questions(
-            None,
-            ask=[
-                {"question_id": "is", "question": "How far?", **type_fields(Bool())},
-                {"question_id": "many", "question": "How far?", **type_fields(Number())},
-                {"question_id": "free", "question": "How far?"},
-            ],
-        ),
-        samples=1,
-        follow_ups=make_follow_ups(FollowUpConfig(), agent, fingerprint="f"),
-    )
+    types = {"is": Bool(), "many": Number(), "free": None}
+    asked = [{"question_id": name, "question": "How far?", **type_fields(each)} for name, each in types.items()]
+    follow_ups = make_follow_ups(FollowUpConfig(), agent_of(text_model), fingerprint="f")
+    return Plan(index_of({"a": "a"}), read_questions(None, ask=asked), samples=1, follow_ups=follow_ups)
 
 
 async def close_number(output: Location, plan: Plan) -> None:

@@ -114,11 +114,15 @@ def test_record_is_signed_by_the_key_of_the_settings(nights: Nights, tmp_path: P
     assert {kind for kind, _ in found(verify_here(nights.output, allowed_signers=allowed))} == {"signature"}
 
 
-def test_key_that_can_not_sign_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_key_that_can_not_sign_is_refused_with_the_remedy_before_anything_is_written(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(tmp_path / "key")], check=True)
     for key in ("/nowhere/key", str(tmp_path / "key")):
         with pytest.raises(SettingsError, match=r"record\.sign: .* can't sign: .*; pass a key"):
             signature(b"", key=key)
+    job = job_of(documents="docs", questions="list", output=str(tmp_path / "run"), record={"sign": "/nowhere/key"})
+    with pytest.raises(SettingsError, match=r"record\.sign"):
+        check(job)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("text", ['{"strata": [', "{}", '{"strata": [{"value": 1}]}', '{"strata": 3}', "[]"])
@@ -176,10 +180,3 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
 def test_readings_that_were_not_read_follow_from_the_log_too(nights: Nights) -> None:
     nights.run({"a": "1 away", "b": "two"}, QUESTIONS, away=True)
     assert verify_here(nights.output).findings == []
-
-
-def test_key_of_the_settings_is_tried_before_anything_is_written(tmp_path: Path) -> None:
-    job = job_of(documents="docs", questions="list", output=str(tmp_path / "run"), record={"sign": "/nowhere/key"})
-    with pytest.raises(SettingsError, match=r"record\.sign"):
-        check(job)
-    assert not (tmp_path / "run").exists()

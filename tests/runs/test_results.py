@@ -63,6 +63,12 @@ def sample(number: int, value: str | None, *, status: str | None = "ok", **colum
     return {**NOT_CLOSED, **ids, "value": value, "value_status": status, "votes": None, **columns}
 
 
+def asked_for(value_type: ValueType, *, question_id: str = "q") -> Any:
+    """The columns of one question of a type."""
+    asked = [{"question_id": question_id, "question": "?", **type_fields(value_type)}]
+    return result_questions(read_questions(None, ask=asked))
+
+
 def test_votes_are_the_share_of_samples_with_the_same_value() -> None:
     rows = with_votes([sample(0, "5"), sample(1, "5.0"), sample(2, "6"), sample(3, None, status="invalid")])
     assert [row["votes"] for row in rows] == [0.5, 0.5, 0.25, None]
@@ -90,19 +96,13 @@ def test_votes_of_samples_that_were_not_read_are_as_those_of_not_stated() -> Non
 )
 def test_results_hold_the_value_that_most_samples_have(values: list[str | None], result: float | None) -> None:
     rows = [sample(number, value, status="ok" if value else "not_stated") for number, value in enumerate(values)]
-    questions = result_questions(
-        read_questions(None, ask=[{"question_id": "q", "question": "?", **type_fields(Number())}])
-    )
-    table = results_table(["d", "other"], rows, questions=questions)
+    table = results_table(["d", "other"], rows, questions=asked_for(Number()))
     assert table.to_pylist() == [{"document_id": "d", "q": result}, {"document_id": "other", "q": None}]
 
 
 def test_results_of_json_are_structs_whose_parts_may_be_null() -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
-    questions = result_questions(
-        read_questions(None, ask=[{"question_id": "q", "question": "?", **type_fields(Json(schema))}])
-    )
-    table = results_table(["d"], [sample(0, '{"name":"Ann","age":null}')], questions=questions)
+    table = results_table(["d"], [sample(0, '{"name":"Ann","age":null}')], questions=asked_for(Json(schema)))
     assert table.schema.field("q").type == pa.struct([("name", pa.string()), ("age", pa.int64())])
     assert table["q"].to_pylist() == [{"name": "Ann", "age": None}]
 
@@ -111,8 +111,7 @@ def test_results_of_json_are_structs_whose_parts_may_be_null() -> None:
     ("kind", "written", "cell"), [("number", "10000000000000001", 1e16), ("number", "5", 5.0), ("integer", "5.0", 5)]
 )
 def test_results_of_json_hold_numbers_however_they_are_written(kind: str, written: str, cell: float) -> None:
-    asked = type_fields(Json({"type": kind, "maximum": 10**18}))
-    questions = result_questions(read_questions(None, ask=[{"question_id": "q", "question": "?", **asked}]))
+    questions = asked_for(Json({"type": kind, "maximum": 10**18}))
     table = results_table(["d"], [sample(0, written)], questions=questions)
     assert table["q"].to_pylist() == [cell]
 
@@ -133,6 +132,4 @@ def test_result_questions_are_none_without_a_type_or_for_too_many() -> None:
     many = [{"question": f"{number}?", **type_fields(Number())} for number in range(MAX_RESULT_COLUMNS + 1)]
     assert result_questions(read_questions(None, ask=many)) == {}
     with pytest.raises(InputError, match="'document_id' is a column of the table"):
-        result_questions(
-            read_questions(None, ask=[{"question_id": "document_id", "question": "?", **type_fields(Number())}])
-        )
+        asked_for(Number(), question_id="document_id")

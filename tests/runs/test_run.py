@@ -49,19 +49,12 @@ def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> Non
     plan = plan_of(readable=0, broken=3)
     run = begun(tmp_path, plan)
     manifest = closed(run, plan, written(run, plan))
-    assert manifest["counts"] == {
-        "asked": 3,
-        "ok": 0,
-        "failed": 3,
-        "not_read": 0,
-        "answers_rows": 3,
-        "memories_rows": 0,
-    }
+    ends = {"ok": 0, "failed": 3, "not_read": 0}
+    assert manifest["counts"] == {"asked": 3, **ends, "answers_rows": 3, "memories_rows": 0}
     assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
     for name in ("answers", "memories"):
-        assert [tmp_path / "run" / file for file in manifest["files"][name]] == list(
-            (tmp_path / "run" / name).iterdir()
-        )
+        files = [tmp_path / "run" / file for file in manifest["files"][name]]
+        assert files == [*(tmp_path / "run" / name).iterdir()]
     assert [(tmp_path / "run" / file).exists() for file in manifest["files"]["removed"]] == [True]
     state = read_state(run.output)
     assert (state["state"], state["counts"]) == ("finished", manifest["counts"])
@@ -71,9 +64,8 @@ def test_close_run_with_missing_readings_names_them_and_writes_no_manifest(tmp_p
     plan = plan_of(readable=2, broken=1)
     run = begun(tmp_path, plan)
     reports = written(run, plan)
-    with pytest.raises(
-        CountsError, match=r"2 readings have no outcome .*document 'd0'.*document 'd1'.*same command again"
-    ):
+    said = r"2 readings have no outcome .*document 'd0'.*document 'd1'.*same command again"
+    with pytest.raises(CountsError, match=said):
         closed(run, plan, reports)
     assert not (tmp_path / "run" / "manifest.json").exists()
 

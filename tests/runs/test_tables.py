@@ -1,5 +1,5 @@
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,20 +64,13 @@ class RecordedRun:
 
         The first `notes` of the memories are notes on chunks. Backwards, the last chunk was read first.
         """
-        address = ReadingAddress(
-            document_hash=text_hash(document), question_hash=text_hash(question), sample=sample, fingerprint="f"
-        )
+        hashes = {"document_hash": text_hash(document), "question_hash": text_hash(question)}
+        address = ReadingAddress(**hashes, sample=sample, fingerprint="f")
         for number, (text, reason) in reversed(list(enumerate(memories))):
             index = len(memories) - 1 - number if is_backwards else number
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
-            prompt = Prompt(
-                path=f"update/{index}",
-                kind="read" if index < notes else "update",
-                token_ids=(1,),
-                max_tokens=4,
-                span=span,
-                writes=Writes.NOTE if index < notes else Writes.MEMORY,
-            )
+            kind, writes = ("read", Writes.NOTE) if index < notes else ("update", Writes.MEMORY)
+            prompt = Prompt(path=f"update/{index}", kind=kind, token_ids=(1,), max_tokens=4, span=span, writes=writes)
             prompt = replace(prompt, number=number)
             self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
         found: dict[str, Any] = {"error_type": "E", "error_message": error}
@@ -101,18 +94,13 @@ class RecordedRun:
         return project(part, projection=projection)
 
 
-def only_row(table: pa.Table) -> Mapping[str, Any]:
-    (row,) = table.to_pylist()
-    assert isinstance(row, dict)
-    return row
-
-
 async def mixed_tables(folder: Path) -> PartTables:
-    """One answered reading, one without an answer, one failed, and a document that can't be read."""
-    run = RecordedRun(folder, documents=["good", "mumbling", "failing", "broken"])
-    run.documents[3] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
+    """One answered reading, two without an answer, one failed, and a document that can't be read."""
+    run = RecordedRun(folder, documents=["good", "mumbling", "cut", "failing", "broken"])
+    run.documents[4] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
     await run.read("good", memories=[("a", STOP), ("b", CUT)])
     await run.read("mumbling", response="well, who knows")
+    await run.read("cut", response="", finish_reason=CUT)
     await run.read("failing", error="the window is too small")
     return run.tables()
 
@@ -130,46 +118,26 @@ async def test_answers_hold_one_row_for_each_reading_asked(tmp_path: Path) -> No
     assert not tables.missing
 
 
-async def test_answers_ok_row_shows_answer_response_and_memory(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", memories=[("one", STOP), ("two", CUT)])
-    row = only_row(run.tables().answers)
-    assert (row["status"], row["answer"], row["response"], row["memory"]) == ("ok", "42", "\\boxed{42}", "two")
-    assert (row["memory_truncations"], row["error_type"], row["run_id"]) == (1, None, "first")
-    assert (row["document_hash"], row["question_hash"]) == (text_hash("a"), text_hash("why?"))
-
-
-async def test_answers_response_without_an_answer_is_kept_and_says_so(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", response="who knows")
-    row = only_row(run.tables().answers)
-    assert (row["status"], row["answer"], row["response"]) == ("ok", None, "who knows")
-    assert row["error_type"] == "AnswerNotFound"
-    assert "'auto'" in row["error_message"]
-
-
-async def test_answers_failed_reading_says_why_and_keeps_its_trace(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", error="the window is too small")
-    tables = run.tables()
-    row = only_row(tables.answers)
-    assert (row["status"], row["answer"], row["response"]) == ("failed", None, None)
-    assert (row["error_type"], row["error_message"]) == ("E", "the window is too small")
-    assert tables.memories["memory"].to_pylist() == ["noted"]
-
-
-def test_answers_document_that_can_not_be_read_is_a_failed_row(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    run.documents[0] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
-    tables = run.tables()
-    row = only_row(tables.answers)
-    assert (row["status"], row["error_type"], row["error_message"]) == (
-        "failed",
-        "DocumentError",
-        "p: the text is null",
-    )
-    assert (row["num_turns"], row["document_hash"], row["run_id"]) == (0, None, "second")
-    assert tables.memories.num_rows == 0
+async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
+    tables = await mixed_tables(tmp_path)
+    rows = {row["document_id"]: row for row in tables.answers.to_pylist()}
+    good, mumbling, cut, failing, broken = rows.values()
+    assert (good["status"], good["answer"], good["response"], good["memory"]) == ("ok", "42", "\\boxed{42}", "b")
+    assert (good["memory_truncations"], good["error_type"], good["run_id"]) == (1, None, "first")
+    assert (good["document_hash"], good["question_hash"]) == (text_hash("good"), text_hash("why?"))
+    assert (mumbling["status"], mumbling["answer"], mumbling["response"]) == ("ok", None, "well, who knows")
+    assert mumbling["error_type"] == cut["error_type"] == "AnswerNotFound"
+    assert "'auto'" in mumbling["error_message"]
+    assert cut["answer"] is None
+    assert "cut at policy.answer_tokens" in cut["error_message"]
+    assert (failing["status"], failing["answer"], failing["response"]) == ("failed", None, None)
+    assert (failing["error_type"], failing["error_message"]) == ("E", "the window is too small")
+    assert (broken["status"], broken["error_type"]) == ("failed", "DocumentError")
+    assert broken["error_message"] == "p: the text is null"
+    assert (broken["num_turns"], broken["document_hash"], broken["run_id"]) == (0, None, "second")
+    memories = [(row["document_id"], row["memory"]) for row in tables.memories.to_pylist()]
+    assert [memory for name, memory in memories if name == "failing"] == ["noted"], "a failed one keeps its trace"
+    assert {name for name, _ in memories} == {"good", "mumbling", "cut", "failing"}
 
 
 async def test_answers_carried_columns_follow_the_constants(tmp_path: Path) -> None:
@@ -200,13 +168,8 @@ async def test_memories_tell_which_span_put_what_into_the_memory(tmp_path: Path)
     assert [row["memory"] for row in rows] == ["one", "one", "one", "two", "two"]
     assert [row["changed"] for row in rows] == [True, False, False, True, False]
     assert [row["kind"] for row in rows] == ["update"] * 4 + ["answer"]
-    assert [(row["turn"], row["chunk_index"], row["token_start"]) for row in rows] == [
-        (0, 0, 0),
-        (1, 1, 2),
-        (2, 2, 4),
-        (3, 3, 6),
-        (4, None, None),
-    ]
+    places = [(row["turn"], row["chunk_index"], row["token_start"]) for row in rows]
+    assert places == [(0, 0, 0), (1, 1, 2), (2, 2, 4), (3, 3, 6), (4, None, None)]
     assert [row["finish_reason"] for row in rows] == ["stop", "stop", "stop", "length", "stop"]
     assert [row["num_tokens"] for row in rows] == [3, 3, 3, 3, 1]
 
@@ -215,12 +178,8 @@ async def test_memories_are_in_the_order_of_reading_whatever_the_policy(tmp_path
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("end", STOP), ("middle", STOP), ("begin", STOP)], is_backwards=True)
     rows = run.tables().memories.to_pylist()
-    assert [(row["turn"], row["chunk_index"], row["memory"]) for row in rows] == [
-        (0, 2, "end"),
-        (1, 1, "middle"),
-        (2, 0, "begin"),
-        (3, None, "begin"),
-    ]
+    shown = [(row["turn"], row["chunk_index"], row["memory"]) for row in rows]
+    assert shown == [(0, 2, "end"), (1, 1, "middle"), (2, 0, "begin"), (3, None, "begin")]
 
 
 async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them(tmp_path: Path) -> None:
@@ -247,7 +206,7 @@ async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be
         assert written.schema.equals(schema, check_metadata=True)
         assert written.equals(table)
         assert all(written[field.name].null_count == 0 for field in schema if not field.nullable)
-    assert tables.answers.num_rows == 4
+    assert tables.answers.num_rows == 5
 
 
 def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
@@ -259,19 +218,6 @@ def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("keep", STOP), ("news", STOP), ("keep\n\nNothing new.", STOP)])
-    gated = run.tables(keep_word="keep").memories.select(["memory", "changed"]).to_pylist()
-    assert [tuple(row.values()) for row in gated] == [
-        (FIRST_MEMORY, False),
-        ("news", True),
-        ("news", False),
-        ("news", False),
-    ]
+    gated = [(row["memory"], row["changed"]) for row in run.tables(keep_word="keep").memories.to_pylist()]
+    assert gated == [(FIRST_MEMORY, False), ("news", True), ("news", False), ("news", False)]
     assert run.tables().memories["memory"].to_pylist() == ["keep", "news", *["keep\n\nNothing new."] * 2]
-
-
-async def test_answers_without_an_answer_that_were_cut_name_the_budget(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", response="", finish_reason=CUT)
-    row = only_row(run.tables().answers)
-    assert (row["answer"], row["error_type"]) == (None, "AnswerNotFound")
-    assert "cut at policy.answer_tokens" in row["error_message"]

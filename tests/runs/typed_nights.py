@@ -16,6 +16,11 @@ FAILED = {"is_failed": True, "follow_up_error": "EngineRequestError: it was refu
 FIVE = {"value_status": "ok", "value": '{"price":5}'}
 
 
+def agent_of(model: str) -> AgentConfig:
+    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
+    return AgentConfig(model=model, engine="simulated", window_tokens=1000, policy=policy)
+
+
 def night(
     nights: Nights,
     *values: dict[str, Any],
@@ -25,10 +30,8 @@ def night(
     **follow_ups: Any,
 ) -> str:
     """A night over as many documents as values; returns its run."""
-    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
-    agent = AgentConfig(model=model, engine="simulated", window_tokens=1000, policy=policy)
     documents = {str(number): f"text {number}" for number in range(len(values))}
-    asked = make_follow_ups(FollowUpConfig(**follow_ups), agent, fingerprint="f")
+    asked = make_follow_ups(FollowUpConfig(**follow_ups), agent_of(model), fingerprint="f")
     job = job_of(documents="docs", questions="list", output=nights.output.uri)
     texts = {text_hash(text): text for text in documents.values()}
     found = dict(zip(documents.values(), values, strict=True))
