@@ -11,18 +11,10 @@ import pytest
 from memagent_batch.cli import main as cli
 from memagent_batch.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.flows import evaluate as flow
+from tests.jobs import small_arguments
 
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
-JOB = """
-model: {model}
-engine: simulated
-executor: local
-window_tokens: 1000
-input: {{text_column: body}}
-ask: ["Why?"]
-policy: {{question_tokens: 60, memory_tokens: 40, answer_tokens: 40, chunk_tokens: 50}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +35,7 @@ def job(tmp_path: Path, text_model: str) -> Path:
 def write_job(folder: Path, *, model: str) -> None:
     write_suite(folder, [{"references": [reference]} for reference in REFERENCES])
     (folder / "variants.yaml").write_text(VARIANTS)
-    (folder / "job.yaml").write_text(JOB.format(model=model))
+    small_arguments(folder, model, ask=["Why?"], input={"text_column": "body"})
 
 
 def write_suite(folder: Path, questions: list[dict[str, Any]]) -> None:
