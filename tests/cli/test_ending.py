@@ -18,7 +18,7 @@ from memagent_batch.errors import TooManyFailedError
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.audit.scan import make_scan
-from tests.jobs import small_arguments
+from tests.jobs import put_texts, small_arguments
 from tests.runs.recorded_nights import FAILS, Nights
 
 MOST_LINES = 9
@@ -86,21 +86,15 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_exit_codes_are_the_same(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("some text")
+    put_texts(tmp_path / "in", {"a.txt": "some text"})
     (tmp_path / "in" / "b.txt").write_bytes(b"\xff")
     arguments = small_arguments(tmp_path, text_model, ask="Who?", max_failed_share=0.4)
     texts = ["--documents", f"{tmp_path}/in", "--output", f"{tmp_path}/texts"]
     answered, run = ["2 readings: 1 ok, 1 failed", "/run/answers/   2 rows"], f"{tmp_path}/run"
+    converted = ["2 files, 2 of them", "2 ok", "next: memagent answer --config reader"]
     to_do = ["2 documents, 1 question: 2 readings", "next: `memagent answer`"]
     commands: list[tuple[list[str], int, str, Any, list[str]]] = [
-        (
-            ["convert", *texts],
-            0,
-            "files_ok",
-            2,
-            ["2 files, 2 of them", "2 ok", "next: memagent answer --config reader"],
-        ),
+        (["convert", *texts], 0, "files_ok", 2, converted),
         (["plan", *arguments], 0, "readings_to_do", 1, to_do),
         (["answer", *arguments], TooManyFailedError.exit_code, "ok", 1, answered),
         (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),

@@ -51,23 +51,19 @@ def test_length_that_makes_no_sense_is_refused_by_name(text: str) -> None:
         parse_length(text)
 
 
-def test_make_suite_has_a_row_group_for_each_document_and_a_question_of_it(tmp_path: Path) -> None:
-    assert make(tmp_path / "suite") == 0
-
+def test_make_suite_has_a_row_group_for_each_document_a_question_of_it_and_a_record_and_is_made_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert make(tmp_path / "suite", "--seed", "7") == 0
     questions = pq.read_table(tmp_path / "suite" / "questions.parquet")
     files = sorted((tmp_path / "suite" / "documents").iterdir())
     documents = [pq.ParquetFile(file) for file in files]
-    assert [file.name for file in files] == [
-        f"{task}-{n}.parquet" for task in ("niah_multikey_1", "vt") for n in (1024, 512)
-    ]
+    names = [f"{task}-{n}.parquet" for task in ("niah_multikey_1", "vt") for n in (1024, 512)]
+    assert [file.name for file in files] == names
     assert questions.schema.equals(SUITE_QUESTIONS)
     assert all(file.schema_arrow.equals(SUITE_DOCUMENTS) and file.num_row_groups == 3 for file in documents)
     documents_asked = [name for file in documents for name in file.read()["document_id"].to_pylist()]
     assert sorted(documents_asked) == sorted(questions["document_id"].to_pylist())
-
-
-def test_make_suite_record_says_what_it_was_made_from(tmp_path: Path) -> None:
-    make(tmp_path / "suite", "--seed", "7")
 
     record = json.loads((tmp_path / "suite" / "suite.json").read_text())
     assert record["format"] == SUITE_FORMAT
@@ -76,6 +72,11 @@ def test_make_suite_record_says_what_it_was_made_from(tmp_path: Path) -> None:
     assert record["inputs"]["tokenizer"]["name"] == "tiny"
     assert len(record["inputs"]["tokenizer"]["sha256"]) == 64
     assert [cell["task"] for cell in record["cells"]] == ["niah_multikey_1", "niah_multikey_1", "vt", "vt"]
+
+    written = (tmp_path / "suite" / "questions.parquet").stat().st_mtime_ns
+    assert make(tmp_path / "suite", "--seed", "7") == 0
+    assert "holds this suite already" in capsys.readouterr().out
+    assert (tmp_path / "suite" / "questions.parquet").stat().st_mtime_ns == written
 
 
 def test_make_same_seed_twice_is_the_same_bytes_and_another_seed_is_not(tmp_path: Path) -> None:
@@ -87,23 +88,8 @@ def test_make_same_seed_twice_is_the_same_bytes_and_another_seed_is_not(tmp_path
     assert all(other[name] != data for name, data in first.items())
 
 
-def test_make_suite_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make(tmp_path / "suite")
-    written = (tmp_path / "suite" / "questions.parquet").stat().st_mtime_ns
-    capsys.readouterr()
-
-    assert make(tmp_path / "suite") == 0
-
-    assert "holds this suite already" in capsys.readouterr().out
-    assert (tmp_path / "suite" / "questions.parquet").stat().st_mtime_ns == written
-
-
-def test_make_over_another_suite_is_refused_with_what_differs(tmp_path: Path, refused: Refused) -> None:
+def test_make_over_another_suite_or_half_of_one_is_refused_with_what_differs(tmp_path: Path, refused: Refused) -> None:
     make(tmp_path / "suite")
     assert "made with other lengths_tokens, seed" in refused("--seed", "1", lengths="2K")
-
-
-def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refused: Refused) -> None:
-    make(tmp_path / "suite")
     (tmp_path / "suite" / "suite.json").unlink()
     assert "not finished, or choose an empty folder" in refused()

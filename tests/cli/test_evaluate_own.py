@@ -15,6 +15,7 @@ from memagent_batch.evaluation.scoring import score_answers
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, own_suite
 from memagent_batch.store.location import Location
 from tests.evaluation.test_scoring import answer
+from tests.jobs import small_arguments
 
 DOCUMENTS = [
     {"id": "a", "body": "The plan costs 12 EUR.\r\nIt ends in May. 🦊"},
@@ -46,9 +47,8 @@ def score(tmp_path: Path) -> Score:
         rows = [dict(zip(answers, cells, strict=True)) for cells in zip(*answers.values(), strict=True)]
         table = pa.Table.from_pylist([answer(0, row.pop("answer"), **row) for row in rows], schema=ANSWER_COLUMNS)
         suite = own_suite(questions, documents=[], metric=metric)
-        scores: list[dict[str, Any]] = score_answers(
-            suite.questions_of(table), table, variant="v", samples=1
-        ).to_pylist()
+        scored = score_answers(suite.questions_of(table), table, variant="v", samples=1)
+        scores: list[dict[str, Any]] = scored.to_pylist()
         return scores
 
     return run
@@ -56,19 +56,11 @@ def score(tmp_path: Path) -> Score:
 
 def test_run_of_own_questions_reads_the_documents_that_they_ask_about(tmp_path: Path, text_model: str) -> None:
     gold = [*GOLD, GOLD[0] | {"question_id": "other", "references": ["simulated"]}]
-    job = {
-        "documents": "elsewhere",
-        "input": {"document_id_column": "id", "text_column": "body"},
-        "model": text_model,
-        "engine": "simulated",
-        "executor": "local",
-        "window_tokens": 1000,
-        "policy": {"question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40, "chunk_tokens": 50},
-    }
-    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    columns = {"document_id_column": "id", "text_column": "body"}
+    config = small_arguments(tmp_path, text_model, documents="elsewhere", input=columns)
     documents = write_lines(tmp_path / "lake.jsonl", DOCUMENTS)
     places = ["--documents", str(documents), "--questions", str(write_lines(tmp_path / "gold.jsonl", gold))]
-    run = ["evaluate", "run", *places, "--output", str(tmp_path / "out"), "--config", str(tmp_path / "job.yaml")]
+    run = ["evaluate", "run", *places, "--output", str(tmp_path / "out"), *config]
     assert cli.main(run) == 0
     rows = pq.read_table(tmp_path / "out" / "scores" / "overwrite.parquet").to_pylist()
     assert [(row["document_id"], row["task"], row["is_absent"], row["score"]) for row in rows] == [

@@ -75,32 +75,24 @@ def test_mistake_is_one_line_that_says_what_to_do(
     assert "\n" not in line
 
 
-def test_show_prints_value_and_evidence(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["show", scan, DOCUMENT, "notice-period"]) == 0
-    said = capsys.readouterr().out
-    words = " ".join(said.split())
+def test_show_lists_documents_and_prints_values_evidence_and_why_a_reading_failed(
+    scan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(*words: str) -> str:
+        assert cli.main(["show", scan, *words]) == 0
+        return capsys.readouterr().out
+
+    ids = shown().splitlines()
+    assert (len(ids), ids) == (4, sorted(ids))
+    assert DOCUMENT in ids
+    words = " ".join(shown(DOCUMENT, "notice-period").split())
     assert "answer 45 days" in words
     assert "support supported" in words
     assert "evidence Either party may end this agreement on 45 days' notice. [characters" in words
-
-
-def test_show_without_a_document_lists_the_ids(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["show", scan]) == 0
-    ids = capsys.readouterr().out.splitlines()
-    assert (len(ids), ids) == (4, sorted(ids))
-    assert DOCUMENT in ids
-
-
-def test_show_of_a_failed_reading_says_why(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["show", scan, DOCUMENT]) == 0
-    said = capsys.readouterr().out
-    assert said.count("document    ") == 5
-    assert "why         EngineRequestError: turn 3: the engine refused the request" in said
-
-
-def test_show_as_json_has_everything(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["show", scan, DOCUMENT, "notice-period", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    failed = shown(DOCUMENT)
+    assert failed.count("document    ") == 5
+    assert "why         EngineRequestError: turn 3: the engine refused the request" in failed
+    told = json.loads(shown(DOCUMENT, "notice-period", "--json"))
     assert told["answer"]["value_number"] == 45
     assert [row["how"] for row in told["evidence"]] == ["chosen", "aligned"]
     assert len(told["memories"]) == told["answer"]["num_turns"]
