@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -7,6 +8,15 @@ from memagent_batch.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, 
 from memagent_batch.runs.tables import ANSWERS
 
 UNREAD = {"status": "failed", "value_status": "not_read", "error_type": UNREAD_SOURCE}
+"""Columns of a reading of a source that has no text."""
+SHOWN = "the model was shown 12.0 % of the text"
+NOT_ALL = "not all of its source was read"
+
+
+def row_of(**columns: object) -> dict[str, Any]:
+    return {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", **columns}
+
+
 """Columns of a reading of a source that has no text."""
 
 
@@ -29,17 +39,13 @@ UNREAD = {"status": "failed", "value_status": "not_read", "error_type": UNREAD_S
         ({"value_status": "ok", "value": None, "answer": "free text"}, "free text", "answered"),
         ({"value_status": "not_stated", "answer": "x"}, "not stated", "not stated"),
         ({"value_status": "invalid", "answer": "x"}, "invalid", "invalid"),
-        (
-            {"value_status": "not_read", "coverage": 0.12},
-            "not read: the model was shown 12.0 % of the text",
-            "not read",
-        ),
+        ({"value_status": "not_read", "coverage": 0.12}, f"not read: {SHOWN}", "not read"),
         ({"value_status": "not_read", "coverage": 0.5, "source_unread": "page 2"}, "not read", "not read"),
         ({"value_status": "ok", "value": "5", "coverage": 0.12}, "5", "answered"),
     ],
 )
 def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: str, outcome: str) -> None:
-    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", **columns}
+    row = row_of(**columns)
     assert (shown_value(row), outcome_of(row)) == (value, outcome)
     assert outcome in OUTCOMES
 
@@ -61,12 +67,7 @@ def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
         ({"value_status": "not_read"}, False, False, "not all of its source was read"),
         ({"value_status": "not_read"}, True, True, "another answer than before"),
         ({"value_status": "not_read", "coverage": 0.12}, False, False, None),
-        (
-            {"value_status": "not_read", "coverage": 0.06, "source_unread": "page 2"},
-            False,
-            False,
-            "not all of its source was read",
-        ),
+        ({"value_status": "not_read", "coverage": 0.06, "source_unread": "page 2"}, False, False, NOT_ALL),
         ({"value_status": "invalid"}, False, False, "no valid answer"),
         ({"support": "partly"}, True, False, "the evidence says a part of the answer"),
         ({"support": "supported"}, True, False, "another answer than before"),
@@ -75,19 +76,19 @@ def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
 def test_reading_needs_a_look_for_the_most_pressing_reason(
     columns: dict[str, object], is_changed: bool, is_accepted: bool, why: str | None
 ) -> None:
-    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", **columns}
+    row = row_of(**columns)
     assert [*NEEDS, None][need_of(row, [], is_changed=is_changed, is_accepted=is_accepted)] == why
 
 
 def test_reading_whose_sign_off_is_open_again_needs_a_look_first() -> None:
-    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", "support": "contradicted"}
+    row = row_of(support="contradicted")
     assert need_of(row, [], is_changed=True, is_accepted=False, was_signed=True) == 0
 
 
 @pytest.mark.parametrize(("answer", "is_flagged"), [("fees", True), ("twelve", False), ("£5", False)])
 def test_answer_to_a_question_for_a_number_that_has_none_needs_a_look(answer: str, *, is_flagged: bool) -> None:
-    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": answer, "answer_type": "number"}
-    need = need_of({**row, "value_status": "ok"}, [], is_changed=False, is_accepted=False)
+    row = row_of(answer=answer, answer_type="number", value_status="ok")
+    need = need_of(row, [], is_changed=False, is_accepted=False)
     assert [*NEEDS, None][need] == ("the answer has no number" if is_flagged else None)
 
 
@@ -111,12 +112,9 @@ def test_answer_to_a_question_for_a_number_that_has_none_needs_a_look(answer: st
 def test_short_answer_whose_words_the_document_does_not_hold_is_nowhere(
     answer: str | None, answer_type: str | None, alignments: list[str], *, expected: bool
 ) -> None:
-    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": answer, "answer_type": answer_type}
-    row |= {"support": "contradicted", "value": json.dumps(answer) if answer_type == "date" else None}
-    sentence = {
-        "how": "chosen",
-        "alignment": "exact",
-        "text": "From 17 June 2025 it pays twelve times per year, for five (5) years.",
-    }
+    value = json.dumps(answer) if answer_type == "date" else None
+    row = row_of(answer=answer, answer_type=answer_type, support="contradicted", value=value)
+    text = "From 17 June 2025 it pays twelve times per year, for five (5) years."
+    sentence = {"how": "chosen", "alignment": "exact", "text": text}
     aligned = [{"how": "aligned", "alignment": alignment, "text": None} for alignment in alignments]
     assert (need_of(row, [sentence, *aligned], is_changed=False, is_accepted=False) == 1) is expected

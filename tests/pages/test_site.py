@@ -54,9 +54,8 @@ def test_site_shows_the_sentences_of_the_document_itself(scan: Location, tmp_pat
 def test_list_has_the_sentence_of_each_answer_and_its_place(scan: Location) -> None:
     write(scan, scan / "page")
     (file,) = (path for path in (scan / "page").files() if "/rows/" in path)
-    data = json.loads(
-        unescape(re.findall('<script type="application/json"[^>]*>(.*?)</script>', Path(file).read_text())[0])
-    )
+    text = re.findall('<script type="application/json"[^>]*>(.*?)</script>', Path(file).read_text())[0]
+    data = json.loads(unescape(text))
     shown = {(row[-2], row[-1]) for row in data["rows"]}
     chosen = [row for row in pq.read_table((scan / "evidence").path).to_pylist() if row["how"] == "chosen"]
     places = {(row["text"], f"characters {row['char_start']:,} to {row['char_end']:,}") for row in chosen}
@@ -86,18 +85,10 @@ def test_summary_has_a_document_that_was_not_read_once_and_says_why_a_value_is_i
 def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:
     """What `memagent review estimate` writes, as far as a site shows it."""
     share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}
-    measures = dict.fromkeys(MEASURES, share)
     strata = [{"name": "flagged", "num_readings": 900, "num_labelled": 750}]
-    return {
-        "review_id": run_id,
-        "run_id": run_id,
-        "question_id": question_id,
-        "decision": flagged,
-        "strata": strata,
-        "measures": measures,
-        "recall_at_worst": None,
-        "labels": {"left": 80},
-    }
+    asked = {"review_id": run_id, "run_id": run_id, "question_id": question_id, "decision": flagged}
+    found = {"measures": dict.fromkeys(MEASURES, share), "recall_at_worst": None, "labels": {"left": 80}}
+    return {**asked, "strata": strata, **found}
 
 
 def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
@@ -209,20 +200,16 @@ def test_site_of_many_answers_is_refused_until_the_user_allows_it(
     assert write_site([scan], scan / "page", context_chars=2000, is_large_allowed=True)["readings"] == 20
 
 
-def test_site_says_what_changed_since_the_run_before(scan: Location) -> None:
+def test_site_says_what_changed_since_the_run_before_or_that_it_cannot_be_compared(scan: Location) -> None:
     write(scan, scan / "page")
-    index = Path((scan / "page/index.html").path).read_text()
-    assert "Compared with the run of" in index
+    index = Path((scan / "page/index.html").path)
+    assert "Compared with the run of" in index.read_text()
     changed = [text for text in document_pages(scan / "page").values() if '"chip change">changed' in text]
     assert changed
     assert "It was another answer." in changed[0]
-
-
-def test_site_of_runs_that_cannot_be_compared_says_so(scan: Location) -> None:
     (scan / f"answers/part-00000-{LAST_NIGHT}.parquet").delete()
     write(scan, scan / "page")
-    index = Path((scan / "page/index.html").path).read_text()
-    assert re.search(r"is not known: .* is gone", index)
+    assert re.search(r"is not known: .* is gone", index.read_text())
 
 
 def test_site_of_a_run_without_evidence_shows_answers_and_failures(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from memagent_batch.domain.follow_ups.answer_types import Number
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
-from memagent_batch.review.sign_offs import SignOff, append_sign_offs, reading_hash
+from memagent_batch.review.sign_offs import append_sign_offs, reading_hash
 from memagent_batch.runs.results import results_schema
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.location import Location
@@ -22,7 +22,7 @@ NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1+1", "＝1+1", "- a point"]
 PLAIN = ["-5", "-5.25", "a=1", "1+1", "", 'quo"te, comma\nline', "<b>&amp;", "<r><t>raw</t></r>", "_x0041_", "\x00\x1b"]
 
-ROW = {
+ROW: dict[str, Any] = {
     "answer": "",
     "number": -1.5,
     "yes": True,
@@ -33,34 +33,41 @@ ROW = {
     "sample": 0,
     "question": "Who?",
     "status": "ok",
-    "error_message": None,
-    "error_type": None,
+    **dict.fromkeys(("error_message", "error_type", "value_status", "value", "value_number", "value_unit")),
     "confidence": 0.5,
-    "value_status": None,
-    "value": None,
-    "value_number": None,
-    "value_unit": None,
     "answer_type": None,
     "support": None,
     "source_unread": None,
 }
+Run = tuple[Location, Any]
+
+
+def write_run(output: Location, *parts: list[dict[str, Any]], results: pa.Table | None = None) -> Run:
+    """An output with these rows of `answers`, a list a file, and with `results`; and its manifest."""
+    files: dict[str, list[str]] = {"answers": [f"answers/{number}.parquet" for number in range(len(parts))]}
+    for file, rows in zip(files["answers"], parts, strict=True):
+        (output / file).write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
+    made: list[dict[str, Any]] = [{"answers_file": file, "evidence_file": None} for file in files["answers"]]
+    if results is not None:
+        (output / "results/a.parquet").write_bytes(parquet_bytes(results))
+        files["results"], made[0]["results_file"] = ["results/a.parquet"], "results/a.parquet"
+    return output, {"counts": {"answers_rows": sum(map(len, parts))}, "files": files, "parts": made}
+
+
+def csv_rows(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        return [*csv.DictReader(stream)]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> tuple[Location, Any]:
+def run(tmp_path: Path) -> Run:
     """A run whose answers are all of the texts, in two files."""
-    output = Location(uri=str(tmp_path / "out"))
     texts = [*FORMULAS, *PLAIN, "long" * 10_000, "🦊" * 20_000]
     rows = [{**ROW, "answer": text} for text in texts]
-    (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows[:5])))
-    (output / "answers/b.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows[5:])))
-    files = ["answers/a.parquet", "answers/b.parquet"]
-    parts = [{"answers_file": file, "evidence_file": None} for file in files]
-    manifest = {"counts": {"answers_rows": len(rows)}, "files": {"answers": files}, "parts": parts}
-    return output, manifest
+    return write_run(Location(uri=str(tmp_path / "out")), rows[:5], rows[5:])
 
 
-def texts_of(run: tuple[Location, Any]) -> list[str]:
+def texts_of(run: Run) -> list[str]:
     tables = [pa.parquet.read_table((run[0] / name).path) for name in run[1]["files"]["answers"]]
     return [text for table in tables for text in table["answer"].to_pylist()]
 
@@ -76,7 +83,7 @@ def cells_of(file: Path, *, sheet_number: int) -> list[list[str | None]]:
     ]
 
 
-def test_xlsx_holds_every_text_as_text(run: tuple[Location, Any], tmp_path: Path) -> None:
+def test_xlsx_holds_every_text_as_text(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "a.xlsx"
     write_spreadsheet(*run, file=file)
     head, *rows = cells_of(file, sheet_number=2)
@@ -87,22 +94,13 @@ def test_xlsx_holds_every_text_as_text(run: tuple[Location, Any], tmp_path: Path
 
 
 def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path / "out"))
     rows = [
         {**ROW, "document_id": "fine", "answer": "Ann", "support": "supported"},
         {**ROW, "document_id": "scan", "status": "failed", "value_status": "not_read", "error_message": "needs_ocr"},
         {**ROW, "document_id": "denied", "answer": "Bob", "support": "contradicted"},
     ]
-    (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
-    results = [{"document_id": "fine", "who": "Ann"}]
-    (output / "results/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(results)))
-    files = {"answers": ["answers/a.parquet"], "results": ["results/a.parquet"]}
-    parts = [
-        {"answers_file": "answers/a.parquet", "evidence_file": None, "results_file": "results/a.parquet"},
-    ]
-    manifest: Any = {"counts": {"answers_rows": 3}, "files": files, "parts": parts}
-    file = tmp_path / "a.xlsx"
-    write_spreadsheet(output, manifest, file=file)
+    results, file = pa.table({"document_id": ["fine"], "who": ["Ann"]}), tmp_path / "a.xlsx"
+    write_spreadsheet(*write_run(Location(uri=str(tmp_path / "out")), rows, results=results), file=file)
     assert cells_of(file, sheet_number=1) == [["document_id", "who"], ["fine", "Ann"]]
     head, *people = cells_of(file, sheet_number=2)
     assert head == list(WIDTHS)
@@ -114,6 +112,7 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     assert len(cells_of(file, sheet_number=3)) == 4
 
 
+DECIDED = [("correct", "45.5"), ("reject", None), ("accept", None)]
 UNREAD = {"status": "failed", "answer": None, "value_status": "not_read", "value": None, "error_message": "needs_ocr"}
 RENTS: dict[str, dict[str, Any]] = {
     "stated": {},
@@ -130,7 +129,7 @@ RENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def signed_run(tmp_path: Path) -> tuple[Location, Any]:
+def signed_run(tmp_path: Path) -> Run:
     """A run that asked for the rent. Three of its answers are signed, and one document was not asked."""
     output = Location(uri=str(tmp_path / "out"))
     value = {"value_status": "ok", "value": "30.0", "value_number": 30.0, "value_unit": "EUR", "answer_type": "number"}
@@ -141,35 +140,16 @@ def signed_run(tmp_path: Path) -> tuple[Location, Any]:
     types = {"rent": ("Which rent?", Number(unit="EUR")), "who": ("Who?", None)}
     cells = [{"document_id": row["document_id"], "rent": row["value_number"], "who": None} for row in rows[:-1]]
     results = pa.Table.from_pylist([*cells, {"document_id": "not asked"}], schema=results_schema(types))
-    (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
-    (output / "results/a.parquet").write_bytes(parquet_bytes(results))
-    decided = [("correct", "45.5"), ("reject", None), ("accept", None)]
-    append_sign_offs(
-        output,
-        [
-            SignOff(
-                document_id=row["document_id"],
-                question_id=row["question_id"],
-                sample=row["sample"],
-                reading_hash=reading_hash(row),
-                signed_by="Ada",
-                signed_at=datetime(2026, 11, 27, tzinfo=UTC),
-                decision=decision,
-                correction=correction,
-                comment=None,
-                withdrawn=False,
-            )
-            for row, (decision, correction) in zip(rows[1:4], decided, strict=True)
-        ],
-    )
-    part = {"answers_file": "answers/a.parquet", "evidence_file": None, "results_file": "results/a.parquet"}
-    files = {"answers": ["answers/a.parquet"], "results": ["results/a.parquet"]}
-    return output, {"counts": {"answers_rows": len(rows)}, "files": files, "parts": [part]}
+    signed: Any = {"signed_by": "Ada", "signed_at": datetime(2026, 11, 27, tzinfo=UTC), "comment": None}
+    signed["withdrawn"] = False
+    for row, (decision, correction) in zip(rows[1:4], DECIDED, strict=True):
+        signed |= {name: row[name] for name in ("document_id", "question_id", "sample")}
+        signed |= {"reading_hash": reading_hash(row), "decision": decision, "correction": correction}
+        append_sign_offs(output, [signed])
+    return write_run(output, rows, results=results)
 
 
-def test_results_show_what_was_signed_and_say_in_words_why_there_is_no_value(
-    signed_run: tuple[Location, Any], tmp_path: Path
-) -> None:
+def test_results_show_what_was_signed_and_say_in_words_why_there_is_no_value(signed_run: Run, tmp_path: Path) -> None:
     write_spreadsheet(*signed_run, file=tmp_path / "a.xlsx")
     assert cells_of(tmp_path / "a.xlsx", sheet_number=1) == [
         ["document_id", "rent (EUR)", "who"],
@@ -186,12 +166,9 @@ def test_results_show_what_was_signed_and_say_in_words_why_there_is_no_value(
     ]
 
 
-def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(
-    signed_run: tuple[Location, Any], tmp_path: Path
-) -> None:
+def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(signed_run: Run, tmp_path: Path) -> None:
     write_readings(*signed_run, file=tmp_path / "a.csv")
-    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
-        rows = {row["document"]: row for row in csv.DictReader(stream)}
+    rows = {row["document"]: row for row in csv_rows(tmp_path / "a.csv")}
     shown = ("value", "unit", "state", "answer", "signed off")
     assert {name: tuple(row[column] for column in shown) for name, row in rows.items()} == {
         "stated": ("30", "EUR", "answered", "30 EUR", ""),
@@ -207,14 +184,13 @@ def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(
     assert rows["unasked"]["error"] == "EngineRequestError: refused"
 
 
-def test_csv_quotes_what_a_spreadsheet_would_run(run: tuple[Location, Any], tmp_path: Path) -> None:
+def test_csv_quotes_what_a_spreadsheet_would_run(run: Run, tmp_path: Path) -> None:
     write_readings(*run, file=tmp_path / "a.csv")
-    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
-        answers = [row["answer"] for row in csv.DictReader(stream)]
+    answers = [row["answer"] for row in csv_rows(tmp_path / "a.csv")]
     assert [f"'{text}" for text in FORMULAS] == answers[: len(FORMULAS)]
 
 
-def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, Any], tmp_path: Path) -> None:
+def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: Run, tmp_path: Path) -> None:
     write_spreadsheet(*run, file=tmp_path / "a.xlsx")
     long, foxes = (row[0] or "" for row in cells_of(tmp_path / "a.xlsx", sheet_number=2)[-2:])
     assert long.endswith(" … cut: 40,000 characters in all; answers/ has them")
@@ -224,16 +200,14 @@ def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: tuple[Location, An
     assert "20,000 characters in all" in foxes
 
 
-def test_xlsx_of_more_rows_than_a_sheet_holds_is_refused(run: tuple[Location, Any], tmp_path: Path) -> None:
+def test_xlsx_of_more_rows_than_a_sheet_holds_is_refused(run: Run, tmp_path: Path) -> None:
     run[1]["counts"]["answers_rows"] = 1_048_576
     with pytest.raises(OutputError, match=r"1,048,576 answers.*Parquet"):
         write_spreadsheet(*run, file=tmp_path / "a.xlsx")
     assert not (tmp_path / "a.xlsx").exists()
 
 
-def test_xlsx_without_its_extra_is_refused(
-    run: tuple[Location, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xlsx_without_its_extra_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     with pytest.raises(SettingsError, match=r"pip install 'memagent-batch\[xlsx\]'"):
         write_spreadsheet(*run, file=tmp_path / "answers.xlsx")
