@@ -1,38 +1,82 @@
 """The intervals of a review: what they cover, and that they are the same everywhere."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from memagent_batch.review.estimate_files import share_words
 from memagent_batch.review.measures import (
     Measure,
+    MeasureEstimate,
     StratumCounts,
     agreement_of,
     draw_totals,
     estimate_error_rate,
     estimate_measures,
 )
-from tests.review.simulated_reviews import Cell, coverage
+from memagent_batch.review.population import Stratum, allocate
 
-CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
+PRECISION, RICHNESS, ELUSION = 0.8, 0.05, 0.01
+SIZES: dict[str, int] = {Stratum.FAILED: 200, Stratum.FLAGGED: 496, Stratum.NOT_FLAGGED: 9304}
+SHARES: dict[str, float] = {Stratum.FAILED: RICHNESS, Stratum.FLAGGED: PRECISION, Stratum.NOT_FLAGGED: ELUSION}
+"""Of what is looked for, in a scan of 10,000 documents whose simulated reviews have 750 labels each."""
 
 
 def stratum(size: int, labelled: int, positive: int, *, found: bool = False) -> StratumCounts:
-    return StratumCounts(
-        name="flagged" if found else "not_flagged",
-        num_readings=size,
-        num_labelled=labelled,
-        num_positive=positive,
-        is_found=found,
-    )
+    name = "flagged" if found else "not_flagged"
+    return StratumCounts(name=name, num_readings=size, num_labelled=labelled, num_positive=positive, is_found=found)
 
 
 @pytest.mark.slow
 def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -> None:
-    covered = coverage(CELL, reviews=800, rng=np.random.default_rng(3))
-    assert set(covered) == set(Measure)
-    for measure, share in covered.items():
+    """Each draws its truth again; a sample of fixed size is drawn and labelled."""
+    covered, rng = [], np.random.default_rng(3)
+    for _ in range(800):
+        truth, counts = simulated(rng)
+        true = true_measures(truth)
+        seeds = [int(seed) for seed in rng.integers(2**31, size=2)]
+        estimates = estimate_measures(counts, draw_totals(counts, seed=seeds[0], num_draws=1000))
+        estimates[Measure.ERROR_RATE] = error_rate(counts, seed=seeds[1])
+        covered.append([estimates[name].low <= true[name] <= estimates[name].high for name in true])
+    assert set(true) == set(Measure)
+    for measure, share in zip(true, np.mean(covered, axis=0).tolist(), strict=True):
         assert 0.93 <= share <= 0.98, measure
+
+
+def simulated(rng: np.random.Generator) -> tuple[dict[str, int], list[StratumCounts]]:
+    """Positives of each stratum, and what a sample of it says."""
+    drawn = allocate(750, SIZES)
+    truth = {name: int(rng.binomial(size, SHARES[name])) for name, size in SIZES.items()}
+    counts = []
+    for name, size in SIZES.items():
+        positive = int(rng.hypergeometric(truth[name], size - truth[name], drawn[name])) if drawn[name] else 0
+        counts.append(replace(stratum(size, drawn[name], positive, found=name == Stratum.FLAGGED), name=name))
+    return truth, counts
+
+
+def true_measures(truth: dict[str, int]) -> dict[Measure, float]:
+    right, every, missed = truth[Stratum.FLAGGED], sum(truth.values()), truth[Stratum.NOT_FLAGGED]
+    flagged, size = SIZES[Stratum.FLAGGED], sum(SIZES.values())
+    return {
+        Measure.PRECISION: right / flagged,
+        Measure.RECALL: right / every,
+        Measure.F1: 2 * right / (flagged + every),
+        Measure.ELUSION: (every - right) / (size - flagged),
+        Measure.RICHNESS: every / size,
+        Measure.ERROR_RATE: (flagged - right + missed + SIZES[Stratum.FAILED]) / size,
+    }
+
+
+def error_rate(counts: Sequence[StratumCounts], *, seed: int) -> MeasureEstimate:
+    right = [
+        each if each.is_found else replace(each, num_positive=each.num_labelled - each.num_positive)
+        for each in counts
+        if each.name != Stratum.FAILED
+    ]
+    draws = draw_totals(right, seed=seed, num_draws=1000)
+    return estimate_error_rate(right, draws, num_unanswered=SIZES[Stratum.FAILED])
 
 
 def test_recall_of_the_design_of_the_field_has_the_width_of_the_field() -> None:

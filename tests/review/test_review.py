@@ -103,8 +103,6 @@ def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, locatio
 def test_labels_of_night_one_are_used_on_night_two(output: Path, location: Location) -> None:
     truth = write_run(output, MADE)
     first = label_all(output, truth)
-    first_estimate = (first / "estimate.json").exists()
-    assert not first_estimate
     tonight = replace(MADE, num_documents=2100, run_id="20261124T010000.000Z", changed=200)
     truth = write_run(output, tonight)
     made = make_review([location], ASKED)
@@ -127,15 +125,12 @@ def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, locat
         make_review([location], replace(ASKED, flagged="value_boool = true"))
     untyped = replace(ASKED, flagged="value_number > 3")
     write_run(output, replace(MADE, num_documents=100))
-    with pytest.raises(
-        SettingsError, match="no reading of question 'clause' has a value in the columns of 'value_number > 3'"
-    ):
+    with pytest.raises(SettingsError, match="'clause' has a value in the columns of 'value_number > 3'"):
         make_review([location], untyped)
 
 
 def test_estimate_refuses_what_is_not_labelled_yet_or_says_what_is_left(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=500))
-    folder = Path(make_review([location], ASKED)["folder"])
     asked = replace(ASKED, labels="200")
     folder = Path(make_review([location], asked)["folder"])
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", most=120)
