@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
+from tests.tables import OWN_COLUMNS
 
 TEXTS: dict[str, str | None] = {
     "empty": "",
@@ -24,9 +25,6 @@ QUESTIONS: list[str | ma.Question | Mapping[str, Any]] = [
     {"question": "Why? " * 100, "question_id": "too-long"},
     ma.Question(question="Where?", question_id="bound", document_id="short", references=["here"]),
 ]
-OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
-"""Columns that no two runs have in common."""
-
 Key = tuple[str, str, int]
 
 run_local = partial(ma.answer, executor="local", max_failed_share=1.0)
@@ -52,7 +50,7 @@ def by_reading(rows: pa.Table | list[dict[str, Any]]) -> dict[Key, dict[str, Any
     """Rows of `answers` without what is of their run alone, and without the place of a text that can't be read."""
     found = {}
     for row in rows if isinstance(rows, list) else rows.to_pylist():
-        kept = {name: value for name, value in row.items() if name not in OF_THE_RUN}
+        kept = {name: value for name, value in row.items() if name not in OWN_COLUMNS}
         if kept["error_type"] == "DocumentError":
             kept["error_message"] = kept["error_message"].rpartition(": ")[2]
         key = (kept["document_id"], kept["question_id"], kept["sample"])

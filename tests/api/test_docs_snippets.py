@@ -11,16 +11,13 @@ from pydantic import BaseModel
 import memagent_batch as ma
 from memagent_batch.convert.converter import Part
 from tests import unstating_engine
-from tests.api.conftest import table_of
+from tests.api.conftest import agent_of, table_of
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8000/v1"
-ELSEWHERE = {
-    "how-to/other-trainers.md": "bridges",
-    "how-to/plugins.md": "plugins/test_example.py",
-}
+ELSEWHERE = {"how-to/other-trainers.md": "bridges", "how-to/plugins.md": "plugins/test_example.py"}
 """Pages whose Python other tests run."""
 
 
@@ -54,20 +51,11 @@ def names(text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> d
     monkeypatch.chdir(tmp_path)
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts/a.txt").write_text("It rained. " * 50)
-    policy = ma.Overwrite(chunk_tokens=50, question_tokens=60, memory_tokens=40, answer_tokens=40)
-    agent = ma.Agent(model=text_model, engine=unstating_engine.KIND, window_tokens=4000, policy=policy)
+    agent = agent_of(text_model).model_copy(update={"engine": unstating_engine.KIND, "window_tokens": 4000})
     questions = [ma.Question(question_id="notice", question="Is there notice?", type=ma.Bool())]
     frame = table_of({"friday.txt": "It rained. " * 50}).to_pandas()
-    return {
-        "ma": ma,
-        "agent": agent,
-        "better": agent,
-        "Party": Party,
-        "questions": questions,
-        "text": "It rained.",
-        "frame": frame,
-        "parsed": bytes.decode,
-    }
+    given = {"agent": agent, "better": agent, "questions": questions, "text": "It rained.", "frame": frame}
+    return {**given, "ma": ma, "Party": Party, "parsed": bytes.decode}
 
 
 def run_local(code: str, names: dict[str, Any]) -> None:
@@ -96,12 +84,8 @@ def test_page_of_python_runs(names: dict[str, Any]) -> None:
 def test_page_of_a_second_pass_runs(names: dict[str, Any]) -> None:
     ma.answer(documents="contracts", questions=names["questions"], output="out", agent=names["agent"], executor="local")
     (code,) = snippets("how-to/second-pass.md")
-    run_local(
-        code.replace("documents=...", "documents='contracts'")
-        .replace("questions=...", "questions=questions")
-        .replace('"confidence < 0.8"', "\"status = 'ok'\""),
-        names,
-    )
+    code = code.replace("documents=...", "documents='contracts'").replace("questions=...", "questions=questions")
+    run_local(code.replace('"confidence < 0.8"', "\"status = 'ok'\""), names)
     assert names["answers"].num_rows == 1
 
 

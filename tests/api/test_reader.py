@@ -28,8 +28,7 @@ from memagent_batch.errors import (
 from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.overwrite import OverwritePolicy
 from tests import unstating_engine
-from tests.api.conftest import agent_of as small_agent
-from tests.api.conftest import run_local, table_of
+from tests.api.conftest import agent_of, run_local, table_of
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
@@ -37,15 +36,8 @@ QUESTION = "What is the access code of quiet-harbour?"
 NO_VLLM = r"vLLM is not installed: install memagent-batch\[cpu\] or memagent-batch\[gpu\], or set engine: openai"
 
 
-def agent_of(model: str, **settings: int) -> ma.Agent:
-    sizes = {"chunk_tokens": 200, "question_tokens": 60, "memory_tokens": 60, "answer_tokens": 60, **settings}
-    return ma.Agent(model=model, engine="simulated", window_tokens=1000, policy=ma.Overwrite(**sizes))
-
-
 def test_public_names_are_all_there_and_loaded_when_used() -> None:
-    script = (
-        "import sys, memagent_batch; print([name for name in ('ray', 'pyarrow', 'pydantic') if name in sys.modules])"
-    )
+    script = "import sys, memagent_batch; print([*{'ray', 'pyarrow', 'pydantic'} & sys.modules.keys()])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
     assert all(getattr(ma, name) is not None for name in ma.__all__)
@@ -108,16 +100,11 @@ def test_fault_of_a_policy_is_given_and_logged_with_the_place_where_it_happened(
 
 
 def test_reader_gives_the_value_and_the_sentences_of_the_job(text_model: str, tmp_path: Path) -> None:
-    agent, text = small_agent(text_model), "It rained.\r\nIt is simulated 😀 here. Ann signed."
+    agent, text = agent_of(text_model), "It rained.\r\nIt is simulated 😀 here. Ann signed."
     follow_ups = ma.FollowUpConfig(evidence=True, support=True)
     question = ma.Question(question_id="price", question="How much?", type=ma.Number(unit="EUR"))
-    run = run_local(
-        documents=table_of({"d": text}),
-        questions=[question],
-        output=tmp_path / "scan",
-        agent=agent,
-        follow_ups=follow_ups,
-    )
+    how: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent, "follow_ups": follow_ups}
+    run = run_local(documents=table_of({"d": text}), questions=[question], **how)
     (row,) = run.answers().to_pylist()
     with agent.open(follow_ups=follow_ups) as reader:
         read = reader.read(text, "How much?", type=ma.Number(unit="EUR"))
@@ -162,7 +149,7 @@ def test_reader_that_is_not_open_says_so(text_model: str) -> None:
 
 def test_agent_that_can_not_fit_its_window_is_refused_before_anything_starts(text_model: str) -> None:
     with pytest.raises(SettingsError, match="window_tokens"):
-        agent_of(text_model, chunk_tokens=5000).open()
+        agent_of(text_model).model_copy(update={"window_tokens": 60}).open()
 
 
 def test_list_of_texts_is_refused_with_what_reads_many(text_model: str) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,26 +44,14 @@ def test_answer_gives_the_tables_of_the_command(
     (tmp_path / "job.yaml").write_text(json.dumps(settings))
     monkeypatch.chdir(tmp_path)  # the workers of the Ray that is there stay where they are
     inputs = [f"--documents={tmp_path}/documents.parquet", f"--questions={tmp_path}/questions.jsonl"]
-    assert (
-        main(["answer", "--config", "job.yaml", *inputs, f"--output={tmp_path}/command", "--max-failed-share=1"]) == 0
-    )
+    inputs += [f"--output={tmp_path}/command", "--max-failed-share=1"]
+    assert main(["answer", "--config", "job.yaml", *inputs]) == 0
     carry = ma.InputConfig(carry_columns=("source",))
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_MODEL", "nothing")
-    files = run_local(
-        documents="documents.parquet",
-        questions=Path("questions.jsonl"),
-        output="files",
-        agent=agent,
-        input=carry,
-    )
-    given = run_local(
-        documents=table_of(TEXTS),
-        questions=["Who?", QUESTIONS[1]],
-        output="given",
-        agent=agent,
-        input=carry,
-    )
+    read = partial(run_local, agent=agent, input=carry)
+    files = read(documents="documents.parquet", questions=Path("questions.jsonl"), output="files")
+    given = read(documents=table_of(TEXTS), questions=["Who?", QUESTIONS[1]], output="given")
     expected = ma.Run.at("command")
     for run in (files, given):
         assert by_reading(run.answers()) == by_reading(expected.answers())
@@ -126,19 +115,10 @@ def test_documents_of_many_rows_are_filtered_and_joined_in_order(text_model: str
         {"document_id": name, "text": f"page {page} of {name}", "page": page, "kind": kind, "sender": "Ann", "more": 1}
         for name, page, kind in (("a", 2, "mail"), ("a", 1, "mail"), ("a", 3, "spam"), ("b", 1, "mail"))
     ]
-    settings = {
-        "order_columns": ("page",),
-        "header": "From {sender}",
-        "locator": "page {page}",
-        "where": "kind = 'mail'",
-    }
-    run = run_local(
-        documents=pa.Table.from_pylist(rows),
-        questions=["Who?"],
-        output=tmp_path / "scan",
-        agent=agent_of(text_model),
-        input=ma.InputConfig(**settings),
-    )
+    templates = {"header": "From {sender}", "locator": "page {page}"}
+    settings = ma.InputConfig(order_columns=("page",), where="kind = 'mail'", **templates)
+    how: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent_of(text_model), "input": settings}
+    run = run_local(documents=pa.Table.from_pylist(rows), questions=["Who?"], **how)
     assert sorted(run.answers()["document_id"].to_pylist()) == ["a", "b"]
     (file,) = input_files(tmp_path / "scan")
     kept = pq.read_table(tmp_path / "scan/input/documents" / file)
@@ -205,12 +185,10 @@ def test_call_whose_agent_can_not_work_writes_nothing(text_model: str, tmp_path:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_equal_blocks_of_a_dataset_are_refused_as_the_rows_of_a_table_are(text_model: str, tmp_path: Path) -> None:
-    dataset = ray.data.from_arrow(table_of(MONDAY))
+    dataset, agent = ray.data.from_arrow(table_of(MONDAY)), agent_of(text_model)
     for number, documents in enumerate((dataset.union(dataset), pa.concat_tables([table_of(MONDAY)] * 2))):
         with pytest.raises(InputError, match="document_id 'a' is there twice"):
-            ma.answer(
-                documents=documents, questions=["Who?"], output=tmp_path / str(number), agent=agent_of(text_model)
-            )
+            ma.answer(documents=documents, questions=["Who?"], output=tmp_path / str(number), agent=agent)
 
 
 @pytest.mark.ray
@@ -234,12 +212,7 @@ async def test_answer_works_where_an_event_loop_runs_and_leaves_the_session_ther
 def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_model: str, tmp_path: Path) -> None:
     output = tmp_path / "scan"
     with pytest.raises(TooManyFailedError, match="3 of 3"):
-        run_local(
-            documents=table_of(MONDAY),
-            questions=["Why? " * 30],
-            output=output,
-            agent=agent_of(text_model),
-        )
+        run_local(documents=table_of(MONDAY), questions=["Why? " * 30], output=output, agent=agent_of(text_model))
     assert {row["error_type"] for row in ma.Run.at(output).answers().to_pylist()} == {"QuestionTooLongError"}
 
 
@@ -270,6 +243,9 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
     assert "secret" not in repr(run)
 
 
+CARRYING_TEXT = ma.InputConfig(format="text", carry_columns=("year",))
+
+
 @pytest.mark.parametrize(
     ("how", "kind", "says"),
     [
@@ -279,11 +255,7 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"documents": ["a.txt", "One line.\nAnother."]}, InputError, "documents: no. 2 is a text, not a path or URI"),
         ({"documents": 7}, InputError, "this int can't be read as a table"),
         ({"documents": [{"text": "a"}]}, InputError, "no column 'document_id'; its columns: 'text'"),
-        (
-            {"documents": __file__, "input": ma.InputConfig(format="text", carry_columns=("year",))},
-            InputError,
-            "leave out input.carry_columns",
-        ),
+        ({"documents": __file__, "input": CARRYING_TEXT}, InputError, "leave out input.carry_columns"),
         ({"output": "nope://x"}, OutputError, "check the path, storage_options and your rights"),
         ({"questions": "Which law governs?"}, InputError, r"give a question in a list: \['Which law governs\?'\]"),
         ({"questions": []}, SettingsError, "no question"),
@@ -322,13 +294,8 @@ import sys
 print(run.run_id, answer, "ray" in sys.modules, run.answers().num_rows)
 """)
     own = os.environ | {"MYPYPATH": "", "MYPY_CACHE_DIR": str(tmp_path / "cache")}
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--follow-imports=silent", str(script)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=own,
-    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--follow-imports=silent"]
+    checked = subprocess.run([*command, str(script)], capture_output=True, text=True, cwd=tmp_path, env=own)
     assert checked.returncode == 0, checked.stdout
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split()[1:] == ["simulated", "False", "2"], done.stderr

@@ -42,13 +42,8 @@ def rows_of(dataset: Any) -> list[dict[str, Any]]:
 
 
 def test_rows_equal_the_tables_of_the_job_with_and_without_a_log(agent: ma.Agent, tmp_path: Path) -> None:
-    run = run_local(
-        documents=table_of(TEXTS),
-        questions=QUESTIONS,
-        output=tmp_path / "scan",
-        agent=agent,
-        input=ma.InputConfig(carry_columns=("source",)),
-    )
+    how: dict[str, Any] = {"output": tmp_path / "scan", "input": ma.InputConfig(carry_columns=("source",))}
+    run = run_local(documents=table_of(TEXTS), questions=QUESTIONS, agent=agent, **how)
     answers = run.answers()
     table = by_reading(answers)
     assert {row["status"] for row in table.values()} == {"ok", "failed"}
@@ -241,9 +236,8 @@ def test_replica_that_can_not_start_costs_itself_each_time_that_the_dataset_is_c
 
 
 def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_model: str) -> None:
-    agent = agent_of(text_model).model_copy(
-        update={"engine": "openai", "openai": ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)}
-    )
+    openai = ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)
+    agent = agent_of(text_model).model_copy(update={"engine": "openai", "openai": openai})
     read = ma.read(ray.data.from_arrow(table_of({"a": "a"})), agent, questions=["Who?"])
     with pytest.raises(MemagentError, match="can't be reached") as raised:
         rows_of(read)

@@ -1,6 +1,5 @@
 """The scan that all checks share."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,5 @@ def scan(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Stream:
 
 
 @pytest.fixture
-def copied(scan: Stream, tmp_path: Path) -> Callable[[], Copy]:
-    number = iter(range(1_000))
-    return lambda: Copy(scan, tmp_path / f"copy-{next(number)}")
+def copy(scan: Stream, tmp_path: Path) -> Copy:
+    return Copy(scan, tmp_path / "copy")

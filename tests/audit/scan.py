@@ -7,6 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.audit import RereadSample, Verification, verify
 from memagent_batch.runs.record import list_log, parse_sums, sums_bytes
@@ -90,6 +93,17 @@ class Copy:
 
     def strip(self, run_id: str) -> None:
         (self.folder / "runs" / run_id / "SHA256SUMS").unlink()
+
+    def forge_answer(self) -> str:
+        """Changes an answer of the last run; returns the file."""
+        name: str = self.manifest["files"]["answers"][0]
+        table = pq.read_table(self.folder / name)
+        answers = table["answer"].to_pylist()
+        answers[table["status"].to_pylist().index("ok")] = "another"
+        column = table.schema.get_field_index("answer")
+        changed = table.set_column(column, table.schema.field(column), pa.array(answers, pa.string()))
+        pq.write_table(changed, self.folder / name)
+        return name
 
     def seal_log(self) -> None:
         """Has the last run list the log as it is now."""

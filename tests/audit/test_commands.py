@@ -1,7 +1,6 @@
 """`memagent verify` as users type it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from tests.audit.scan import Copy
 
 
 def test_verify_ends_with_0_if_all_holds_and_with_5_if_something_does_not(
-    copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str]
+    copy: Copy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy = copied()
     assert main(["verify", str(copy.folder)]) == 0
     whole = capsys.readouterr().out
     assert f"run {copy.runs[-1]}: " in whole
@@ -27,17 +25,14 @@ def test_verify_ends_with_0_if_all_holds_and_with_5_if_something_does_not(
     assert f"SHA-256 of its list of files: {result['sha256']}" in whole
 
 
-def test_verify_refuses_a_file_of_signers_that_is_not_there(
-    copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["verify", str(copied().folder), "--allowed-signers", "/nowhere"]) == 2
+def test_verify_refuses_a_file_of_signers_that_is_not_there(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(copy.folder), "--allowed-signers", "/nowhere"]) == 2
     assert "there is no file /nowhere" in capsys.readouterr().err
 
 
 def test_reread_takes_the_agent_from_a_job_file_and_nothing_from_the_record(
-    copied: Callable[[], Copy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copy: Copy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy = copied()
     arguments = ["verify", str(copy.folder), "--reread", "5", "--json"]
     assert main(arguments) == 2
     assert "--reread: pass the job file of the run with --job" in capsys.readouterr().err

@@ -1,10 +1,7 @@
 """Records that were forged or damaged: none switches a check off, ends it with an error, or leads out of the output."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.audit.files import FindingKind
@@ -14,20 +11,8 @@ FLIPPED = 12
 """Places of a manifest in which a bit is flipped, one after another."""
 
 
-def forge_answer(copy: Copy) -> str:
-    """Changes an answer of the last run; returns the file."""
-    name: str = copy.manifest["files"]["answers"][0]
-    table = pq.read_table(copy.folder / name)
-    answers = ["another" if status == "ok" else None for status in table["status"].to_pylist()]
-    column = table.schema.get_field_index("answer")
-    changed = table.set_column(column, table.schema.field(column), pa.array(answers, pa.string()))
-    pq.write_table(changed, copy.folder / name)
-    return name
-
-
 @pytest.mark.parametrize("is_shown", [True, False])
-def test_flipped_bit_anywhere_in_a_last_manifest_is_a_finding(copied: Callable[[], Copy], is_shown: bool) -> None:
-    copy = copied()
+def test_flipped_bit_anywhere_in_a_last_manifest_is_a_finding(copy: Copy, is_shown: bool) -> None:
     place = copy.folder / ("manifest.json" if is_shown else f"runs/{copy.runs[-1]}/manifest.json")
     data = place.read_bytes()
     for number in range(FLIPPED):
@@ -36,8 +21,7 @@ def test_flipped_bit_anywhere_in_a_last_manifest_is_a_finding(copied: Callable[[
         assert any(str(place.relative_to(copy.folder)) in where for _, where in found(copy.verify(with_text=False)))
 
 
-def test_manifest_that_is_nested_too_deeply_is_a_finding(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_manifest_that_is_nested_too_deeply_is_a_finding(copy: Copy) -> None:
     (copy.folder / "manifest.json").write_text("[" * 100_000)
     assert found(copy.verify(with_text=False)) == {("changed", "manifest.json")}
 
@@ -50,15 +34,13 @@ def test_manifest_that_is_nested_too_deeply_is_a_finding(copied: Callable[[], Co
         lambda manifest: manifest["settings"].update(input=3),
     ],
 )
-def test_manifest_whose_fields_can_not_be_followed_is_a_finding(copied: Callable[[], Copy], forge: Any) -> None:
-    copy = copied()
+def test_manifest_whose_fields_can_not_be_followed_is_a_finding(copy: Copy, forge: Any) -> None:
     copy.rewrite(forge)
     assert ("counts", f"runs/{copy.runs[-1]}/manifest.json") in found(copy.verify())
 
 
 @pytest.mark.parametrize("name", ["../secret.txt", "/etc/hosts", "answers/../../secret.txt"])
-def test_names_outside_of_the_output_are_not_read(copied: Callable[[], Copy], name: str) -> None:
-    copy = copied()
+def test_names_outside_of_the_output_are_not_read(copy: Copy, name: str) -> None:
     (copy.folder.parent / "secret.txt").write_text("secret")
     copy.rewrite(lambda manifest: manifest["files"]["answers"].append(name))
     assert found(copy.verify()) == {("changed", "manifest.json")}
@@ -68,8 +50,7 @@ def test_names_outside_of_the_output_are_not_read(copied: Callable[[], Copy], na
 
 
 @pytest.mark.parametrize("table", ["evidence", "results"])
-def test_table_that_was_taken_out_of_the_record_is_missed(copied: Callable[[], Copy], table: str) -> None:
-    copy = copied()
+def test_table_that_was_taken_out_of_the_record_is_missed(copy: Copy, table: str) -> None:
     names: list[str] = copy.manifest["files"][table]
 
     def forge(manifest: dict[str, Any]) -> None:
@@ -84,9 +65,8 @@ def test_table_that_was_taken_out_of_the_record_is_missed(copied: Callable[[], C
     assert all(f"{table}_file" in each.what for each in findings)
 
 
-def test_file_that_was_taken_out_of_the_list_is_named(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    names = [forge_answer(copy), f"runs/{copy.runs[-1]}/removed.parquet"]
+def test_file_that_was_taken_out_of_the_list_is_named(copy: Copy) -> None:
+    names = [copy.forge_answer(), f"runs/{copy.runs[-1]}/removed.parquet"]
     copy.reseal(without=names)
     (finding,) = [each for each in copy.verify().findings if each.kind is FindingKind.CHANGED]
     assert finding.where == f"runs/{copy.runs[-1]}/SHA256SUMS"

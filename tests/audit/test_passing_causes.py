@@ -1,6 +1,6 @@
 """What is not a sign of tampering: texts that can't be fetched, and nights that go on while an output is looked at."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,8 @@ def no_texts(*given: Any, **settings: Any) -> Iterator[FetchedText]:
 
 
 def test_texts_that_can_not_be_fetched_now_leave_evidence_unchecked(
-    copied: Callable[[], Copy], monkeypatch: pytest.MonkeyPatch
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = copied()
     monkeypatch.setattr(evidence, "fetch_texts", no_texts)
     result = copy.verify()
     assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 4 documents"])
@@ -60,9 +59,8 @@ def test_locators_are_compared_with_the_documents_where_these_are_read(text_mode
 
 @pytest.mark.parametrize("is_other", [True, False])
 def test_findings_of_an_output_in_which_a_run_finished_meanwhile_are_not_told(
-    copied: Callable[[], Copy], monkeypatch: pytest.MonkeyPatch, is_other: bool
+    copy: Copy, monkeypatch: pytest.MonkeyPatch, is_other: bool
 ) -> None:
-    copy = copied()
     name = copy.manifest["files"]["memories"][0]
 
     def slow(*given: Any, **settings: Any) -> Any:

@@ -1,7 +1,6 @@
 """Turns that are asked again: the same ones at every draw, with the tokens of the log or others."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,8 +20,7 @@ ALL = 1_000
 """More turns than the scan has."""
 
 
-def test_turns_that_are_asked_again_have_the_tokens_of_the_log(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_turns_that_are_asked_again_have_the_tokens_of_the_log(copy: Copy) -> None:
     again = copy.verify(reread=ALL).reread
     assert again is not None
     asked = {
@@ -36,8 +34,7 @@ def test_turns_that_are_asked_again_have_the_tokens_of_the_log(copied: Callable[
     assert not again.not_asked
 
 
-def test_turn_with_other_tokens_is_named_with_its_place(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_turn_with_other_tokens_is_named_with_its_place(copy: Copy) -> None:
     for place in (copy.folder / "log/turns").iterdir():
         table = pq.read_table(place)
         rows = [
@@ -53,10 +50,7 @@ def test_turn_with_other_tokens_is_named_with_its_place(copied: Callable[[], Cop
     assert {turn.document_id for turn in again.different} == {"a", "c", "d"}
 
 
-async def test_draw_is_the_same_and_a_larger_one_holds_the_smaller_and_takes_each_reading_first(
-    copied: Callable[[], Copy],
-) -> None:
-    copy = copied()
+async def test_draw_is_the_same_and_a_larger_one_holds_the_smaller_and_takes_each_reading_first(copy: Copy) -> None:
     past = open_run(Location(uri=str(copy.folder)), copy.runs[-1])
     assert copy.job is not None
     texts = texts_of(past, [])
@@ -77,8 +71,7 @@ async def test_draw_is_the_same_and_a_larger_one_holds_the_smaller_and_takes_eac
     assert set(await drawn(5, seed=1)) != set(five)
 
 
-def test_another_reader_is_refused_before_an_engine_starts(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_another_reader_is_refused_before_an_engine_starts(copy: Copy) -> None:
     assert copy.job is not None
     copy.job = copy.job.with_agent(copy.job.agent.model_copy(update={"weights_version": "new"}))
     result = copy.verify(reread=3)
@@ -87,16 +80,14 @@ def test_another_reader_is_refused_before_an_engine_starts(copied: Callable[[], 
     assert result.not_asked.startswith("3 turns were to be asked again, and none was: --reread: this is not the reader")
 
 
-def test_engine_is_not_asked_where_something_is_wrong(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_engine_is_not_asked_where_something_is_wrong(copy: Copy) -> None:
     (copy.folder / copy.manifest["files"]["memories"][0]).unlink()
     result = copy.verify(reread=3)
     assert (result.reread, result.failure) == (None, None)
     assert result.not_asked.startswith("3 turns were to be asked again, and none was: something is wrong")
 
 
-def test_documents_that_are_gone_are_the_reason_that_no_turn_is_asked(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_documents_that_are_gone_are_the_reason_that_no_turn_is_asked(copy: Copy) -> None:
     record = json.loads((copy.folder / "run.json").read_text())
     (copy.folder / "run.json").write_bytes(json_bytes({**record, "documents": "/nowhere/documents.parquet"}))
     result = copy.verify(reread=3)

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,7 @@ def tables_of(copy: Copy, table: str) -> list[Path]:
     return [copy.folder / name for name in copy.manifest["files"][table]]
 
 
-def test_whole_output_holds_and_every_row_is_compared(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_whole_output_holds_and_every_row_is_compared(copy: Copy) -> None:
     result = copy.verify()
     assert (result.findings, result.unchecked) == ([], [])
     assert (result.run_id, result.num_runs) == (copy.runs[-1], 1)
@@ -51,9 +49,7 @@ def test_whole_output_holds_and_every_row_is_compared(copied: Callable[[], Copy]
     assert sum(part["num_evidence"] for part in manifest["parts"])
 
 
-def test_plan_with_more_text_than_one_array_holds_is_followed(
-    copied: Callable[[], Copy], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_with_more_text_than_one_array_holds_is_followed(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of ten million documents."""
 
     def grown(*of_run: Any) -> pa.Table:
@@ -62,12 +58,11 @@ def test_plan_with_more_text_than_one_array_holds_is_followed(
         return pa.concat_tables([plan, *[other.cast(plan.schema)] * 2100])
 
     monkeypatch.setattr(rows, "with_log_files", grown)
-    result = copied().verify()
+    result = copy.verify()
     assert (result.findings, result.unchecked) == ([], [])
 
 
-def test_flipped_byte_is_found_in_every_table_file_and_log_file(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_flipped_byte_is_found_in_every_table_file_and_log_file(copy: Copy) -> None:
     flipped = [
         name for name in copy.files() if not name.startswith("runs/") and name not in ("manifest.json", "run.json")
     ]
@@ -81,8 +76,7 @@ def test_flipped_byte_is_found_in_every_table_file_and_log_file(copied: Callable
     assert places(copy) >= set(flipped)
 
 
-def test_flipped_byte_is_found_in_every_file_of_a_record(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_flipped_byte_is_found_in_every_file_of_a_record(copy: Copy) -> None:
     unhashed = ("/manifest.json", "/progress.json")  # the one is written last, the other while a run reads
     flipped = [name for name in copy.files() if name.startswith("runs/") and not name.endswith(unhashed)]
     assert {Path(name).name for name in flipped} >= {"plan.parquet", "projection.json", "SHA256SUMS"}
@@ -93,8 +87,7 @@ def test_flipped_byte_is_found_in_every_file_of_a_record(copied: Callable[[], Co
         (copy.folder / name).write_bytes(whole)
 
 
-def test_removed_row_is_one_finding_that_names_the_row(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_removed_row_is_one_finding_that_names_the_row(copy: Copy) -> None:
     place = tables_of(copy, "answers")[0]
     name, table = str(place.relative_to(copy.folder)), pq.read_table(place)
     pq.write_table(table.slice(1), place)
@@ -105,8 +98,7 @@ def test_removed_row_is_one_finding_that_names_the_row(copied: Callable[[], Copy
     assert gone in finding.what
 
 
-def test_removed_row_is_found_where_hashes_and_counts_were_made_to_fit(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_removed_row_is_found_where_hashes_and_counts_were_made_to_fit(copy: Copy) -> None:
     place = tables_of(copy, "answers")[0]
     table = pq.read_table(place)
     is_ok = table["status"][-1].as_py() == "ok"
@@ -125,26 +117,16 @@ def test_removed_row_is_found_where_hashes_and_counts_were_made_to_fit(copied: C
     assert kinds == {FindingKind.COUNTS, FindingKind.ROWS}
 
 
-def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    place = tables_of(copy, "answers")[0]
-    table = pq.read_table(place)
-    row = table["status"].to_pylist().index("ok")
-    answers = table["answer"].to_pylist()
-    answers[row] = "another"
-    column = table.schema.get_field_index("answer")
-    pq.write_table(table.set_column(column, table.schema.field(column), pa.array(answers, pa.string())), place)
+def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copy: Copy) -> None:
+    name = copy.forge_answer()
     copy.reseal()
     (finding,) = copy.verify().findings
-    assert (finding.kind, finding.where) == (FindingKind.ROWS, str(place.relative_to(copy.folder)))
+    assert (finding.kind, finding.where) == (FindingKind.ROWS, name)
     assert finding.what.endswith("answer is not what the log says")
 
 
 @pytest.mark.parametrize("table", ["memories", "evidence", "results"])
-def test_removed_row_of_another_table_is_found_where_the_hash_was_made_to_fit(
-    copied: Callable[[], Copy], table: str
-) -> None:
-    copy = copied()
+def test_removed_row_of_another_table_is_found_where_the_hash_was_made_to_fit(copy: Copy, table: str) -> None:
     place = next(place for place in tables_of(copy, table) if pq.read_metadata(place).num_rows)
     pq.write_table(pq.read_table(place).slice(1), place)
     copy.reseal()
@@ -153,8 +135,7 @@ def test_removed_row_of_another_table_is_found_where_the_hash_was_made_to_fit(
     assert "its row is not there" in finding.what
 
 
-def test_log_file_that_is_gone_is_one_finding(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_log_file_that_is_gone_is_one_finding(copy: Copy) -> None:
     gone = sorted((copy.folder / "log/turns").iterdir())[0]
     gone.unlink()
     result = copy.verify()
@@ -162,10 +143,7 @@ def test_log_file_that_is_gone_is_one_finding(copied: Callable[[], Copy]) -> Non
     assert [each.what for each in result.unchecked] == ["whether the rows follow from the log"]
 
 
-def test_log_file_that_was_gone_when_a_later_run_closed_is_found_in_the_lists_before(
-    copied: Callable[[], Copy],
-) -> None:
-    copy = copied()
+def test_log_file_that_was_gone_when_a_later_run_closed_is_found_in_the_lists_before(copy: Copy) -> None:
     for folder in ("turns", "outcomes", "follow_ups"):
         sorted((copy.folder / "log" / folder).iterdir())[-1].unlink()
     nights = Nights(Location(uri=str(copy.folder)))
@@ -175,8 +153,7 @@ def test_log_file_that_was_gone_when_a_later_run_closed_is_found_in_the_lists_be
     assert dropped == {"log/turns", "log/outcomes", "log/follow_ups"}
 
 
-def test_record_of_an_older_run_is_checked_with_all(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_record_of_an_older_run_is_checked_with_all(copy: Copy) -> None:
     first = copy.runs[0]
     copy.rewrite(lambda manifest: manifest["counts"].update(failed=0), run_id=first, seals=False)
     assert copy.verify().findings == []
@@ -185,36 +162,30 @@ def test_record_of_an_older_run_is_checked_with_all(copied: Callable[[], Copy]) 
     assert found(copy.verify(all_runs=True)) == {(FindingKind.CHANGED.value, f"runs/{first}/SHA256SUMS")}
 
 
-def test_manifest_of_an_earlier_run_in_the_place_of_the_last_one_is_found(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_manifest_of_an_earlier_run_in_the_place_of_the_last_one_is_found(copy: Copy) -> None:
     record = copy.folder / "runs" / copy.runs[0] / "manifest.json"
     (copy.folder / "manifest.json").write_bytes(record.read_bytes())
     assert (FindingKind.CHAIN.value, "manifest.json") in found(copy.verify())
 
 
-def test_record_of_a_run_that_no_later_run_names_is_found(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_record_of_a_run_that_no_later_run_names_is_found(copy: Copy) -> None:
     first, second, _ = copy.runs
     copy.reseal(without=[f"runs/{second}/SHA256SUMS"], more=[f"runs/{first}/SHA256SUMS"])
     assert found(copy.verify(all_runs=True)) == {(FindingKind.CHAIN.value, f"runs/{second}/SHA256SUMS")}
 
 
-def test_signed_record_holds_until_its_list_is_made_anew(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    copy = copied()
+def test_signed_record_holds_until_its_list_is_made_anew(copy: Copy, tmp_path: Path) -> None:
     allowed = signers(tmp_path)
     place = copy.folder / "runs" / copy.runs[-1] / "SHA256SUMS"
-    assert found(copy.verify(allowed_signers=allowed)) == {
-        (FindingKind.SIGNATURE.value, str(place.relative_to(copy.folder)))
-    }, "it is not signed"
+    unsigned = {(FindingKind.SIGNATURE.value, str(place.relative_to(copy.folder)))}
+    assert found(copy.verify(allowed_signers=allowed)) == unsigned
     place.with_name("SHA256SUMS.sig").write_bytes(signature(place.read_bytes(), key=str(tmp_path / "key")))
     result = copy.verify(allowed_signers=allowed)
     assert (result.findings, result.signer) == ([], "scans@example.org")
     assert [each.why for each in copy.verify().unchecked] == ["it needs --allowed-signers"]
     copy.rewrite(lambda manifest: manifest["settings"].update(model="another"))
     assert copy.verify().findings == []
-    assert found(copy.verify(allowed_signers=allowed)) == {
-        (FindingKind.SIGNATURE.value, str(place.relative_to(copy.folder)))
-    }
+    assert found(copy.verify(allowed_signers=allowed)) == unsigned
     stranger = signers(tmp_path / "stranger")
     assert found(copy.verify(allowed_signers=stranger))
     for run_id in copy.runs:
@@ -233,10 +204,8 @@ def signers(folder: Path) -> Path:
     return allowed
 
 
-def test_files_of_a_run_are_handed_on_by_the_page_and_checked_without_this_software(
-    copied: Callable[[], Copy], tmp_path: Path
-) -> None:
-    copy, page = copied(), (Path(__file__).parents[2] / "docs/how-to/record.md").read_text()
+def test_files_of_a_run_are_handed_on_by_the_page_and_checked_without_this_software(copy: Copy, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/record.md").read_text()
     (copy.folder / "review").mkdir()
     block = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[-1].replace("RUN_ID", copy.runs[-1])
     packing = block.replace("cd out/", f"cd {copy.folder}").replace("../scan.tgz", str(tmp_path / "scan.tgz"))
@@ -252,8 +221,7 @@ def test_files_of_a_run_are_handed_on_by_the_page_and_checked_without_this_softw
     assert subprocess.run(command, cwd=outside, check=False, capture_output=True).returncode == 1
 
 
-def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) -> None:
-    copy = copied()
+def test_deleted_folder_of_an_old_run_is_no_fault(copy: Copy) -> None:
     first, second, _ = copy.runs
     for place in (copy.folder / "runs" / second).iterdir():
         place.unlink()
@@ -282,9 +250,8 @@ def test_rows_of_other_policies_and_formats_follow_from_the_log(
     assert result.num_rows > manifest["counts"]["answers_rows"]
 
 
-def test_output_between_two_runs_holds(copied: Callable[[], Copy]) -> None:
+def test_output_between_two_runs_holds(copy: Copy) -> None:
     """A later attempt has begun: it has marked the manifest, written `run.json` and log files, and no table."""
-    copy = copied()
     later = "29990101T000000.000Z.ffff"
     manifest = {**copy.manifest, "claimed_by": later}
     (copy.folder / "manifest.json").write_bytes(json_bytes(manifest))
@@ -297,10 +264,7 @@ def test_output_between_two_runs_holds(copied: Callable[[], Copy]) -> None:
     assert [each.what for each in result.unchecked] == ["1 files of the log"]
 
 
-def test_documents_that_are_gone_or_have_changed_leave_only_evidence_unchecked(
-    copied: Callable[[], Copy],
-) -> None:
-    copy = copied()
+def test_documents_that_are_gone_or_have_changed_leave_only_evidence_unchecked(copy: Copy) -> None:
     result = copy.verify(with_text=False)
     assert (result.findings, [each.what for each in result.unchecked]) == ([], ["the table 'evidence'"])
     record = json.loads((copy.folder / "run.json").read_text())
