@@ -70,23 +70,39 @@ def test_read_questions_all_columns_are_the_same_in_every_format(ending: str, tm
     assert table.to_pylist() == ROWS
 
 
-def test_read_questions_text_file_has_one_a_line(tmp_path: Path) -> None:
-    (tmp_path / "q.txt").write_bytes("\ufeffWho? \r\n\n \nWas ist\u2028das?".encode())
-    rows = _read(tmp_path / "q.txt")
-    assert [row["question"] for row in rows] == ["Who?", "Was ist\u2028das?"]
-    assert rows[0]["question_id"] == "q-" + text_hash("Who?")[:12]
-
-
-def test_read_questions_integers_and_one_reference_become_texts(tmp_path: Path) -> None:
-    (tmp_path / "q.jsonl").write_text('{"question_id": 5, "document_id": 7, "question": "a", "references": "r"}')
-    assert _read(tmp_path / "q.jsonl") == [
-        {"question_id": "5", "document_id": "7", "question": "a", "references": ["r"], **NO_TYPE}
-    ]
-
-
-def test_column_id_is_the_id_of_a_question(tmp_path: Path) -> None:
-    (tmp_path / "q.csv").write_text("id,question\nlaw,Which law governs it?\n")
-    assert _read(tmp_path / "q.csv")[0]["question_id"] == "law"
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        (
+            "q.txt",
+            "\ufeffWho? \r\n\n \nWas ist\u2028das?",
+            [{"question": "Who?", "question_id": f"q-{text_hash('Who?')[:12]}"}, {"question": "Was ist\u2028das?"}],
+        ),
+        (
+            "q.jsonl",
+            '{"question_id": 5, "document_id": 7, "question": "a", "references": "r"}',
+            [{"question_id": "5", "document_id": "7", "question": "a", "references": ["r"], **NO_TYPE}],
+        ),
+        ("q.csv", "id,question\nlaw,Which law governs it?\n", [{"question_id": "law"}]),
+        (
+            "q.csv",
+            "question,answer_type,labels\nRisk?,label,low | high\nWho?,,\n",
+            [{"answer_type": "label", "labels": ["low", "high"]}, {"answer_type": None, "labels": None}],
+        ),
+        (
+            "documents.csv",
+            "document_id,text,question\na,Long.,Who?\nb,Short.,When?\n",
+            [{"document_id": "a", "question": "Who?"}, {"document_id": "b", "question": "When?"}],
+        ),
+    ],
+    ids=["one a line", "integers, and one reference", "column `id`", "labels between bars", "of its own document each"],
+)
+def test_read_questions_takes_each_as_it_is_written(
+    name: str, data: str, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data.encode())
+    rows = _read(tmp_path / name)
+    assert [{column: row[column] for column in some} for row, some in zip(rows, expected, strict=True)] == expected
 
 
 def test_read_questions_asked_ones_come_after_the_file(tmp_path: Path) -> None:
@@ -145,12 +161,6 @@ def test_missing_documents_are_those_of_bound_questions_that_are_not_there() -> 
     assert missing_documents(pa.concat_tables([questions.slice(0, 1), _bound("x")]), _index("c")) == ["x"]
 
 
-def test_labels_of_a_csv_file_stand_between_bars(tmp_path: Path) -> None:
-    (tmp_path / "q.csv").write_text("question,answer_type,labels\nRisk?,label,low | high\nWho?,,\n")
-    table = read_questions(Location(uri=str(tmp_path / "q.csv")), ask=())
-    assert value_types(table) == [Label("low", "high"), None]
-
-
 def test_schema_may_stand_as_an_object_in_a_jsonl_file(tmp_path: Path) -> None:
     row = {"question": "Who?", "answer_type": "json", "schema": json.loads(PARTY)}
     (tmp_path / "q.jsonl").write_text(json.dumps(row))
@@ -200,15 +210,6 @@ def test_questions_of_a_job_file_may_have_types() -> None:
     assert value_types(table) == [None, Bool()]
     with pytest.raises(ValueTypeError, match="ask, question 1: answer_type: 'boolean' is not one of"):
         read_questions(None, ask=[{"question": "Is it?", "answer_type": "boolean"}])
-
-
-def test_read_questions_documents_with_a_question_each_are_their_own_list(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_text("document_id,text,question\na,Long.,Who?\nb,Short.,When?\n")
-    table = read_questions(Location(uri=str(tmp_path / "d.csv")), ask=())
-    assert table.select(["document_id", "question"]).to_pylist() == [
-        {"document_id": "a", "question": "Who?"},
-        {"document_id": "b", "question": "When?"},
-    ]
 
 
 def test_type_fields_give_the_type_again() -> None:

@@ -1,5 +1,6 @@
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,14 +63,14 @@ def test_require_slots_of_a_text_without_each_once_names_the_place(text: str) ->
         require_slots(text, UPDATE_SLOTS, place="my text")
 
 
-def test_prompt_set_without_an_answer_text_is_refused() -> None:
-    with pytest.raises(PromptSetError, match="no answer text"):
-        replace(PROMPTS, answers={})
-
-
-def test_prompt_set_with_a_lone_surrogate_is_refused() -> None:
-    with pytest.raises(PromptSetError, match="surrogate"):
-        replace(PROMPTS, first_memory="a\ud800")
+@pytest.mark.parametrize(
+    ("change", "said"), [({"answers": {}}, "no answer text"), ({"first_memory": "a\ud800"}, "surrogate")]
+)
+def test_prompt_set_without_an_answer_text_or_with_a_lone_surrogate_is_refused(
+    change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PromptSetError, match=said):
+        replace(PROMPTS, **change)
 
 
 def test_prompt_set_hash_changes_with_each_text() -> None:
@@ -91,12 +92,9 @@ def test_prompt_set_hash_leaves_out_note_and_order() -> None:
     assert first.sha256 == second.sha256
 
 
-def test_answer_text_of_a_form_that_is_missing_names_those_it_has() -> None:
+def test_answer_text_of_a_form_that_is_missing_names_those_it_has_and_direct_text_has_the_trained_one_too() -> None:
     with pytest.raises(PromptSetError, match="boxed"):
         PROMPTS.answer_text(AnswerForm.SENTENCE)
-
-
-def test_direct_text_of_the_form_that_checkpoints_were_trained_with_is_the_boxed_one() -> None:
     assert PROMPTS.direct_text(AnswerForm.BOXED_AS_TRAINED) == PROMPTS.direct_text(AnswerForm.BOXED)
     with pytest.raises(PromptSetError, match="boxed-as-trained"):
         PROMPTS.answer_text(AnswerForm.BOXED_AS_TRAINED)
@@ -108,16 +106,15 @@ def test_built_in_prompts_all_have_both_forms_and_their_own_name() -> None:
         assert (prompts.name, set(prompts.answers)) == (name, {AnswerForm.BOXED, AnswerForm.SENTENCE})
 
 
-def test_default_prompts_show_their_fields_in_the_published_order() -> None:
-    slots = [piece for piece in split_slots(DEFAULT_PROMPTS.update) if isinstance(piece, Slot)]
-    assert slots == [Slot.QUESTION, Slot.MEMORY, Slot.CHUNK]
+def slots_in(text: str) -> list[Slot]:
+    return [piece for piece in split_slots(text) if isinstance(piece, Slot)]
+
+
+def test_default_prompts_show_their_fields_in_the_published_order_and_section_first_ones_the_chunk() -> None:
+    assert slots_in(DEFAULT_PROMPTS.update) == [Slot.QUESTION, Slot.MEMORY, Slot.CHUNK]
     for text in DEFAULT_PROMPTS.answers.values():
-        assert [piece for piece in split_slots(text) if isinstance(piece, Slot)] == [Slot.QUESTION, Slot.MEMORY]
-
-
-def test_section_first_prompts_show_the_chunk_before_all_that_differs_between_questions() -> None:
-    slots = [piece for piece in split_slots(BUILT_IN_PROMPTS["section-first"].update) if isinstance(piece, Slot)]
-    assert slots == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
+        assert slots_in(text) == [Slot.QUESTION, Slot.MEMORY]
+    assert slots_in(BUILT_IN_PROMPTS["section-first"].update) == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
 
 
 def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None:

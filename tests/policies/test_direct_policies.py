@@ -7,25 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.prompts import Slot, TokenTemplate
 from memagent_batch.domain.readings import Policy, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy, bm25
 from memagent_batch.tokens.tokenizer import Tokenizer
+from tests.policies.token_documents import PROMPTS as PLAIN
 from tests.policies.token_documents import document_of
 
 GAP = (7, 7)
-SLOTS = TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY))
-PROMPTS = PromptTokens(
-    update=SLOTS,
-    answer=SLOTS,
-    direct=TokenTemplate(pieces=(Slot.CHUNK,)),
-    first_memory=Memory(token_ids=(8, 9), text="none"),
-    control_token_ids=frozenset(),
-    encode=str.encode,
-    decode=str,
-    gap=GAP,
-)
+PROMPTS = replace(PLAIN, direct=TokenTemplate(pieces=(Slot.CHUNK,)), gap=GAP)
 CHUNK_TOKENS = 12
 TRUNCATE = TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6)
 
@@ -38,9 +29,8 @@ async def shown_by(policy: Policy, num_tokens: int, *, question: Sequence[int] =
         prompts.append(prompt)
         return Completion(token_ids=[1], text="said", finish_reason=FinishReason.STOP)
 
-    outcome = await policy.read(
-        document_of(num_tokens), QuestionTokens(token_ids=question), prompts=PROMPTS, turns=turns
-    )
+    asked = QuestionTokens(token_ids=question)
+    outcome = await policy.read(document_of(num_tokens), asked, prompts=PROMPTS, turns=turns)
     assert (outcome.response, outcome.memory.text) == ("said", "")
     (prompt,) = prompts
     return list(prompt.token_ids)
@@ -50,28 +40,22 @@ RETRIEVE = RetrievePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_to
 OVERLAPPING = replace(RETRIEVE, overlap_tokens=1)
 
 
-async def test_truncate_document_that_fits_is_shown_whole() -> None:
-    assert await shown_by(TRUNCATE, 12) == list(range(100, 112))
-
-
-async def test_truncate_long_document_shows_head_and_tail_with_a_gap() -> None:
-    assert await shown_by(TRUNCATE, 40) == [100, 101, 102, 103, 104, *GAP, 135, 136, 137, 138, 139]
-
-
-async def test_retrieve_document_that_fits_is_shown_whole() -> None:
-    assert await shown_by(replace(RETRIEVE, passage_tokens=6), 9) == list(range(100, 109))
-
-
-async def test_retrieve_shows_the_nearest_passages_in_the_order_of_the_document() -> None:
-    assert await shown_by(RETRIEVE, 40, question=[131, 110]) == [109, 110, 111, *GAP, 130, 131, 132]
-
-
-async def test_retrieve_without_any_match_shows_the_first_passages() -> None:
-    assert await shown_by(RETRIEVE, 40) == [100, 101, 102, 103, 104, 105]
-
-
-async def test_retrieve_passages_that_overlap_are_shown_as_one() -> None:
-    assert await shown_by(OVERLAPPING, 40, question=[105, 107]) == [104, 105, 106, 107, 108]
+@pytest.mark.parametrize(
+    ("policy", "num_tokens", "question", "shown"),
+    [
+        (TRUNCATE, 12, [], list(range(100, 112))),
+        (TRUNCATE, 40, [], [100, 101, 102, 103, 104, *GAP, 135, 136, 137, 138, 139]),
+        (replace(RETRIEVE, passage_tokens=6), 9, [], list(range(100, 109))),
+        (RETRIEVE, 40, [131, 110], [109, 110, 111, *GAP, 130, 131, 132]),
+        (RETRIEVE, 40, [], [100, 101, 102, 103, 104, 105]),
+        (OVERLAPPING, 40, [105, 107], [104, 105, 106, 107, 108]),
+    ],
+    ids=["truncate whole", "head and tail", "retrieve whole", "nearest passages", "no match", "overlapping passages"],
+)
+async def test_direct_policy_shows_what_fits_or_what_matters_with_gaps(
+    policy: Policy, num_tokens: int, question: list[int], shown: list[int]
+) -> None:
+    assert await shown_by(policy, num_tokens, question=question) == shown
 
 
 @pytest.mark.parametrize("policy", [TRUNCATE, OVERLAPPING])
@@ -107,10 +91,9 @@ def test_bm25_passage_with_the_rarest_words_of_the_question_is_nearest(tiny_toke
     assert max(scores) == scores[1] > scores[2] > scores[0] > scores[3] == 0
 
 
-def test_bm25_number_alone_finds_its_passage(tiny_tokenizer: Tokenizer) -> None:
+def test_bm25_number_alone_finds_its_passage_and_passages_without_words_score_nothing(
+    tiny_tokenizer: Tokenizer,
+) -> None:
     scores = scores_of(tiny_tokenizer, "7318265")
     assert [score > 0 for score in scores] == [False, True, False, False]
-
-
-def test_bm25_passages_without_words_score_nothing(tiny_tokenizer: Tokenizer) -> None:
     assert scores_of(tiny_tokenizer, "What?", ["...", "  "]) == [0.0, 0.0]

@@ -187,14 +187,8 @@ def test_what_a_guide_allows_is_a_value_and_what_it_does_not_is_invalid(value_ty
     assert value(guide.example, value_type).status is ValueStatus.OK
     for text in ("", " ", "0.", "1,2", "nonsense", "not  stated", "{}", "01"):
         assert value(text, value_type).status is ValueStatus.INVALID or guide.allows(text)
-    assert (
-        parse_value(
-            Completion(token_ids=(1,), text=guide.example, finish_reason=FinishReason.LENGTH),
-            value_type,
-            answer="a",
-        ).status
-        is ValueStatus.INVALID
-    )
+    cut = Completion(token_ids=(1,), text=guide.example, finish_reason=FinishReason.LENGTH)
+    assert parse_value(cut, value_type, answer="a").status is ValueStatus.INVALID
 
 
 @pytest.mark.parametrize("value_type", [each for each in TYPES if each.not_stated])
@@ -349,10 +343,8 @@ def test_vote_is_the_most_frequent_value_whatever_the_order(texts: list[str], ra
     ],
 )
 def test_typed_equality(one: str, other: str, *, same: bool) -> None:
-    assert (
-        values_equal(TypedValue(status=ValueStatus.OK, value=one), TypedValue(status=ValueStatus.OK, value=other))
-        is same
-    )
+    values = [TypedValue(status=ValueStatus.OK, value=each) for each in (one, other)]
+    assert values_equal(*values) is same
 
 
 def test_identity_differs_with_all_that_is_asked() -> None:
