@@ -319,13 +319,14 @@ def end_with_children(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def save_tokenizer(folder: Path, *, texts: list[str], num_tokens: int) -> "BackendTokenizer":
-    """Writes a byte-level tokeniser of `num_tokens` tokens, learnt from the texts, and three that steer the model."""
+def trained_backend(texts: list[str], *, num_tokens: int, normalizer: Any = None) -> "BackendTokenizer":
+    """A byte-level tokeniser of `num_tokens` tokens that is learnt from the texts, with digits apart."""
     from tokenizers import Tokenizer as BackendTokenizer
     from tokenizers import decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
 
     backend = BackendTokenizer(models.BPE())
+    if normalizer is not None:
+        backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
@@ -333,6 +334,14 @@ def save_tokenizer(folder: Path, *, texts: list[str], num_tokens: int) -> "Backe
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=num_tokens, initial_alphabet=alphabet, show_progress=False)
     backend.train_from_iterator(texts, trainer)
+    return backend
+
+
+def save_tokenizer(folder: Path, *, texts: list[str], num_tokens: int) -> "BackendTokenizer":
+    """Writes such a tokeniser, with three tokens that steer the model."""
+    from transformers import PreTrainedTokenizerFast
+
+    backend = trained_backend(texts, num_tokens=num_tokens)
     backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     tokenizer.chat_template = (

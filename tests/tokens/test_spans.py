@@ -3,24 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as BackendTokenizer
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, normalizers
 
 from memagent_batch.tokens.tokenizer_json import TokenizerJson
+from tests.conftest import trained_backend
 
 SAMPLE = "The quick brown fox: 12345, Zürich — 北京 🏔 it's.\n"
 
 
 def backend_of(normalizer: normalizers.Normalizer | None) -> BackendTokenizer:
-    """A byte-level tokeniser with some tokens of more than one letter."""
-    backend = BackendTokenizer(models.BPE())
-    if normalizer is not None:
-        backend.normalizer = normalizer
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    backend.train_from_iterator([SAMPLE * 20], trainer)
-    return backend
+    return trained_backend([SAMPLE * 20], num_tokens=400, normalizer=normalizer)
 
 
 BACKENDS = [backend_of(None), backend_of(normalizers.NFC())]

@@ -20,6 +20,7 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.tokens.tokenizer_json import SEGMENT_CHARS
+from tests.conftest import trained_backend
 
 SAMPLE = "The quick brown fox jumps over the lazy dog. Numbers 12345 and 67890 are noted in the memory of it.\n"
 WORDS = "It's a word, another word; 3.14 (and so on) — Zürich, 北京, emoji 🏔 done.\n\n\tIndented   text"
@@ -46,17 +47,7 @@ GEMMA = (
 
 def byte_level_backend() -> BackendTokenizer:
     """A byte-level BPE like Qwen's: digits apart, spaces before words, NFC."""
-    backend = BackendTokenizer(models.BPE())
-    backend.normalizer = normalizers.NFC()
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    backend.train_from_iterator([SAMPLE * 20], trainer)
-    return backend
+    return trained_backend([SAMPLE * 20], num_tokens=500, normalizer=normalizers.NFC())
 
 
 def save_model(folder: Path, backend: BackendTokenizer, *, chat_template: str | None = CHATML) -> str:
@@ -228,9 +219,8 @@ def test_prompt_tokens_filled_give_what_the_chat_template_gives(tokenizer: Token
     for template, text in texts:
         filled = template.fill({slot: tokenizer.encode(value) for slot, value in words.items()})
         content = text.format(**{slot.value: value for slot, value in words.items()})
-        rendered = reference.apply_chat_template(
-            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-        )
+        message = {"role": "user", "content": content}
+        rendered = reference.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
         assert reference.decode(filled) == rendered
         assert "You help." in rendered
         assert filled == whole_ids(tokenizer, rendered)
@@ -283,14 +273,10 @@ def test_chat_template_that_fails_is_refused(tmp_path: Path, chat_template: str)
         Tokenizer(model)
 
 
-def test_model_without_chat_template_is_refused(tmp_path: Path) -> None:
+def test_model_without_chat_template_is_refused_and_serves_where_the_server_has_one(tmp_path: Path) -> None:
     tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
     with pytest.raises(SettingsError, match="has no chat template"):
         tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
-
-
-def test_model_without_chat_template_serves_where_the_server_has_one(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
     template = ServerTemplate(tokenizer=tokenizer.chat_template.tokenizer, model="m")
     tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED, template=template)
     filled = tokens.answer.fill({Slot.QUESTION: tokenizer.encode("Who?"), Slot.MEMORY: tokenizer.encode("a note")})
@@ -325,23 +311,23 @@ def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_sentencepiece_style_text_gets_no_space_of_its_own_in_the_middle(tmp_path: Path) -> None:
+def save_sentencepiece(folder: Path, *, decodes: str) -> Tokenizer:
     backend = BackendTokenizer(models.BPE(byte_fallback=False, unk_token=None))
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    backend.decoder = decoders.Metaspace(prepend_scheme="never")
+    backend.decoder = decoders.Metaspace(prepend_scheme=decodes)
     backend.train_from_iterator([SAMPLE * 20], trainers.BpeTrainer(vocab_size=300, show_progress=False))
-    tokenizer = Tokenizer(save_model(tmp_path, backend))
+    return Tokenizer(save_model(folder, backend))
+
+
+def test_sentencepiece_style_text_gets_no_space_of_its_own_in_the_middle(tmp_path: Path) -> None:
+    tokenizer = save_sentencepiece(tmp_path, decodes="never")
     text = SAMPLE.strip() * (2 * SEGMENT_CHARS // len(SAMPLE))
     assert tokenizer.decode(tokenizer.encode_document(text).token_ids.tolist()) == text
     assert json.loads((tmp_path / "tokenizer.json").read_text())["pre_tokenizer"]["prepend_scheme"] == "always"
 
 
 def test_continuation_in_sentencepiece_style_keeps_the_space_before_its_first_word(tmp_path: Path) -> None:
-    backend = BackendTokenizer(models.BPE(byte_fallback=False, unk_token=None))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    backend.decoder = decoders.Metaspace(prepend_scheme="always")
-    backend.train_from_iterator([SAMPLE * 20], trainers.BpeTrainer(vocab_size=300, show_progress=False))
-    tokenizer = Tokenizer(save_model(tmp_path, backend))
+    tokenizer = save_sentencepiece(tmp_path, decodes="always")
     prompt, written = tokenizer.encode("the memory"), tokenizer.encode(" of it")
     assert tokenizer.decode(written) == "of it"
     assert tokenizer.continuation(written, after=prompt) == " of it"
