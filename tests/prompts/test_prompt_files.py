@@ -40,22 +40,12 @@ def test_load_prompt_set_of_a_saved_file_gives_the_same_set(tmp_path: Path, prom
     assert load_prompt_set(str(path)).sha256 == prompts.sha256
 
 
-def test_load_prompt_set_of_yaml_gives_the_same_set(tmp_path: Path) -> None:
+def test_load_prompt_set_of_yaml_gives_the_same_set_and_without_a_note_an_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "set.yaml"
     path.write_text(yaml.safe_dump(CONTENT, allow_unicode=True), encoding="utf-8")
     assert load_prompt_set(str(path)) == PROMPTS
-
-
-def test_load_prompt_set_without_note_has_an_empty_one(tmp_path: Path) -> None:
     content = {key: value for key, value in CONTENT.items() if key != "note"}
     assert load_prompt_set(write(tmp_path, content)).note == ""
-
-
-def test_load_prompt_set_of_python_code_points_to_the_import(tmp_path: Path) -> None:
-    path = tmp_path / "code.py"
-    path.write_text("TEMPLATE = ''")
-    with pytest.raises(PromptSetError, match="memagent prompts import"):
-        load_prompt_set(str(path))
 
 
 @pytest.mark.parametrize(
@@ -78,25 +68,22 @@ def test_load_prompt_set_of_a_wrong_file_names_what_is_wrong(
         load_prompt_set(write(tmp_path, CONTENT | change))
 
 
-@pytest.mark.parametrize("content", [[], "text", None, 3])
-def test_load_prompt_set_of_a_file_that_is_no_mapping_is_refused(tmp_path: Path, content: Any) -> None:
-    with pytest.raises(PromptSetError, match="a prompt set is a mapping with the keys"):
-        load_prompt_set(write(tmp_path, content))
-
-
-@pytest.mark.parametrize(("name", "text"), [("set.json", '{\n"name": '), ("set.yaml", "name: [1\nb: }")])
-def test_load_prompt_set_of_a_broken_file_names_the_line(tmp_path: Path, name: str, text: str) -> None:
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(PromptSetError, match="line 2"):
-        load_prompt_set(str(path))
-
-
-def test_load_prompt_set_that_is_not_utf8_names_the_byte(tmp_path: Path) -> None:
-    path = tmp_path / "set.json"
-    path.write_bytes(b'{"name": "\xff"}')
-    with pytest.raises(PromptSetError, match="byte 10"):
-        load_prompt_set(str(path))
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("code.py", b"TEMPLATE = ''", "memagent prompts import"),
+        ("set.json", b'{\n"name": ', "line 2"),
+        ("set.yaml", b"name: [1\nb: }", "line 2"),
+        ("set.json", b'{"name": "\xff"}', "byte 10"),
+        *(("set.json", data, "a prompt set is a mapping with the keys") for data in (b"[]", b'"text"', b"null", b"3")),
+    ],
+)
+def test_load_prompt_set_of_a_file_that_holds_none_says_why(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(PromptSetError, match=message):
+        load_prompt_set(str(tmp_path / name))
 
 
 def test_save_prompt_set_where_it_can_not_be_written_is_refused(tmp_path: Path) -> None:
