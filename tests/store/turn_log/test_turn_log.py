@@ -39,12 +39,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def address_of(document: str = "text", *, sample: int = 0, fingerprint: str = "f") -> ReadingAddress:
-    return ReadingAddress(
-        document_hash=text_hash(document),
-        question_hash=text_hash("why?"),
-        sample=sample,
-        fingerprint=fingerprint,
-    )
+    hashes = {"document_hash": text_hash(document), "question_hash": text_hash("why?")}
+    return ReadingAddress(**hashes, sample=sample, fingerprint=fingerprint)
 
 
 def turn_of(path: str = "update/0", *, text: str = "memory") -> tuple[Prompt, Completion]:
@@ -79,6 +75,12 @@ def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     files = found.get((address.document_hash, address.question_hash), [])
     turns = read_turns(output, files, fingerprints=[fingerprint], document_hashes=[address.document_hash])
     return turns[fingerprint].get((address.document_hash, address.question_hash, address.sample), {})
+
+
+def all_readings(output: Location, **settings: Any) -> Any:
+    """Turns of the readings of the text."""
+    files, hashes = (output / TURNS_FOLDER).files(), [address_of().document_hash]
+    return read_turns(output, files, fingerprints=["f"], document_hashes=hashes, **settings)["f"]
 
 
 def current_outcome(output: Location, address: ReadingAddress) -> Any:
@@ -128,31 +130,17 @@ def completions(draw: st.DrawFn) -> Completion:
 
 @st.composite
 def prompts(draw: st.DrawFn) -> Prompt:
-    places = st.integers(0, 2**40)
-    span = st.builds(
-        ChunkSpan,
-        index=st.integers(0, 2**31 - 1),
-        token_start=places,
-        token_end=places,
-        char_start=places,
-        char_end=places,
-    )
-    return Prompt(
-        path=draw(TEXTS),
-        kind=draw(TEXTS),
-        token_ids=draw(TOKENS),
-        max_tokens=1,
-        span=draw(st.none() | span),
-    )
+    places = dict.fromkeys(("token_start", "token_end", "char_start", "char_end"), st.integers(0, 2**40))
+    span = st.builds(ChunkSpan, index=st.integers(0, 2**31 - 1), **places)
+    own = {"path": draw(TEXTS), "kind": draw(TEXTS)}
+    return Prompt(**own, token_ids=draw(TOKENS), max_tokens=1, span=draw(st.none() | span))
 
 
 def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tmp_path: Path) -> None:
     num_turns, num_tokens = 20, 5000
     completion = Completion(token_ids=range(1000, 1000 + num_tokens), text="x", finish_reason=FinishReason.STOP)
-    turns = [
-        (Prompt(path=f"update/{number}", kind="update", token_ids=(1,), max_tokens=1), completion)
-        for number in range(num_turns)
-    ]
+    prompt = Prompt(path="", kind="update", token_ids=(1,), max_tokens=1)
+    turns = [(replace(prompt, path=f"update/{number}"), completion) for number in range(num_turns)]
     asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
     turns_in(output_at(tmp_path), address_of())  # loads what it needs
     tracemalloc.start()
@@ -368,12 +356,9 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
 async def test_read_turns_without_tokens_tells_their_number(tmp_path: Path) -> None:
     output = output_at(tmp_path)
     await write_turns(writer_at(output), address_of(), turn_of())
-    files = (output / TURNS_FOLDER).files()
-    hashes = [address_of().document_hash]
-    (reading,) = read_turns(output, files, fingerprints=["f"], document_hashes=hashes, with_tokens=False)["f"].values()
+    (reading,) = all_readings(output, with_tokens=False).values()
     (row,) = reading.values()
-    assert row["num_tokens"] == 2
-    assert row["text"] == "memory"
+    assert (row["num_tokens"], row["text"]) == (2, "memory")
 
 
 @pytest.mark.parametrize("folder", [KEYS_FOLDER, TURNS_FOLDER])
@@ -404,9 +389,7 @@ def test_run_id_after_one_that_is_no_time_is_a_time() -> None:
 
 RUNS = ("20260101T120000.000Z.aaaa", "20260101T120000.001Z.0000")
 """An attempt, and the one after it, for which the clock went back an hour."""
-NOON, ELEVEN = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)
-
-
+ELEVEN = datetime(2026, 1, 1, 11, tzinfo=UTC)
 FAILED, OK = Status.FAILED, Status.OK
 
 
@@ -437,13 +420,7 @@ async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Pa
     for run_id in RUNS:
         await write_turns(writer_at(output, run_id=run_id), address, turn_of(text=run_id))
     key = (address.document_hash, address.question_hash, address.sample)
-    readings = read_turns(
-        output,
-        (output / TURNS_FOLDER).files(),
-        fingerprints=["f"],
-        document_hashes=[address.document_hash],
-        ended_by={("f", key): ended_by} if ended_by else {},
-    )["f"]
+    readings = all_readings(output, ended_by={("f", key): ended_by} if ended_by else {})
     assert readings[key]["update/0"]["text"] == stands
 
 
@@ -458,11 +435,5 @@ async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not
     await write_turns(writers["a"], address, turn_of("update/1", text="second of a"))
     await writers[ended_by].record_outcome(address, outcome_of())
     outcomes = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), fingerprint="f")
-    (reading,) = read_turns(
-        output,
-        (output / TURNS_FOLDER).files(),
-        fingerprints=["f"],
-        document_hashes=[address.document_hash],
-        ended_by={("f", key): row["line"] for key, row in outcomes.items()},
-    )["f"].values()
+    (reading,) = all_readings(output, ended_by={("f", key): row["line"] for key, row in outcomes.items()}).values()
     assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
