@@ -58,19 +58,16 @@ def test_command_runs_again_only_after_what_may_pass(
     assert num_runs(tmp_path / "runs") == started
 
 
-def test_sigterm_to_the_script_ends_its_command_and_starts_no_other(tmp_path: Path) -> None:
-    process = run_again(tmp_path / "runs", ["waits"])
+@pytest.mark.parametrize("to_all", [False, True], ids=["script", "all processes, as `ray job stop` does it"])
+def test_sigterm_to_the_script_or_all_its_processes_ends_its_command_and_starts_no_other(
+    to_all: bool, tmp_path: Path
+) -> None:
+    process = run_again(tmp_path / "runs", ["waits"], own_group=to_all)
     wait_for(tmp_path / "runs.waits")
-    process.terminate()
-    assert process.wait(timeout=60) == 143
-    assert num_runs(tmp_path / "runs") == 1
-
-
-def test_sigterm_to_all_processes_of_a_job_starts_no_other_run(tmp_path: Path) -> None:
-    """As `ray job stop` does it."""
-    process = run_again(tmp_path / "runs", ["waits"], own_group=True)
-    wait_for(tmp_path / "runs.waits")
-    os.killpg(process.pid, signal.SIGTERM)
+    if to_all:
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        process.terminate()
     assert process.wait(timeout=60) == 143
     assert num_runs(tmp_path / "runs") == 1
 

@@ -16,21 +16,15 @@ ROOT = Path(__file__).parents[3]
 TROUBLESHOOTING = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
 
 
-def test_tables_page_in_docs_equals_the_schemas() -> None:
+def test_pages_in_docs_equal_the_schemas_the_settings_and_the_commands() -> None:
     assert tables_page.PAGE.read_text(encoding="utf-8") == tables_page.tables_page()
-
-
-def test_settings_page_in_docs_equals_the_settings() -> None:
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.settings_page()
+    assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.commands_page()
 
 
 def test_every_setting_has_a_description() -> None:
     assert all(setting.info.description for setting in options_of(JobSettings))
     assert any(isinstance(item, Ge | Gt) for setting in options_of(JobSettings) for item in setting.info.metadata)
-
-
-def test_commands_page_in_docs_equals_the_commands() -> None:
-    assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.commands_page()
 
 
 def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:
@@ -47,9 +41,8 @@ def test_troubleshooting_page_has_messages_that_the_code_prints() -> None:
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         texts += [str(node.value) for node in nodes if isinstance(node, ast.Constant)]
     printed = "\n".join(texts)
-    messages = re.findall(
-        r"^\| `(.*?)` \| ", TROUBLESHOOTING.split("## Answers that look wrong")[0], flags=re.MULTILINE
-    )
+    first = TROUBLESHOOTING.split("## Answers that look wrong")[0]
+    messages = re.findall(r"^\| `(.*?)` \| ", first, flags=re.MULTILINE)
     assert len(messages) > 20
     parts = [part for message in messages for part in message.split("…") if part.strip(" ,;")]
     assert [part for part in parts if part.strip(" ,;") not in printed] == []
