@@ -93,10 +93,7 @@ def _bind_socket(folder: Path) -> None:
     ("make", "message"),
     [
         (lambda docs: (docs / "x.txt").symlink_to("../secret.txt"), r"x\.txt' is a link to '.*, which is not in"),
-        (
-            lambda docs: (docs / "x.txt").symlink_to("gone.txt"),
-            r"x\.txt' is a link to '.*gone.*', which is not there",
-        ),
+        (lambda docs: (docs / "x.txt").symlink_to("gone.txt"), r"x\.txt' is a link to '.*gone.*', which is not there"),
         (lambda docs: (docs / "x.txt").symlink_to(docs.parent), r"docs/x\.txt' is a link to a folder"),
         (lambda docs: os.mkfifo(docs / "x.txt"), r"docs/x\.txt' is a FIFO, not a file"),
         (_bind_socket, r"x\.txt' is a socket, not a file"),

@@ -34,7 +34,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.engine_context import MadeEngine
 from tests.executors.test_executors import settings, settings_of_job
-from tests.tables import OWN_COLUMNS, rows_in
+from tests.tables import OWN_COLUMNS, rows_in, table_rows
 
 PATIENCE_SECONDS = 120.0
 POISON = "POISON"
@@ -173,11 +173,8 @@ def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_
 @contextmanager
 def command(folder: Path, model: str) -> Iterator["subprocess.Popen[str]"]:
     """`memagent answer --executor local` in its own process, whose every turn takes a while."""
-    values = settings_of_job(folder, model, ExecutorKind.LOCAL) | {
-        "allow_code": True,
-        "engine_options": {"turn_seconds": 0.3},
-        "max_failed_share": 1.0,
-    }
+    values = settings_of_job(folder, model, ExecutorKind.LOCAL) | {"allow_code": True, "max_failed_share": 1.0}
+    values["engine_options"] = {"turn_seconds": 0.3}
     (folder / "job.yaml").write_text(json.dumps(values))
     line = [sys.executable, "-m", "memagent_batch", "answer", "--config", str(folder / "job.yaml")]
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
@@ -204,8 +201,7 @@ def num_turns(job: JobConfig) -> int:
 
 
 def answers_of(job: JobConfig) -> list[dict[str, Any]]:
-    files = require_manifest(Location(uri=job.output))["files"]["answers"]
-    rows = pa.concat_tables([pq.read_table(Path(job.output) / file) for file in files]).to_pylist()
+    rows = table_rows(job.output, "answers")
     return [{name: row[name] for name in row if name not in OWN_COLUMNS} for row in rows]
 
 

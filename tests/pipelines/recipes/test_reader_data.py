@@ -55,13 +55,8 @@ def _story(*said: tuple[str, str, Value | None], aliased: Sequence[int] = ()) ->
     for number, (sentence, name, value) in enumerate(said):
         mentions.append(Mention(text=sentence, name=name, value=value, aliased=number in aliased, char_start=len(text)))
         text += sentence + " " + FILLER * 8
-    fact = Fact(
-        kind=RENT,
-        who="Zwork Mill",
-        mentions=tuple(mentions),
-        question="What does Zwork Mill cost?",
-        value_type=RENT_TYPE,
-    )
+    asked = {"who": "Zwork Mill", "question": "What does Zwork Mill cost?"}
+    fact = Fact(kind=RENT, mentions=tuple(mentions), value_type=RENT_TYPE, **asked)
     return Story(text=text, facts=(fact,))
 
 
@@ -129,10 +124,8 @@ def test_oracle_answers_with_the_correction(kind: str, prompt_set: str | None) -
     assert ("answer", "\\boxed{510 euros}") in turns
     texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
     if kind == "heads":
-        assert [text for text in texts if text != "keep"] == [
-            "What does Zwork Mill cost? 430 euros",
-            "What does Zwork Mill cost? 510 euros",
-        ]
+        noted = [f"What does Zwork Mill cost? {rent} euros" for rent in (430, 510)]
+        assert [text for text in texts if text != "keep"] == noted
     assert "What does Zwork Mill cost? 510 euros" in texts
 
 
@@ -179,11 +172,8 @@ NOTICE = "Under the terms of the GNU General\n# Public License, either version 2
 def _tasks(wheel: Path, *, apart: bool) -> Tasks:
     """Tasks over one changelog, one copyright file, filler, and a wheel with two licences in many files."""
     with zipfile.ZipFile(wheel, "w") as files:
-        for key, name, text in (
-            ("mit", "MIT", SUBJECT),
-            ("gpl-2.0-plus", "GPL-2.0-or-later", NOTICE),
-            ("x", "MIT", "?"),
-        ):
+        licences = [("mit", "MIT", SUBJECT), ("gpl-2.0-plus", "GPL-2.0-or-later", NOTICE), ("x", "MIT", "?")]
+        for key, name, text in licences:
             files.writestr(f"data/licenses/{key}.LICENSE", f"---\nkey: {key}\nspdx_license_key: {name}\n---\n{text}\n")
             for number in range(20):
                 head = f"license_expression: {key}\nis_license_notice: yes"
