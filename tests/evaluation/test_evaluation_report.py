@@ -42,17 +42,8 @@ def write_output(
         table = scored(questions, [*answers, answer(7, None, status="failed")])
         table = table.set_column(0, SCORES.field("variant"), pa.array([name] * 8))
         (output / f"scores/{name}.parquet").write_bytes(parquet_bytes(table))
-        variants.append(
-            VariantRecord(
-                name=name,
-                run=f"runs/{name}",
-                scores=f"scores/{name}.parquet",
-                model="models/tiny",
-                policy="gated",
-                seconds=12.0,
-                fingerprint="f",
-            )
-        )
+        own = {"name": name, "run": f"runs/{name}", "scores": f"scores/{name}.parquet"}
+        variants.append(VariantRecord(**own, model="models/tiny", policy="gated", seconds=12.0, fingerprint="f"))
     write_evaluation(output, Evaluation(suite="s3://suites/ruler", variants=tuple(variants)))
     return output
 
@@ -78,16 +69,10 @@ def test_report_has_n_score_interval_counts_and_costs_of_each_cell(tmp_path: Pat
     assert a[8:] == ["0", "120", "1.5", "12"]
     assert b[4] == "0.250"
     cells = rows(page, "Every cell")
-    assert [cell[:3] for cell in cells[:4]] == [
-        ["all tasks", "1,024", "a"],
-        ["all tasks", "1,024", "b"],
-        ["all tasks", "4,096", "a"],
-        ["all tasks", "4,096", "b"],
-    ]
-    assert [cell[:5] for cell in cells[4:6]] == [
-        ["aardvark", "1,024", "a", "2", "1.000"],
-        ["aardvark", "1,024", "b", "2", "0.500"],
-    ]
+    together = [["all tasks", length, name] for length in ("1,024", "4,096") for name in "ab"]
+    assert [cell[:3] for cell in cells[:4]] == together
+    assert cells[4][:5] == ["aardvark", "1,024", "a", "2", "1.000"]
+    assert cells[5][:5] == ["aardvark", "1,024", "b", "2", "0.500"]
 
 
 def test_report_compares_variants_over_the_same_documents(tmp_path: Path) -> None:
@@ -108,9 +93,7 @@ def test_report_leaves_out_parts_of_which_nothing_was_asked(tmp_path: Path) -> N
     ]
 
 
-def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(
-    tmp_path: Path,
-) -> None:
+def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(tmp_path: Path) -> None:
     page = report(write_output(tmp_path, {"a": 6}, task="t|\n\x1b[2J<script>"))
     assert "t\\| \x1b\\[2J\\<script\\>" in page
     said = terminal_text(page)

@@ -8,7 +8,7 @@ import pytest
 
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.measures import ALL_TASKS, measure, summarise
-from memagent_batch.evaluation.scoring import EvidenceSpans, evidence_spans, read_answers, score_answers
+from memagent_batch.evaluation.scoring import evidence_spans, read_answers, score_answers
 from memagent_batch.evaluation.statistics import mean_interval, wilson
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
 from memagent_batch.runs.manifest import FORMAT
@@ -18,9 +18,8 @@ from memagent_batch.store.location import Location
 
 def question(number: int, **columns: Any) -> dict[str, Any]:
     row = {"question_id": f"q{number}", "document_id": f"d{number}", "question": "Who?", "references": ["fox"]}
-    return (
-        row | {"task": "niah", "length_tokens": 1000, "depth": 0.5, "metric": "ruler_all", "is_absent": False} | columns
-    )
+    asked = {"task": "niah", "length_tokens": 1000, "depth": 0.5, "metric": "ruler_all", "is_absent": False}
+    return row | asked | columns
 
 
 def answer(number: int, text: str | None = "fox", **columns: Any) -> dict[str, Any]:
@@ -30,20 +29,12 @@ def answer(number: int, text: str | None = "fox", **columns: Any) -> dict[str, A
     return row | costs | {"engine_seconds": 1.5, "num_document_tokens": 990} | columns
 
 
-def scored(
-    questions: list[dict[str, Any]],
-    answers: list[dict[str, Any]],
-    *,
-    samples: int = 1,
-    evidence: EvidenceSpans | None = None,
-) -> pa.Table:
-    return score_answers(
+def scored(questions: list[dict[str, Any]], answers: list[dict[str, Any]], **settings: Any) -> pa.Table:
+    tables = (
         pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS),
         pa.Table.from_pylist(answers, schema=ANSWER_COLUMNS),
-        variant="v",
-        samples=samples,
-        evidence=evidence or {},
     )
+    return score_answers(*tables, **{"variant": "v", "samples": 1, **settings})
 
 
 def test_score_answers_right_one_has_its_row_and_costs() -> None:
@@ -94,14 +85,9 @@ def test_score_answers_scores_what_the_metrics_authors_score(
 def test_score_answers_question_or_sample_without_a_row_is_missing_and_wrong() -> None:
     answers = [answer(0), answer(0, sample=1), answer(1)]
     rows = scored([question(0), question(1), question(2)], answers, samples=2).to_pylist()
-    assert [(row["question_id"], row["sample"], row["status"], row["score"]) for row in rows] == [
-        ("q0", 0, "ok", 1.0),
-        ("q0", 1, "ok", 1.0),
-        ("q1", 0, "ok", 1.0),
-        ("q1", 1, "missing", 0.0),
-        ("q2", 0, "missing", 0.0),
-        ("q2", 1, "missing", 0.0),
-    ]
+    places = [(f"q{number}", sample) for number in range(3) for sample in range(2)]
+    assert [(row["question_id"], row["sample"]) for row in rows] == places
+    assert [(row["status"], row["score"]) for row in rows] == [("ok", 1.0)] * 3 + [("missing", 0.0)] * 3
 
 
 def test_summarise_cell_counts_every_reading_apart() -> None:
@@ -207,19 +193,15 @@ def test_question_without_a_type_has_no_value_and_keeps_its_score() -> None:
 
 
 def test_failed_reading_is_a_wrong_value_and_no_abstention() -> None:
-    rows = scored(
-        [question(0, **LABEL | ABSENT), question(1, **LABEL)],
-        [answer(0, None, status="failed"), answer(1, **value("open"))],
-    ).to_pylist()
+    asked = [question(0, **LABEL | ABSENT), question(1, **LABEL)]
+    rows = scored(asked, [answer(0, None, status="failed"), answer(1, **value("open"))]).to_pylist()
     assert (rows[0]["value_right"], rows[0]["abstained"]) == (False, False)
 
 
 def test_value_measures_count_every_reading() -> None:
     given = [value("open"), value("closed"), value(None, status="not_stated"), value(None, status="invalid")]
-    table = scored(
-        [question(number, **LABEL) for number in range(5)],
-        [answer(number, **each) for number, each in enumerate(given)],
-    )
+    answers = [answer(number, **each) for number, each in enumerate(given)]
+    table = scored([question(number, **LABEL) for number in range(5)], answers)
     together, task = measure(table)
     assert together == {**task, "task": ALL_TASKS}
     right, invalid = together["values_right"], together["values_invalid"]
@@ -229,13 +211,9 @@ def test_value_measures_count_every_reading() -> None:
 @pytest.mark.parametrize("status", ["not_stated", "not_read"])
 def test_abstention_is_right_on_absent_and_lost_on_present_answers(status: str) -> None:
     silent, told = value(None, status=status, num_evidence=0), value("open", num_evidence=1)
-    table = scored(
-        [
-            *(question(number, **LABEL | ABSENT) for number in range(3)),
-            *(question(number, **LABEL) for number in (3, 4)),
-        ],
-        [answer(0, **silent), answer(1, **silent), answer(2, **told), answer(3, **told), answer(4, **silent)],
-    )
+    asked = [question(number, **(LABEL | ABSENT if number < 3 else LABEL)) for number in range(5)]
+    given = [answer(number, **each) for number, each in enumerate((silent, silent, told, told, silent))]
+    table = scored(asked, given)
     right, lost = measure(table)[0]["absent_right"], measure(table)[0]["present_lost"]
     assert right["n"] == 3
     assert right["score"] == pytest.approx(2 / 3)
