@@ -119,12 +119,9 @@ def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
 
 
 def indexed(place: Location, *, settings: InputConfig, found: FoundShards | None = None) -> pa.Table:
-    shards = (found or find_shards(place, settings=settings)).shards
-    rows = [
-        table
-        for shard in shards
-        for table in index_shard(shard, settings=settings, storage_options=place.storage_options)
-    ]
+    rows: list[pa.Table] = []
+    for shard in (found or find_shards(place, settings=settings)).shards:
+        rows += index_shard(shard, settings=settings, storage_options=place.storage_options)
     if settings.order_columns:
         rows = list(group_rows(pa.concat_tables(rows), documents=place, settings=settings))
     return pa.concat_tables([index_schema(settings).empty_table(), *rows]).combine_chunks()

@@ -32,12 +32,8 @@ def _vector(rows: Sequence[int]) -> dict[str, Any]:
     from pyroaring import BitMap
 
     payload = struct.pack("<Iq", 1681511377, 1) + struct.pack("<I", 0) + BitMap(rows).serialize()
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": _z85(payload),
-        "sizeInBytes": len(payload),
-        "cardinality": len(rows),
-    }
+    size = {"sizeInBytes": len(payload), "cardinality": len(rows)}
+    return {"storageType": "i", "pathOrInlineDv": _z85(payload), **size}
 
 
 def _write_table(folder: Path, *, names: Sequence[str], features: Sequence[str], deleted: Sequence[int] = ()) -> str:
@@ -45,48 +41,20 @@ def _write_table(folder: Path, *, names: Sequence[str], features: Sequence[str],
     rows = pa.table({"document_id": list("abcdef"), "text": [f"text {name}" for name in "abcdef"]})
     (folder / "_delta_log").mkdir(parents=True)
     pq.write_table(rows.rename_columns(names), folder / "f.parquet", row_group_size=2)
-    mapped = "columnMapping" in features
-    fields = [
-        {
-            "name": name,
-            "type": "string",
-            "nullable": True,
-            "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
-            if mapped
-            else {},
-        }
-        for number, (name, stored) in enumerate(zip(rows.column_names, names, strict=True), start=1)
-    ]
-    add = {
-        "path": "f.parquet",
-        "partitionValues": {},
-        "size": (folder / "f.parquet").stat().st_size,
-        "modificationTime": 1,
-        "dataChange": True,
-        "stats": json.dumps({"numRecords": 6}),
-    }
-    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"} if mapped else {}
-    lines = [
-        {
-            "protocol": {
-                "minReaderVersion": 3,
-                "minWriterVersion": 7,
-                "readerFeatures": features,
-                "writerFeatures": features,
-            }
-        },
-        {
-            "metaData": {
-                "id": "table",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": [],
-                "configuration": configuration,
-                "createdTime": 1,
-            }
-        },
-        {"add": {**add, **({"deletionVector": _vector(deleted)} if deleted else {})}},
-    ]
+    fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in rows.column_names]
+    configuration = {}
+    if "columnMapping" in features:
+        configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+        for number, (field, stored) in enumerate(zip(fields, names, strict=True), start=1):
+            field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+    size = (folder / "f.parquet").stat().st_size
+    add: dict[str, Any] = {"path": "f.parquet", "partitionValues": {}, "size": size, "modificationTime": 1}
+    add |= {"dataChange": True, "stats": json.dumps({"numRecords": 6})}
+    add |= {"deletionVector": _vector(deleted)} if deleted else {}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    schema = {"schemaString": json.dumps({"type": "struct", "fields": fields}), "partitionColumns": []}
+    about = {"id": "table", "format": {"provider": "parquet", "options": {}}, "createdTime": 1}
+    lines = [{"protocol": protocol}, {"metaData": {**about, **schema, "configuration": configuration}}, {"add": add}]
     (folder / "_delta_log/00000000000000000000.json").write_text("\n".join(map(json.dumps, lines)))
     return f"delta://{folder}"
 
@@ -144,14 +112,9 @@ def test_read_column_that_the_table_lacks_is_refused_though_a_file_has_it(tmp_pa
 def test_read_table_in_a_bucket_has_its_texts(s3_bucket: Location) -> None:
     from deltalake import write_deltalake
 
-    options = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_ENDPOINT_URL": s3_bucket.storage_options["client_kwargs"]["endpoint_url"],
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "conditional_put": "etag",
-    }
+    endpoint = s3_bucket.storage_options["client_kwargs"]["endpoint_url"]
+    options = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": endpoint}
+    options |= {"AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "conditional_put": "etag"}
     write_deltalake(f"{s3_bucket.uri}/t", rows_table(), partition_by=["day"], storage_options=options)
     for uri in (f"delta://{s3_bucket.uri}/t", f"{s3_bucket.uri}/t"):
         assert read(uri, None, **s3_bucket.storage_options) == TEXTS

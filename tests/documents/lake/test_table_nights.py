@@ -177,9 +177,8 @@ class TableNights(RuleBasedStateMachine):
 
     @invariant()
     def night(self) -> None:
-        job = job_of(
-            documents=self.lake.uri, ask="Who?", output=f"{self.folder.name}/out", input={"carry_columns": "note"}
-        )
+        places = {"documents": self.lake.uri, "output": f"{self.folder.name}/out"}
+        job = job_of(**places, ask="Who?", input={"carry_columns": "note"})
         (place,) = make_documents(job)
         found = find_shards(place, settings=job.input)
         assert found.table is not None
@@ -235,12 +234,8 @@ KINDS = pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
 def _run(kind: Any, *, examples: int, steps: int) -> None:
     machine = type(f"{kind.__name__}Nights", (TableNights,), {"kind": kind})
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
-        ),
-    )
+    bounds = {"max_examples": examples, "stateful_step_count": steps}
+    run_state_machine_as_test(machine, settings=settings(**bounds, deadline=None, suppress_health_check=checks))
 
 
 @KINDS

@@ -1,5 +1,7 @@
 """Which sentences are shown for an answer, and which of them a model points at."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,16 +32,14 @@ def chunk(index: int, *, size: int = 20, overlap: int = 0) -> ChunkSpan:
     return ChunkSpan(index=index, token_start=start, token_end=start + size, char_start=start, char_end=start + size)
 
 
-def update(index: int) -> Prompt:
-    return Prompt(
-        path=f"update/{index}", kind="update", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.MEMORY
-    )
+def read_of(index: int) -> Prompt:
+    return Prompt(path=f"p/{index}", kind="k", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.MEMORY)
 
 
 def trace_of(*memories: str | None, first: str = "Nothing noted yet.") -> MemoryTrace:
     trace = MemoryTrace(seen=dict.fromkeys(folded_words(first)))
     for index, memory in enumerate(memories):
-        trace.take(update(index), written=memory)
+        trace.take(read_of(index), written=memory)
     return trace
 
 
@@ -82,10 +82,7 @@ def test_notes_that_are_written_side_by_side_and_merged_lead_to_their_chunks_in_
 ) -> None:
     trace = MemoryTrace(seen=dict.fromkeys(folded_words("Nothing noted yet.")))
     for index, note in notes:
-        read = Prompt(
-            path=f"read/1/{index}", kind="read", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.NOTE
-        )
-        trace.take(read, written=note)
+        trace.take(replace(read_of(index), writes=Writes.NOTE), written=note)
     inner = Prompt(path="merge/1/0/0", kind="merge", token_ids=[1], max_tokens=1, writes=Writes.NOTE)
     last = Prompt(path="merge/1/1/0", kind="merge", token_ids=[1], max_tokens=1, writes=Writes.MEMORY)
     trace.take(inner, written="the code is 17, near the sea")
@@ -127,12 +124,8 @@ def test_candidates_of_overlapping_chunks_are_there_once_and_whole_in_order() ->
     spans = [chunk(1, size=40, overlap=20), chunk(0, size=40, overlap=20)]
     sources = [ShownRange(token_start=s.token_start, token_end=s.token_end, chunk_index=s.index) for s in spans]
     found = candidates_of(DOCUMENT, SENTENCES, sources)
-    assert [TEXT[each.char_start : each.char_end] for each in found] == [
-        "Grass is green.",
-        "The code of amber is 17.",
-        "Sky is blue.",
-        "The code of copper is 99.",
-    ]
+    texts = [TEXT[each.char_start : each.char_end] for each in found]
+    assert texts == ["Grass is green.", "The code of amber is 17.", "Sky is blue.", "The code of copper is 99."]
     assert [each.chunk_index for each in found] == [0, 1, 1, 1]
     assert all((each.token_start, each.token_end) == (each.char_start, each.char_end) for each in found)
 
