@@ -25,16 +25,9 @@ GROUPS: list[list[float | None]] = [[1.0, 0.0, None, 0.5], [None, None], [0.25, 
 def test_export_of_failed_samples_counts_what_is_left_out(tmp_path: Path, to: str) -> None:
     counts = run_export(write_table(tmp_path / "in", GROUPS), tmp_path / "out.parquet", to=to)
 
-    assert counts == {
-        "groups": 2,
-        "samples": 5,
-        "samples_left_out": 5,
-        "turns": 5 * NUM_TURNS,
-        "turns_left_out": 4 + NUM_TURNS,
-        "group_size": 3,
-        "longest_prompt_tokens": 6,
-        "longest_response_tokens": 5,
-    }
+    taken = {"groups": 2, "samples": 5, "turns": 5 * NUM_TURNS, "group_size": 3}
+    left_out = {"samples_left_out": 5, "turns_left_out": 4 + NUM_TURNS}
+    assert counts == {**taken, **left_out, "longest_prompt_tokens": 6, "longest_response_tokens": 5}
     rows = pq.read_table(tmp_path / "out.parquet")
     assert rows.num_rows == (5 * NUM_TURNS if to == "trl" else 2)
 
@@ -60,11 +53,8 @@ def test_export_of_groups_holds_each_sample_with_its_turns(tmp_path: Path, to: s
 
     assert (first["group_id"], second["group_id"]) == ("group-0", "group-2")
     assert [sample["reward"] for sample in first["samples"]] == [1.0, 0.0, 0.5]
-    assert [[turn["response_token_ids"][0] for turn in sample["turns"]] for sample in first["samples"]] == [
-        [10, 20, 30],
-        [110, 120, 130],
-        [310, 320, 330],
-    ]
+    begins = [[turn["response_token_ids"][0] for turn in sample["turns"]] for sample in first["samples"]]
+    assert begins == [[10, 20, 30], [110, 120, 130], [310, 320, 330]]
     lower, _ = second["samples"]
     assert lower["turns"][2] == {
         "prompt_token_ids": [1, 2, 3, 4, 5, 6],

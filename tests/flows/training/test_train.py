@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,11 @@ RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
 def sample_of(number: int, *, response: str | None) -> GroupSample:
     address = ReadingAddress(document_hash="d", question_hash="q", sample=number, fingerprint="r")
-    turns = [
-        (
-            Prompt(path=f"update/{turn}", kind="update", token_ids=[5, 6, 7 + turn], max_tokens=4),
-            Completion(
-                token_ids=[20 + number, 30 + turn, 2],
-                text="",
-                finish_reason=FinishReason.STOP,
-                logprobs=[-5.0, -5.0, -5.0],
-            ),
-        )
-        for turn in range(2)
-    ]
+    turns = []
+    for turn in range(2):
+        prompt = Prompt(path=f"update/{turn}", kind="update", token_ids=[5, 6, 7 + turn], max_tokens=4)
+        said = Completion(token_ids=[20 + number, 30 + turn, 2], text="", finish_reason=FinishReason.STOP)
+        turns.append((prompt, replace(said, logprobs=[-5.0, -5.0, -5.0])))
     return GroupSample(address=address, turns=turns, response=response)
 
 
@@ -66,9 +60,8 @@ def write_table(
 
 
 def settings_of(rollouts: Path, output: Path, **settings: Any) -> TrainConfig:
-    learner = LearnerConfig(
-        questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **settings.pop("learner", {})
-    )
+    own = settings.pop("learner", {})
+    learner = LearnerConfig(questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **own)
     return TrainConfig(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **settings)
 
 
@@ -144,20 +137,14 @@ def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path
 
 def test_train_that_keeps_its_optimiser_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     groups = [[RIGHT, WRONG], [WRONG, RIGHT, WRONG], [RIGHT, WRONG, WRONG], [WRONG, WRONG, RIGHT]]
-    whole, first, second = (
-        write_table(tmp_path / name, lot)
-        for name, lot in (("whole", groups), ("first", groups[:2]), ("second", groups[2:]))
-    )
+    lots = {"whole": groups, "first": groups[:2], "second": groups[2:]}
+    whole, first, second = (write_table(tmp_path / name, lot) for name, lot in lots.items())
     kept = {"keep_optimiser": True, "reference": "tiny", "allow_other_weights": True}
     train(settings_of(whole, tmp_path / "at-once", **kept))
     train(settings_of(first, tmp_path / "policy-1", **kept))
-    following = settings_of(second, tmp_path / "policy-2", **kept)
-    train(following.model_copy(update={"model": str(tmp_path / "policy-1")}))
-    train(
-        following.model_copy(
-            update={"model": str(tmp_path / "policy-1"), "output": str(tmp_path / "fresh"), "keep_optimiser": False}
-        )
-    )
+    going_on = {"model": str(tmp_path / "policy-1")}
+    train(settings_of(second, tmp_path / "policy-2", **kept).model_copy(update=going_on))
+    train(settings_of(second, tmp_path / "fresh", **kept | {"keep_optimiser": False}).model_copy(update=going_on))
     assert model_sha256(str(tmp_path / "policy-2")) == model_sha256(str(tmp_path / "at-once"))
     assert model_sha256(str(tmp_path / "fresh")) != model_sha256(str(tmp_path / "at-once"))
     assert not (tmp_path / "fresh" / "optimiser.state").exists()
