@@ -18,21 +18,13 @@ HEAD_ROWS = {"attn_q": HEADS, "attn_k": KV_HEADS}
 
 def make_weights(seed: int = 0) -> dict[str, Floats]:
     rng = np.random.default_rng(seed)
-    narrow = HIDDEN // HEADS * KV_HEADS
+    narrow, square = (HIDDEN // HEADS * KV_HEADS, HIDDEN), (HIDDEN, HIDDEN)
     shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (len(TOKENS), HIDDEN), "output_norm.weight": (HIDDEN,)}
+    attention = {"attn_q": square, "attn_k": narrow, "attn_v": narrow, "attn_output": square}
+    inner = {"ffn_gate": (INNER, HIDDEN), "ffn_up": (INNER, HIDDEN), "ffn_down": (HIDDEN, INNER)}
+    norms = dict.fromkeys(("attn_norm", "ffn_norm"), (HIDDEN,))
     for layer in range(LAYERS):
-        of_layer = {
-            "attn_norm": (HIDDEN,),
-            "attn_q": (HIDDEN, HIDDEN),
-            "attn_k": (narrow, HIDDEN),
-            "attn_v": (narrow, HIDDEN),
-            "attn_output": (HIDDEN, HIDDEN),
-            "ffn_norm": (HIDDEN,),
-            "ffn_gate": (INNER, HIDDEN),
-            "ffn_up": (INNER, HIDDEN),
-            "ffn_down": (HIDDEN, INNER),
-        }
-        shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in of_layer.items()}
+        shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in {**norms, **attention, **inner}.items()}
     return {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
 
 

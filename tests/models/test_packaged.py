@@ -121,14 +121,14 @@ def test_merged_weights_are_the_sum_and_all_else_stays(
 
 
 def add_reader(
-    base: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, name: str = "adapter", **settings: int
+    base: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, name: str = "adapter", **settings: Any
 ) -> None:
     """Makes `reader` the name of the base with a random adapter."""
     adapter, merged = save_adapter(folder / name, **settings), folder / f"merged-{name}"
     merged.mkdir()
     merge_adapter(base, adapter, merged)
     (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
-    models = packaged.PACKAGED_MODELS | {"reader": AdaptedModel(base="small", adapter=adapter)}
+    models = {**packaged.PACKAGED_MODELS, "reader": AdaptedModel(base="small", adapter=adapter)}
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", models)
     monkeypatch.setattr("memagent_batch.wiring.PACKAGED_MODELS", models)
 

@@ -32,9 +32,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     board = Board()
     counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
     asyncio.run(board.put(ActorReport(counts=counts)))
-    pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
-    run = progress.Progress(run_id="r", asked=10, model="m", policy="p")
-    with run.shown(board, pending=pending, starting="", keep=keep):
+    with progress_of(10).shown(board, pending=PENDING, starting="", keep=keep):
         deadline = time.monotonic() + 60
         while not any(note["turns"] for note in written) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -47,6 +45,13 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     assert (last["turns"], last["last_turn_at"] is not None) == (2, True)
 
 
+def progress_of(asked: int) -> progress.Progress:
+    return progress.Progress(run_id="r", asked=asked, model="m", policy="p")
+
+
+PENDING = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
+
+
 def test_line_says_that_the_model_loads_until_a_turn_has_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -54,8 +59,8 @@ def test_line_says_that_the_model_loads_until_a_turn_has_ended(
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
     caplog.set_level("INFO")
     board = Board()
-    run = progress.Progress(run_id="r", asked=1, model="m", policy="p")
-    with run.shown(board, pending=PendingWork(readings=1, num_bytes=9, follow_up_readings=0), starting="loading"):
+    pending = PendingWork(readings=1, num_bytes=9, follow_up_readings=0)
+    with progress_of(1).shown(board, pending=pending, starting="loading"):
         while len(caplog.messages) < 2:
             time.sleep(0.01)
         asyncio.run(board.put(ActorReport(counts={"turns": 2, "document_bytes": 9, "readings": 1})))
@@ -76,10 +81,8 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
     monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int]], share: float, has_end: bool
 ) -> None:
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
-    board = Board()
-    pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
-    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
-    with shown.shown(board, pending=pending, starting=""):
+    board, shown = Board(), progress_of(10)
+    with shown.shown(board, pending=PENDING, starting=""):
         for num_bytes, readings in reports:
             before, deadline = shown.note()["share_read"], time.monotonic() + 60
             asyncio.run(board.put(ActorReport(counts={"document_bytes": num_bytes, "readings": readings})))
@@ -94,9 +97,8 @@ def test_readings_that_a_replaced_actor_counts_twice_are_no_more_than_were_asked
 ) -> None:
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
     caplog.set_level("INFO")
-    board = Board()
-    run = progress.Progress(run_id="r", asked=10, model="m", policy="p")
-    with run.shown(board, pending=PendingWork(readings=4, num_bytes=100, follow_up_readings=0), starting=""):
+    board, run = Board(), progress_of(10)
+    with run.shown(board, pending=PENDING, starting=""):
         asyncio.run(board.put(ActorReport(counts={"turns": 9, "readings": 7, "document_bytes": 130})))
     assert (run.note()["readings_done"], run.note()["share_read"]) == (10, 1.0)
     assert caplog.messages[-1].startswith("readings 10/10, 9 turns, ")

@@ -55,8 +55,8 @@ def _story(*said: tuple[str, str, Value | None], aliased: Sequence[int] = ()) ->
     for number, (sentence, name, value) in enumerate(said):
         mentions.append(Mention(text=sentence, name=name, value=value, aliased=number in aliased, char_start=len(text)))
         text += sentence + " " + FILLER * 8
-    asked = {"who": "Zwork Mill", "question": "What does Zwork Mill cost?"}
-    fact = Fact(kind=RENT, mentions=tuple(mentions), value_type=RENT_TYPE, **asked)
+    asked, told = "What does Zwork Mill cost?", tuple(mentions)
+    fact = Fact(kind=RENT, who="Zwork Mill", mentions=told, question=asked, value_type=RENT_TYPE)
     return Story(text=text, facts=(fact,))
 
 

@@ -132,8 +132,8 @@ def completions(draw: st.DrawFn) -> Completion:
 def prompts(draw: st.DrawFn) -> Prompt:
     places = dict.fromkeys(("token_start", "token_end", "char_start", "char_end"), st.integers(0, 2**40))
     span = st.builds(ChunkSpan, index=st.integers(0, 2**31 - 1), **places)
-    own = {"path": draw(TEXTS), "kind": draw(TEXTS)}
-    return Prompt(**own, token_ids=draw(TOKENS), max_tokens=1, span=draw(st.none() | span))
+    path, kind, token_ids, shown = draw(TEXTS), draw(TEXTS), draw(TOKENS), draw(st.none() | span)
+    return Prompt(path=path, kind=kind, token_ids=token_ids, max_tokens=1, span=shown)
 
 
 def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tmp_path: Path) -> None:

@@ -25,16 +25,11 @@ def tiny_learner(tiny_model: str) -> Learner:
 def samples(network: Any = None) -> list[Conversation]:
     """One response that did well and one that did not, to the same prompt; drawn by the network, if one is given."""
     rng = np.random.default_rng(0)
-    prompt = rng.integers(10, 900, 20)
+    prompt, logprobs, mask = rng.integers(10, 900, 20), np.full(4, -6.0, np.float32), np.ones(4, np.int8)
+    responses = {advantage: rng.integers(10, 900, 4) for advantage in (0.5, -0.5)}
     made = [
-        Conversation(
-            prompt=prompt,
-            response=rng.integers(10, 900, 4),
-            logprobs=np.full(4, -6.0, np.float32),
-            mask=np.ones(4, np.int8),
-            advantage=advantage,
-        )
-        for advantage in (0.5, -0.5)
+        Conversation(prompt=prompt, response=response, logprobs=logprobs, mask=mask, advantage=advantage)
+        for advantage, response in responses.items()
     ]
     if network is None:
         return made
