@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from memagent_batch.cli.settings import job_of
@@ -19,6 +21,13 @@ def put_texts(folder: Path, texts: Mapping[str, str]) -> Path:
     for name, text in texts.items():
         (folder / name).write_text(text)
     return folder
+
+
+def put_documents(folder: Path, texts: Mapping[str, str | None]) -> str:
+    """The path of a Parquet file with a row for each text."""
+    table = pa.table({"document_id": [*texts], "text": pa.array([*texts.values()], pa.string())})
+    pq.write_table(table, folder / "documents.parquet")
+    return str(folder / "documents.parquet")
 
 
 def small_settings(folder: Path | str, model: str, **settings: Any) -> dict[str, Any]:

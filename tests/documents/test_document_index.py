@@ -166,11 +166,8 @@ def test_reused_index_of_other_settings_or_with_bad_rows_is_empty(tmp_path: Path
     found, files = _found(place, settings)
     index = indexed(place, settings=settings)
     other = InputConfig(carry_columns=("day",))
-    bad = index.set_column(
-        index.schema.get_field_index("error_type"),
-        index.schema.field("error_type"),
-        pa.array(["BadFileError", None, None, None], pa.large_string()),
-    )
+    column, errors = index.schema.get_field_index("error_type"), ["BadFileError", None, None, None]
+    bad = index.set_column(column, index.schema.field(column), pa.array(errors, pa.large_string()))
     for kept, now, asked in (
         (KeptIndex.of(index, files), _found(place, other)[1], other),
         (KeptIndex.of(bad, files), files, settings),

@@ -24,33 +24,12 @@ from tests.documents.lake.forms import indexed, list_shards
 
 PLAIN = InputConfig()
 
-HOSTILE_NAMES = (
-    "b.txt",
-    "b.txt::c.txt",
-    "2026::report.txt",
-    "simplecache::memory:.txt",
-    "a::b/c.txt",
-    "what?.txt",
-    "a.txt?version=b.txt",
-    "a#b.txt",
-    "a",
-    "100%.txt",
-    "a%20b.txt",
-    "a b.txt",
-    " .txt",
-    "*.txt",
-    "[1].txt",
-    "1.txt",
-    "{x}.txt",
-    "~.txt",
-    "a\\b.txt",
-    "file:.txt",
-    "line\nbreak.txt",
-    "tab\t.txt",
-    "quote'\".txt",
-    "\u00e9\u6f22\U0001f600.txt",
-    "e\u0301.txt",
-)
+OF_PATHS = ("b.txt", "a", "~.txt", "a b.txt", " .txt", "a\\b.txt", "file:.txt", "line\nbreak.txt", "tab\t.txt")
+OF_CHAINS = ("b.txt::c.txt", "2026::report.txt", "simplecache::memory:.txt", "a::b/c.txt")
+OF_QUERIES = ("what?.txt", "a.txt?version=b.txt", "a#b.txt", "100%.txt", "a%20b.txt")
+OF_GLOBS = ("*.txt", "[1].txt", "1.txt", "{x}.txt")
+OF_LETTERS = ("quote'\".txt", "\u00e9\u6f22\U0001f600.txt", "e\u0301.txt")
+HOSTILE_NAMES = (*OF_PATHS, *OF_CHAINS, *OF_QUERIES, *OF_GLOBS, *OF_LETTERS)
 """Names that are something else to a shell, a URI, a glob or a chain of file systems."""
 
 

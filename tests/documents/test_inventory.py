@@ -16,7 +16,7 @@ from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.flows.answer import answer
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from tests.jobs import small_job
+from tests.jobs import put_texts, small_job
 
 
 @pytest.mark.s3
@@ -50,9 +50,7 @@ def test_whole_paths_of_a_disk_that_are_not_of_the_documents_are_passed_over(tmp
 
 @pytest.fixture
 def job(tmp_path: Path, text_model: str) -> JobConfig:
-    (tmp_path / "in").mkdir()
-    for name in "abc":
-        (tmp_path / f"in/{name}.txt").write_text(f"text of {name}")
+    put_texts(tmp_path / "in", {f"{name}.txt": f"text of {name}" for name in "abc"})
     return small_job(tmp_path, text_model, ask=["Who?"], input={"inventory": f"{tmp_path}/inventory.parquet"})
 
 
@@ -66,8 +64,7 @@ def test_files_are_those_of_the_inventory_and_are_opened_if_it_names_another_ver
 ) -> None:
     write_inventory(tmp_path, a="1", b="1")
     assert answer(job)["changes"]["documents"]["added"] == 2
-    for name in "abc":
-        (tmp_path / f"in/{name}.txt").write_text(f"TEXT OF {name}")
+    put_texts(tmp_path / "in", {f"{name}.txt": f"TEXT OF {name}" for name in "abc"})
     write_inventory(tmp_path, a="1", b="2")
     changes = answer(job)["changes"]["documents"]
     assert changes == {"added": 0, "changed": 1, "removed": 0, "unchanged": 1}

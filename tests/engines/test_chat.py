@@ -33,24 +33,9 @@ from tests.engines.test_openai import error_reply
 from tests.jobs import put_texts, small_job
 from tests.tables import rows_in
 
-MARKED = (
-    "<|im_start|>",
-    "<|eot_id|>",
-    "<|start_header_id|>",
-    "<｜User｜>",
-    "[INST]",
-    "[/INST]",
-    "<<SYS>>",
-    "<start_of_turn>",
-    "<bos>",
-    "</s>",
-    "[|endofturn|]",
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "[gMASK]",
-    "<0x0A>",
-)
+OF_TURNS = ("<|im_start|>", "<|eot_id|>", "<|start_header_id|>", "<｜User｜>", "<start_of_turn>", "[|endofturn|]")
+OF_MODELS = ("[INST]", "[/INST]", "<<SYS>>", "<bos>", "</s>", "<think>", "</think>", "<tool_call>", "[gMASK]", "<0x0A>")
+MARKED = (*OF_TURNS, *OF_MODELS)
 PLAIN = ("<b>bold</b>", "a <| b |> c", "[1]", "[INSTALL]", "x < y > z", "‹|im_start|›", "| a | b |", "<thinks>")
 
 

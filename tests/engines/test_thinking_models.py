@@ -58,10 +58,9 @@ def save_model(folder: Path, text_model: str, *, template: str, tags: str = ADDE
     """A model folder whose tags of thoughts are plain text, added tokens or special ones; its tokeniser."""
     full = PreTrainedTokenizerFast.from_pretrained(text_model)
     if tags != PLAIN:
-        full.add_tokens(
-            [AddedToken(tag, special=tags == SPECIAL, normalized=False) for tag in ("<think>", "</think>")],
-            special_tokens=tags == SPECIAL,
-        )
+        is_special = tags == SPECIAL
+        added = [AddedToken(tag, special=is_special, normalized=False) for tag in ("<think>", "</think>")]
+        full.add_tokens(added, special_tokens=is_special)
     full.add_tokens([AddedToken("<tool_call>", special=False, normalized=False)])
     full.chat_template = template
     full.save_pretrained(folder)

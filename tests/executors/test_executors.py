@@ -19,7 +19,7 @@ from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.manifest import Manifest
 from tests import prompt_dependent_engine
-from tests.jobs import small_settings
+from tests.jobs import put_documents, small_settings
 from tests.tables import OWN_COLUMNS
 
 
@@ -30,29 +30,20 @@ def settings(folder: Path, model: str, executor: ExecutorKind, **values: Any) ->
 
 def settings_of_job(folder: Path, model: str, executor: ExecutorKind) -> dict[str, Any]:
     """What the job file of such a job says."""
-    documents = folder / "documents.parquet"
-    if not documents.exists():
-        texts = {name: f"{name} and some more words. " * 30 for name in ("a", "b", "c")}
-        rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-        pq.write_table(pa.Table.from_pylist([*rows, {"document_id": "d", "text": None}]), documents)
+    if not (folder / "documents.parquet").exists():
+        put_documents(folder, {**{name: f"{name} and some more words. " * 30 for name in "abc"}, "d": None})
     own = {"engine": prompt_dependent_engine.KIND, "executor": executor.value, "window_tokens": 1500}
-    return small_settings(
-        folder, model, documents=str(documents), ask=["Who?", "Where?"], output=str(folder / executor), **own
-    )
+    places = {"documents": str(folder / "documents.parquet"), "output": str(folder / executor)}
+    return small_settings(folder, model, ask=["Who?", "Where?"], **places, **own)
 
 
 def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table]:
     """Tables of a run without the columns that are of this run alone; rows in their order."""
-    tables = {
-        name: pa.concat_tables([pq.read_table(Path(job.output) / file) for file in files])
-        for name, files in manifest["files"].items()
-        if name in ("answers", "memories", "evidence")
-    }
-    own = OWN_COLUMNS - {"num_replayed_turns"}
-    return {
-        name: table.drop_columns([column for column in table.column_names if column in own])
-        for name, table in tables.items()
-    }
+    own, tables = OWN_COLUMNS - {"num_replayed_turns"}, {}
+    for name in manifest["files"].keys() & {"answers", "memories", "evidence"}:
+        table = pa.concat_tables([pq.read_table(Path(job.output) / file) for file in manifest["files"][name]])
+        tables[name] = table.drop_columns([column for column in table.column_names if column in own])
+    return tables
 
 
 def read_and_plan(job: JobConfig) -> tuple[Mapping[str, Any], Manifest]:

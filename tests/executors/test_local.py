@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
@@ -34,6 +33,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.engine_context import MadeEngine
 from tests.executors.test_executors import settings, settings_of_job
+from tests.jobs import put_documents
 from tests.tables import OWN_COLUMNS, rows_in, table_rows
 
 PATIENCE_SECONDS = 120.0
@@ -81,15 +81,11 @@ def log_rows(job: JobConfig, folder: str) -> list[dict[str, Any]]:
     return rows_in(Path(job.output) / "log" / folder)
 
 
-def write_documents(folder: Path, texts: dict[str, str]) -> None:
-    pq.write_table(pa.table({"document_id": list(texts), "text": list(texts.values())}), folder / "documents.parquet")
-
-
 def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no_other(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {name: f"{name} " * 200 for name in ("first", "second", "third", "fourth")}
-    write_documents(tmp_path, {**texts, "poisoned": "sound " * 100 + POISON + " sound" * 100})
+    put_documents(tmp_path, {**texts, "poisoned": "sound " * 100 + POISON + " sound" * 100})
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), simulated={"turn_seconds": 0.01})
     engines: list[FragileEngine] = []
 
@@ -129,7 +125,7 @@ class LoadingEngine(MadeEngine):
 def test_engine_that_loads_its_model_for_longer_than_a_run_waits_for_is_stopped_then(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_documents(tmp_path, {"sound": "sound " * 200})
+    put_documents(tmp_path, {"sound": "sound " * 200})
     job, engine = settings(tmp_path, text_model, ExecutorKind.LOCAL), LoadingEngine()
     monkeypatch.setattr(actor, "make_engine", lambda _: engine)
     monkeypatch.setattr(local, "CLOSE_SECONDS", 0.1)
@@ -152,7 +148,7 @@ def test_engine_of_a_reader_that_is_interrupted_while_it_loads_its_model_is_stop
 def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_error(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_documents(tmp_path, {"sound": "sound " * 200, "poisoned": POISON + " sound" * 200})
+    put_documents(tmp_path, {"sound": "sound " * 200, "poisoned": POISON + " sound" * 200})
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
     engines: list[FragileEngine] = []
 

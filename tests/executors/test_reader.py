@@ -39,7 +39,7 @@ from memagent_batch.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.wiring import identify_reader, make_output
 from tests.documents.lake.forms import list_shards
 from tests.engine_context import context_of
-from tests.jobs import small_job
+from tests.jobs import put_documents, small_job
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
@@ -71,17 +71,8 @@ def cursed_policy(agent: AgentConfig) -> CursedPolicy:
 
 @pytest.fixture
 def job(text_model: str, tmp_path: Path) -> JobConfig:
-    rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
-    return small_job(
-        tmp_path,
-        text_model,
-        documents=str(tmp_path / "documents.parquet"),
-        ask=("Who?",),
-        policy={"chunk_tokens": 30},
-        simulated={"turn_seconds": 0.01},
-        log={"flush_seconds": 0.05},
-    )
+    speed = {"simulated": {"turn_seconds": 0.01}, "log": {"flush_seconds": 0.05}, "policy": {"chunk_tokens": 30}}
+    return small_job(tmp_path, text_model, documents=put_documents(tmp_path, TEXTS), ask=("Who?",), **speed)
 
 
 def planned(sources: SourceConfig) -> Plan:

@@ -22,7 +22,7 @@ from memagent_batch.flows.check import check
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.store.location import Location
 from tests import prompt_dependent_engine
-from tests.jobs import small_settings
+from tests.jobs import put_documents, small_settings
 from tests.tables import OWN_COLUMNS, rows_in
 
 QUESTIONS = ("Who?", "Where?")
@@ -52,8 +52,7 @@ class Stream:
         self.job: JobConfig = job_of(**self.settings, allow_code=True)
 
     def put(self, texts: Mapping[str, str]) -> None:
-        rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-        pq.write_table(pa.Table.from_pylist(rows), self.documents)
+        put_documents(self.documents.parent, texts)
 
     def night(self, texts: Mapping[str, str]) -> Manifest:
         self.put(texts)

@@ -33,13 +33,8 @@ def settings_of(documents: Path, **settings: object) -> JobConfig:
 
 def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
     """What a command that is refused says on stderr, and the modules that it imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | environment,
-    )
+    command, variables = [sys.executable, "-c", COMMAND, *arguments], os.environ | environment
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
     code, *modules = done.stdout.split()
     assert code == "2"
     return done.stderr.splitlines(), set(modules)

@@ -36,17 +36,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def job_of(folder: Path, **settings: Any) -> ConvertJob:
-    job = ConvertJob(
-        documents=(str(folder / "in"),),
-        output=str(folder / "out"),
-        converter=pairs(CONVERTERS),
-        allow_code=True,
-        seconds=5,
-        memory_mib=512,
-        output_mib=4,
-        file_mib=8,
-        executor=ExecutorKind.LOCAL,
-    )
+    own: dict[str, Any] = {"converter": pairs(CONVERTERS), "allow_code": True, "executor": ExecutorKind.LOCAL}
+    bounds: dict[str, Any] = {"seconds": 5, "memory_mib": 512, "output_mib": 4, "file_mib": 8}
+    job = ConvertJob(documents=(str(folder / "in"),), output=str(folder / "out"), **own, **bounds)
     return job.model_copy(update=settings)
 
 

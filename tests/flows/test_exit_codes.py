@@ -5,13 +5,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,10 +26,9 @@ from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine
 from tests.engine_context import MadeEngine
-from tests.jobs import put_texts, small_arguments
+from tests.jobs import put_documents, put_texts, small_arguments
 from tests.tables import rows_in, table_rows
 
-TEXTS = pa.schema([("document_id", pa.string()), ("text", pa.string())])
 WINNER = "20991231T000000.000Z.ffff"
 
 
@@ -39,12 +36,6 @@ WINNER = "20991231T000000.000Z.ffff"
 def arguments(text_model: str, tmp_path: Path) -> list[str]:
     documents = put_documents(tmp_path, {f"d{number}": f"{number} and some words " * 20 for number in range(3)})
     return small_arguments(tmp_path, text_model, documents=documents, ask="Who?", policy={"chunk_tokens": 40})
-
-
-def put_documents(folder: Path, texts: Mapping[str, str | None]) -> str:
-    rows = [{"document_id": name, "text": text} for name, text in texts.items()]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), folder / "documents.parquet")
-    return str(folder / "documents.parquet")
 
 
 def claim(output: Path) -> None:

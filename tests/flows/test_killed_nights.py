@@ -27,14 +27,8 @@ ROOT = Path(__file__).parents[2]
 def killed_nights(output: Location, *, stride: int, **others: str) -> int:
     """Strikes; returns the number of outputs whose Tuesday was killed."""
     settings = json.dumps({"output": output.uri, "storage_options": dict(output.storage_options), **others})
-    ended = subprocess.run(
-        [sys.executable, str(SCRIPT), settings, str(stride)],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    command, environment = [sys.executable, str(SCRIPT), settings, str(stride)], {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, env=environment)
     assert ended.stdout.strip().isdigit(), ended.stdout + ended.stderr
     return int(ended.stdout)
 
@@ -52,9 +46,8 @@ def shown_night(output: Location) -> str:
             assert Location(uri=uri, storage_options=output.storage_options).exists()
     counts = json.loads((output / "manifest.json").read_bytes())["counts"]
     assert counts["answers_rows"] == len(answers)
-    return {repr(sorted(MONDAY.items())): "monday", repr(sorted(TUESDAY.items())): "tuesday"}[
-        repr(sorted(answers.items()))
-    ]
+    (shown,) = (name for name, texts in (("monday", MONDAY), ("tuesday", TUESDAY)) if answers == texts)
+    return shown
 
 
 def require_whole(output: Location, *, moments: int) -> None:

@@ -94,9 +94,8 @@ def test_manifest_entrypoint_reads_the_job_file_of_its_own_resource(path: Path) 
     head, _ = pod_templates(ray)
     command = "python -m memagent_batch answer --config /etc/memagent/job.yaml"
     assert job_spec(ray)["entrypoint"] == f"bash /app/jobs/again.sh {command}"
-    (mounted,) = [
-        mount["name"] for mount in head["spec"]["containers"][0]["volumeMounts"] if "etc" in mount["mountPath"]
-    ]
+    mounts = head["spec"]["containers"][0]["volumeMounts"]
+    (mounted,) = [mount["name"] for mount in mounts if "etc" in mount["mountPath"]]
     (volume,) = [volume for volume in head["spec"]["volumes"] if volume["name"] == mounted]
     (item,) = volume["downwardAPI"]["items"]
     (annotation,) = head["metadata"]["annotations"]

@@ -35,7 +35,7 @@ from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
 from memagent_batch.wiring import ReaderIdentity
@@ -112,7 +112,7 @@ class Nights:
         self._close(run, plan, texts, values=values, retried=retried)
         _die_at("reading", killed_at)
         log_files = set(list_log(self.output))
-        index = scan_log(self.output, fingerprint=reader, follow_up_readings=plan.asked.follow_up_readings)
+        index = self._scan(plan, reader=reader)
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
         kept = kept_parts(self.output)
@@ -140,10 +140,11 @@ class Nights:
     def answers(self) -> dict[tuple[str, str], Any]:
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
+    def _scan(self, plan: Plan, *, reader: str) -> LogIndex:
+        return scan_log(self.output, fingerprint=reader, follow_up_readings=plan.asked.follow_up_readings)
+
     def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, retried: bool, away: bool) -> pa.Table:
-        index = scan_log(
-            self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
-        )
+        index = self._scan(plan, reader=run.reader.fingerprint)
         questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
         not_read: list[dict[str, Any]] = []
@@ -178,9 +179,7 @@ class Nights:
         retried: bool,
     ) -> None:
         """Writes what closes the readings that are answered and open."""
-        index = scan_log(
-            self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
-        )
+        index = self._scan(plan, reader=run.reader.fingerprint)
         questions = plan.asked.hashed.to_pylist()
         rows = [
             {

@@ -234,8 +234,8 @@ KINDS = pytest.mark.parametrize("kind", [DeltaLake, IcebergLake])
 def _run(kind: Any, *, examples: int, steps: int) -> None:
     machine = type(f"{kind.__name__}Nights", (TableNights,), {"kind": kind})
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    bounds = {"max_examples": examples, "stateful_step_count": steps}
-    run_state_machine_as_test(machine, settings=settings(**bounds, deadline=None, suppress_health_check=checks))
+    bounds = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks)
+    run_state_machine_as_test(machine, settings=bounds)
 
 
 @KINDS
