@@ -33,7 +33,8 @@ from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES
-from memagent_batch.wiring import make_prompt_set, make_tokenizer, resolve_model
+from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.wiring import make_tokenizer, resolve_model
 
 
 class Mode(StrEnum):
@@ -66,6 +67,8 @@ NUM_LONGEST = 3
 """Documents at the end of the tail."""
 MAX_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
+PUBLISHED_PROMPTS = "default"
+"""The prompt set of the peer's loop, whatever the job's policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +233,7 @@ def make_corpus(
     write_tasks(folder, tasks)
     pq.write_table(pa.Table.from_pylist(rows), folder / "questions.parquet")
     chunks = {f"d{number:04d}": chunk_texts(task.document, agent) for number, task in enumerate(tasks)}
-    prompts = make_prompt_set(agent)
+    prompts = load_prompt_set(PUBLISHED_PROMPTS)
     work = {
         "update": prompts.update,
         "answer": prompts.answer_text(agent.answer_form),
