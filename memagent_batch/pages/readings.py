@@ -250,7 +250,8 @@ def said_words(row: Row) -> str:
     """What a row of `answers` says in words: its answer; if that has no valid value, why; of a failed one its error."""
     if row["status"] != Status.OK:
         return row["error_message"] or ""
-    return ": ".join(filter(None, (row["answer"], row.get("follow_up_error"))))
+    problem = row.get("follow_up_error") if outcome_of(row) == INVALID else None
+    return ": ".join(filter(None, (row["answer"], problem)))
 
 
 def outcome_of(row: Row) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.documents.document_index import UNREAD_SOURCE
-from memagent_batch.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, run_time, shown_value
+from memagent_batch.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, run_time, said_words, shown_value
 from memagent_batch.runs.tables import ANSWERS
 
 UNREAD = {"status": "failed", "value_status": "not_read", "error_type": UNREAD_SOURCE}
@@ -48,6 +48,12 @@ def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: 
     row = row_of(**columns)
     assert (shown_value(row), outcome_of(row)) == (value, outcome)
     assert outcome in OUTCOMES
+
+
+@pytest.mark.parametrize(("status", "said"), [("ok", "sixty"), ("invalid", "sixty: refused")])
+def test_answer_says_what_went_wrong_with_its_value_alone(status: str, said: str) -> None:
+    row = row_of(answer="sixty", answer_type="number", value_status=status, value="60", follow_up_error="refused")
+    assert said_words(row) == said
 
 
 def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
