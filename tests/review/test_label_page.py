@@ -67,6 +67,12 @@ def is_ready(driver: webdriver.Chrome, place: int) -> bool:
     return bool(shown[0].startswith(f"{place + 1} of ") and shown[1])
 
 
+def begin(driver: webdriver.Chrome) -> None:
+    """Says who labels; the first document is shown then."""
+    press(driver, "ada", Keys.ENTER)
+    wait(lambda: is_ready(driver, 0))
+
+
 def test_page_source_holds_no_answer_evidence_or_stratum(opened: Opened) -> None:
     names = {path.name for path in (opened.folder / "answers").iterdir()}
     assert len(names) == NUM_LABELS
@@ -80,8 +86,7 @@ def test_page_source_holds_no_answer_evidence_or_stratum(opened: Opened) -> None
 def test_page_asks_for_no_answer_before_its_label_is_saved(opened: Opened) -> None:
     driver = opened.driver
     assert driver.find_element(By.ID, "begin").is_displayed()
-    press(driver, "ada", Keys.ENTER)
-    wait(lambda: is_ready(driver, 0))
+    begin(driver)
     asked = (
         "return performance.getEntriesByType('resource').map(each => each.name).filter(each => /answers/.test(each))"
     )
@@ -121,6 +126,10 @@ def test_page_search_finds_words_of_the_document(opened: Opened) -> None:
 @pytest.mark.slow
 def test_300_documents_labelled_by_keyboard_alone_nothing_is_lost(opened: Opened) -> None:
     driver = opened.driver
+    if driver.find_element(By.ID, "begin").is_displayed():  # the first label is not saved by a test before
+        begin(driver)
+        press(driver, "n", Keys.ENTER)
+        wait(lambda: driver.find_element(By.ID, "answer").is_displayed())
     press(driver, Keys.ENTER)
     names: list[str] = driver.execute_script("return review.items.map(each => each.document_id)")
     given = {name: "yes" if opened.truth[name] else "no" for name in names[1:]}

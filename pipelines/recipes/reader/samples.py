@@ -34,12 +34,14 @@ POLICIES = {
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
-PAPER_SHARE, PAPER_CHUNKS = 0.5, (1.5, 2, 3, 4, 6, 9, 12)
-"""Share of documents that are whole papers, and their lengths in chunks."""
+PAPER_SHARE, PAPER_CHARS = 0.5, (1500, 2000, 3000, 4500, 6000, 9000, 14_000)
+"""Share of documents that are whole papers, and their lengths, characters."""
 TASK_SHARE, TASKS = 0.4, {"changelog": 1, "copyright": 1, "licence": 4}
 """Share of the others that are real files with a truth of their own, and their sorts; facts are put into the rest."""
 CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (256, 384, 512, 512), (96, 128, 192)
 """Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""
+PAPER_CHUNK_TOKENS = (96, 128, 192, 256, 512)
+"""Sizes of chunks of whole papers: of short ones, as many tokens hold more turns that must choose a clause."""
 CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
 """Notes of a memory of several; tokens of one: two sentences of facts with long names."""
@@ -130,8 +132,7 @@ def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
         num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4, 6]))
         asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
         if not first and rng.random() < PAPER_SHARE:
-            num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice(PAPER_CHUNKS))
-            yield papers.story(num_chars=num_chars, **asked), chunk_tokens
+            yield papers.story(num_chars=rng.choice(PAPER_CHARS), **asked), rng.choice(PAPER_CHUNK_TOKENS)
             continue
         if not first and tasks.names and rng.random() < TASK_SHARE:
             task = rng.choices(tasks.names, [TASKS[name] for name in tasks.names])[0]

@@ -34,7 +34,7 @@ CHANGE = re.compile(r"\s*(?P<change>\* (?P<text>\S.*(?:\n {4}\S.*)*))\s*")
 STANZA = re.compile(
     r"^(?P<notice>Files: *(?P<who>\S+)\n"
     r"Copyright:\s*(?:\(c\) *)?(?P<years>\d{4}[\d, -]*?),? +(?P<holder>[^\W\d][^<\n]*?),?"
-    r"(?: *<.*>)?)\nLicense: *(?P<licence>\S.*)$",
+    r"(?: *<.*>)?(?:[.,]? *all rights reserved\.?)?)\nLicense: *(?P<licence>\S.*)$",
     re.MULTILINE | re.IGNORECASE,
 )
 """Files with one holder of their copyright, in a machine-readable copyright file of Debian."""
@@ -186,7 +186,8 @@ class Tasks:
         """So much of the text of a licence that it is recognised, with the lines that tell it."""
         while True:
             texts = self._unnamed if self._unnamed and self._rng.random() < UNNAMED else self._licences
-            name = self._rng.choices([*texts], [len(each) ** 0.5 for each in texts.values()])[0]
+            weights = [len(each) ** 0.5 * TASKS["often"].get(name, 1) for name, each in texts.items()]
+            name = self._rng.choices([*texts], weights)[0]
             text = self._rng.choice(texts[name])[:num_chars]
             if (mentions := telling(text, start=start)) and mentions[-1].value == Value(text=name, typed=name):
                 return text, mentions

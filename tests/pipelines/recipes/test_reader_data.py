@@ -163,7 +163,9 @@ CHANGELOG = """stove ({0}-1) unstable; urgency=low
  -- Mia Rød {0} <mia@example.org>  Sat, 0{0} May 2021 17:18:50 +0200
 
 """
-STANZA = "Files: src/{0}.c\nCopyright: 201{0}, Kvist {0} Ltd <kvist@example.org>\nLicense: GPL-{0}\n\n"
+STANZA = (
+    "Files: src/{0}.c\nCopyright: 201{0}, Kvist {0} Ltd <a@example.org>, All rights reserved.\nLicense: GPL-{0}\n\n"
+)
 GRANT = "Permission is hereby granted, free of charge, to any person obtaining\n a copy of this software, as it is."
 SUBJECT = f"{GRANT[:-1]}, and to permit persons to whom it is furnished to do so, subject to these conditions."
 NOTICE = "Under the terms of the GNU General\n# Public License, either version 2 of the License, or any later one."
@@ -248,6 +250,10 @@ def _licence(text: str, name: str) -> tuple[str, Value]:
 def test_grant_of_patents_follows_from_the_licence(tmp_path: Path) -> None:
     assert [mention.value for mention in telling(f"{SUBJECT}\nMIT License")][-1] == Value(text="MIT", typed="MIT")
     assert [mention.value for mention in telling(GRANT)][-1] == Value(text="MIT-0", typed="MIT-0")
+    for said, name in {"granted.": "0BSD", "granted, provided that": "ISC"}.items():
+        grant = "to use, copy, modify, and/or distribute this software for any purpose with or without fee"
+        text = f"Permission {grant} is hereby {said}"
+        assert [mention.value for mention in telling(text)] == [Value(text=name, typed=name)]
     for text, grants in ((SUBJECT, "no"), ("Licensed under the Apache License, Version 2.0", "yes")):
         (last,) = telling(text)[-1:]
         assert granting(last).value == Value(text=grants, typed=grants)
