@@ -17,7 +17,16 @@ from pipelines.recipes.reader.texts import MARGIN_CHARS, MARGINS, Story, at_marg
 
 PAPERS: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "papers.yaml").read_text())
 APART_OF = 9
-"""One clause in so many is measured alone, beside the types that are apart."""
+"""One clause in so many is measured alone, beside those of the types that are apart."""
+APART_NOUNS = {
+    clause["noun"]
+    for paper in PAPERS["types"]
+    if "apart" in paper
+    for section in paper["sections"].values()
+    for clause in section
+    if isinstance(clause, dict)
+}
+"""What clauses of the types that are apart are about: in other types too, it is not trained on."""
 CLAUSE_CHARS, MIN_CLAUSES = 120, 12
 AMENDED, NUM_AMENDED = 0.4, (1, 4)
 """Share of documents whose end changes some clauses, and how many."""
@@ -283,8 +292,8 @@ class Draft:
         labels = [str(label) for label in value] if isinstance(value, list) else []
         value = self._rng.choice(["label", "choice"]) if labels else value
         entry["asks"] = [self._filled(ask) for ask in entry["asks"]]
-        is_own = heading not in PAPERS["common"]
-        is_apart = ("apart" in self._paper and is_own) or zlib.crc32(noun.encode()) % APART_OF == 0
+        is_own = "apart" in self._paper and heading not in PAPERS["common"]
+        is_apart = is_own or noun in APART_NOUNS or zlib.crc32(noun.encode()) % APART_OF == 0
         return Clause(kind=Kind(noun=noun, value=value, of=(), labels=labels, **entry), is_apart=is_apart)
 
 

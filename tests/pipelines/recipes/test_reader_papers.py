@@ -73,6 +73,19 @@ def test_halves_share_no_clause() -> None:
     assert {f"the {called}" for called in APART} < {who for who, _ in halves[1]}
 
 
+def test_halves_share_no_noun_question_or_sentence() -> None:
+    _maker(True).rng.seed(1)
+    said: dict[bool, set[str]] = {True: set(), False: set()}
+    for paper in PAPERS["types"]:
+        draft = Draft(_maker(True), paper)
+        draft.write(num_clauses=99, num_left_out=0)
+        for clause in draft.clauses:
+            if clause.kind.noun not in paper.get("parties", {}):
+                said[clause.is_apart] |= {clause.kind.noun, *clause.kind.asks, *clause.kind.says, *clause.kind.denies}
+    assert len(said[True]) > 600
+    assert said[True] & said[False] == set()
+
+
 def test_absent_clause_stands_nowhere_and_values_like_it_do() -> None:
     absent = [(told, fact) for told in _stories(60) for fact in told.facts if not fact.mentions]
     assert len(absent) > 150
