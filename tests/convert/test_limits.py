@@ -16,6 +16,7 @@ from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import Converted, ConverterServer
 from memagent_batch.errors import RunFailedError
+from tests.processes import left_after
 
 ROOT = Path(__file__).parents[2]
 SHORT = Limits(seconds=1.0)
@@ -119,8 +120,7 @@ def test_killed_owner_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     children = wait_for_children(owner.pid, at_least=2)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive
+    assert not left_after(30, children)
     deadline = time.monotonic() + 30
     while list(tmp_path.glob("memagent-convert-*")) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -10,6 +10,7 @@ import pytest
 
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.errors import EngineStartError
+from tests.processes import left_after
 
 HERE = Path(__file__).parent
 GUARD_SECONDS = 5.0
@@ -35,7 +36,7 @@ def test_child_of_killed_parent_dies_only_if_guarded_and_leaves_the_cause_of_a_f
     if is_guarded:
         assert (tmp_path / "failure").read_text(encoding="utf-8") == "ValueError: no memory for the cache"
     started[0].send_signal(signal.SIGKILL)
-    gone = not psutil.wait_procs([child], timeout=GUARD_SECONDS if is_guarded else 2.0)[1]
+    gone = not left_after(GUARD_SECONDS if is_guarded else 2.0, [child])
     if not gone:
         child.kill()
     assert gone == is_guarded
@@ -48,7 +49,7 @@ def test_engine_process_whose_owner_is_killed_while_it_starts_dies(
     engine = psutil.Process(int(say(started, "killed_starter.py", tiny_model)))
     server = engine.parent()
     assert server is not None
-    assert not psutil.wait_procs([engine, server], timeout=GUARD_SECONDS)[1]
+    assert not left_after(GUARD_SECONDS, [engine, server])
 
 
 def test_install_in_owner_or_other_process_does_nothing(tmp_path: Path) -> None:

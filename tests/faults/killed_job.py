@@ -21,6 +21,7 @@ from typing import Self
 import psutil
 
 from tests.job_process import NOT_STARTED, START_TRIES
+from tests.processes import runs
 
 MARK = "KILLED_JOB_MARK"
 POLL_SECONDS = 0.05
@@ -158,7 +159,7 @@ class KilledJob:
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
-            return process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE
+            return process.environ().get(MARK) == self._mark and runs(process)
         except psutil.Error:
             return False
 

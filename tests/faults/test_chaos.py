@@ -27,6 +27,7 @@ from tests.faults.loopback.cluster import LoopbackCluster
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.results import Results, read_results
 from tests.faults.submitted_job import SubmittedJob, reading_node
+from tests.processes import runs
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -158,7 +159,7 @@ def test_engine_that_hangs_is_replaced(corpus: Corpus, tmp_path: Path) -> None:
         old = {engine.pid, engine.ppid()}  # with its fork server, which ends after it
         engine.suspend()
         assert job.wait_until(lambda: (now := job.find(Role.ENGINE)) is not None and now.pid not in old)
-        assert not engine.is_running()
+        assert not runs(engine)
         assert job.finish() == 0, job.last_words()
         job.require_gone()
     assert read_results(output, asked=NUM_DOCUMENTS).counts["ok"] == NUM_DOCUMENTS

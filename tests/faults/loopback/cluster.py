@@ -23,6 +23,7 @@ from typing import Self
 import psutil
 
 from tests.faults.killed_job import title_of
+from tests.processes import runs
 
 MARK = "LOOPBACK_NODE_MARK"
 BIN = Path(sys.executable).parent
@@ -56,7 +57,7 @@ class Node:
 
     def _holds(self, process: psutil.Process) -> bool:
         try:
-            return process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE
+            return process.environ().get(MARK) == self.mark and runs(process)
         except psutil.Error:
             return False
 

@@ -11,6 +11,7 @@ from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import SettingsError
 from memagent_batch.training.rollouts.rewarder import Rewarder, require_reward
+from tests.processes import left_after
 
 MINE = "tests.training.rollouts.rewards_of_mine"
 
@@ -84,7 +85,7 @@ def test_rewarder_close_ends_what_the_function_started(rewarders: list[Rewarder]
     rewarder = rewarder_of(rewarders, "starts_a_program")
     program = psutil.Process(int(rewarder("text", ["a"])["reward"]))
     rewarder.close()
-    assert psutil.wait_procs([program], timeout=30)[1] == []
+    assert left_after(30, [program]) == []
 
 
 def test_rewarder_function_that_prints_leaves_stdout_alone(
@@ -105,7 +106,7 @@ def test_reward_process_ends_when_the_process_that_asks_it_is_killed(mode: str) 
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    left = psutil.wait_procs(children, timeout=30)[1]
+    left = left_after(30, children)
     for process in left:
         process.kill()
     assert children
