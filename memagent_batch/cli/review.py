@@ -117,7 +117,7 @@ class EstimateReview(OutputsCommand, JsonCommand):
     page = "docs/how-to/review.md"
 
     review: str | None = None
-    """ID of the review (default: the only one)."""
+    """ID of the review (default: the validating one)."""
     so_far: bool = False
     """Estimate before all is labelled: the intervals hold for one look."""
 
@@ -151,10 +151,8 @@ class CalibrateReview(OutputsCommand, JsonCommand):
 
     def run(self) -> None:
         from memagent_batch.flows.review import calibrate
-        from memagent_batch.review.calibration import Target
 
-        target = Target(recall=self.recall, delta=self.delta)
-        learnt = calibrate(self.locations, self.question, review_id=self.review, target=target)
+        learnt = calibrate(self.locations, self.question, review_id=self.review, recall=self.recall, delta=self.delta)
         print(json.dumps(learnt, indent=2, ensure_ascii=False) if self.as_json else _sentences(learnt))
 
 

@@ -1,10 +1,12 @@
 """How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
+
+import pyarrow as pa
 
 from memagent_batch.documents.questions import value_type_of
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
@@ -13,8 +15,7 @@ from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.calibration import (
-    Target,
-    answers_to_calibrate,
+    CALIBRATION_COLUMNS,
     fewest_draws,
     learn_threshold,
     limiting_stratum,
@@ -145,13 +146,14 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
 def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
-    `so_far` looks before all is labelled.
+    Without a name it is the only review that was made to validate by. `so_far` looks before all is labelled.
 
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
+        SettingsError: there are several such reviews.
     """
     output = outputs[0]
-    review = _open_review(output, name)
+    review = _open_review(output, name, purpose=Purpose.VALIDATE)
     record = review.record
     counted = counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
@@ -176,10 +178,25 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
     return values, page
 
 
-def _open_review(output: Location, name: str | None) -> Review:
-    """A review by its id; without one the only review."""
+def _open_review(output: Location, name: str | None, *, purpose: Purpose, **entries: str) -> Review:
+    """A review by its id; without one the only review of this purpose that has these entries in its record."""
     with output_errors(output.uri):
-        return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
+        name = name or _only_review(output, {"purpose": purpose.value, **entries})
+        return read_review(output / f"{REVIEWS_FOLDER}/{name}")
+
+
+def _only_review(output: Location, wanted: Mapping[str, str]) -> str:
+    records = [read_record(output / f"{REVIEWS_FOLDER}/{name}") for name in find_reviews(output)]
+    names = [record["review_id"] for record in records if wanted.items() <= record.items()]
+    if len(names) == 1:
+        return names[0]
+    entries = ", ".join(f"{entry} {value!r}" for entry, value in wanted.items())
+    if names:
+        raise SettingsError(f"--review: {output} has several with {entries}; name one of {', '.join(names)}")
+    raise OutputError(
+        f"{output} has no review with {entries}: run `memagent review make --purpose {wanted['purpose']}`, label, and "
+        "import the labels; labels that are there already count"
+    )
 
 
 def counted_labels(output: Location, review: Review) -> CountedLabels:
@@ -217,9 +234,9 @@ class LearntCondition(TypedDict):
 
 
 def calibrate(
-    outputs: Sequence[Location], question_id: str, *, review_id: str | None, target: Target
+    outputs: Sequence[Location], question_id: str, *, review_id: str | None, recall: float, delta: float
 ) -> LearntCondition:
-    """The threshold of a question by the labels of a review, and the condition that it means.
+    """The threshold of a question by the labels of a review, and the condition that it means; see `learn_threshold`.
 
     Without a review it is the only one of the last run that was made to develop by.
 
@@ -228,30 +245,32 @@ def calibrate(
         SettingsError: there are several such reviews.
     """
     output, scan = outputs[0], ReviewedScan.at(outputs)
-    review = _open_review(output, review_id or _only_review_of(output, scan, question_id=question_id))
+    review = _open_review(output, review_id, purpose=Purpose.DEVELOP, question_id=question_id, run_id=scan.run_id)
     _require_learnable(review, scan, question_id=question_id)
     counted = counted_labels(output, review)
-    answers = answers_to_calibrate(scan, question_id=question_id)
+    answers = pa.concat_tables(
+        scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS)
+    )
     units = uniform_units(review, counted)
     limited_by = limiting_stratum(review, counted)
     if not units:
         stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
         raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
     positives = positives_of(units, answers)
-    up_to = learn_threshold(positives, target)
+    up_to = learn_threshold(positives, recall=recall, delta=delta)
     where = condition_of(question_id, up_to=up_to)
     return {
         "question_id": question_id,
         "review_id": review.record["review_id"],
-        "recall": target.recall,
-        "delta": target.delta,
+        "recall": recall,
+        "delta": delta,
         "up_to": up_to,
         "where": where,
         "readings": answers.num_rows,
         "read_again": len(matching_rows(answers, parse_where(where))),
         "num_labels": len(units),
         "num_positives": len(positives),
-        "fewest_positives": fewest_draws(share=target.recall, delta=target.delta),
+        "fewest_positives": fewest_draws(share=recall, delta=delta),
         "limited_by": limited_by,
     }
 
@@ -277,35 +296,6 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
             "them, or pass --so-far to estimate from those that are"
         )
-
-
-def _only_review(output: Location) -> str:
-    names = find_reviews(output)
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise OutputError(f"there is no review of {output}; run memagent review make")
-    raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
-
-
-def _only_review_of(output: Location, scan: ReviewedScan, *, question_id: str) -> str:
-    """The review of a question that can be learnt from."""
-    with output_errors(output.uri):
-        records = [read_record(output / f"{REVIEWS_FOLDER}/{name}") for name in find_reviews(output)]
-    wanted = (question_id, Purpose.DEVELOP, scan.run_id)
-    names = [
-        record["review_id"]
-        for record in records
-        if (record["question_id"], record["purpose"], record["run_id"]) == wanted
-    ]
-    if not names:
-        raise OutputError(
-            f"the last run of {output} has no review of question {question_id!r} to learn from: run `memagent review "
-            "make` with --purpose develop, label, and import the labels; labels that are there already count"
-        )
-    if len(names) > 1:
-        raise SettingsError(f"--review: question {question_id!r} has several reviews; name one of {', '.join(names)}")
-    return names[0]
 
 
 def _require_learnable(review: Review, scan: ReviewedScan, *, question_id: str) -> None:

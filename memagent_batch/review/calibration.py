@@ -11,7 +11,6 @@ that is found multiplies the capital by belief / share, and one that is missed b
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -22,9 +21,7 @@ from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.errors import OutputError
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit
 from memagent_batch.review.labels import YES
-from memagent_batch.review.population import ReviewedScan
 from memagent_batch.review.record import Review
-from memagent_batch.runs.tables import ANSWERS_FOLDER
 
 ALL_AGAIN, NONE_AGAIN = 1.0, 0.0
 """Thresholds at which all readings that are not flagged are read again, and none."""
@@ -33,26 +30,12 @@ PRIOR = 0.5
 CALIBRATION_COLUMNS = ("document_id", "value_status", "value_bool", "confidence")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What a threshold must do."""
-
-    recall: float
-    """Share of what is looked for that is flagged or read again, at least; above 0 and below 1."""
-    delta: float
-    """How often the threshold may miss this."""
-
-
-def is_covered(confidence: float | None, *, up_to: float) -> bool:
-    """Whether a reading is flagged (None), or read again since the scan is at most so sure of its "no"."""
-    return confidence is None or confidence <= up_to
-
-
-def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
+def learn_threshold(positives: Sequence[float | None], *, recall: float, delta: float) -> float:
     """The lowest threshold that the labels allow; `ALL_AGAIN` if they are too few, or much was missed with confidence.
 
     `positives` are how sure the scan is of its "no", of each reading that people say is what is looked for, in the
-    order of the draw; None where it flags the reading or has no value for it.
+    order of the draw; None where it flags the reading or has no value for it. At least the share `recall` (above 0 and
+    below 1) of what is looked for is flagged or read again; `delta` is how often the threshold may miss this.
 
     Thresholds are tested from the highest down, each against "at most `recall` of all are found", until the first that
     is not refuted. Lower thresholds find less, so the first one that misses the target is tested before all others that
@@ -61,15 +44,11 @@ def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
     """
     up_to = ALL_AGAIN
     for level in (*sorted({each for each in positives if each is not None}, reverse=True), NONE_AGAIN):
-        if capital((is_covered(each, up_to=level) for each in positives), share=target.recall) < 1 / target.delta:
+        found = [each is None or each <= level for each in positives]
+        if max(capitals(found, share=recall)) < 1 / delta:
             break
         up_to = level
     return up_to
-
-
-def capital(found: Iterable[bool], *, share: float) -> float:
-    """The highest capital of who bets against "at most `share` of all are found"; see `capitals`."""
-    return max(capitals(found, share=share))
 
 
 def capitals(found: Iterable[bool], *, share: float) -> Iterator[float]:
@@ -98,15 +77,6 @@ def fewest_draws(*, share: float, delta: float) -> int:
     return next(number for number, money in enumerate(capitals(repeat(True), share=share)) if money >= 1 / delta)
 
 
-def answers_to_calibrate(scan: ReviewedScan, *, question_id: str) -> pa.Table:
-    """What the scan says of each document, sample 0: `CALIBRATION_COLUMNS`.
-
-    Raises:
-        OutputError: a table file is gone or can't be read.
-    """
-    return pa.concat_tables(scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS))
-
-
 def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:
     """The labelled readings that are a uniform sample of all, in the order of their permanent numbers.
 
@@ -133,7 +103,10 @@ def limiting_stratum(review: Review, counted: CountedLabels) -> str | None:
 
 
 def positives_of(units: Sequence[LabelledUnit], answers: pa.Table) -> list[float | None]:
-    """How sure the scan is of its "no" to those that people say are looked for; see `learn_threshold`."""
+    """How sure the scan is of its "no" to those that people say are looked for; see `learn_threshold`.
+
+    `answers` has the `CALIBRATION_COLUMNS` of a question, a row for each document.
+    """
     names = [unit.drawn["document_id"] for unit in units if unit.value == YES]
     rows = answers.filter(pc.field("document_id").isin(names)).to_pylist()
     sure_nos = {row["document_id"]: _sure_no(row) for row in rows}

@@ -207,11 +207,20 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
 def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=500))
     develop = replace(ASKED, labels="100", purpose=Purpose.DEVELOP)
-    label_all(output, truth, asked=develop)
+    name = label_all(output, truth, asked=develop).name
     with pytest.raises(OutputError, match="made to develop by"):
+        make_estimate([location], name, so_far=False)
+    with pytest.raises(OutputError, match=r"no review with purpose 'validate': run `memagent review make --purpose "):
         make_estimate([location], None, so_far=False)
     made = make_review([location], replace(ASKED, labels="100"))
     assert made["left"]["first"] == 100
+    values, _ = make_estimate([location], None, so_far=True)
+    assert (values["review_id"], values["purpose"]) == (made["review"], "validate")
+    make_review([location], replace(ASKED, labels="100", seed=1))
+    with pytest.raises(
+        SettingsError, match=rf"several with purpose 'validate'; name one of (?!.*{name}).*{made['review']}"
+    ):
+        make_estimate([location], None, so_far=True)
 
 
 def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(output: Path, location: Location) -> None:
