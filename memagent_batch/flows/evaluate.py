@@ -12,19 +12,20 @@ from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.measures import report_text
 from memagent_batch.evaluation.record import (
+    EVALUATION_FILE,
     REPORT_FILE,
     SCORES_FOLDER,
     VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
     read_scores,
-    write_evaluation,
 )
 from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
 from memagent_batch.evaluation.suite import Suite
 from memagent_batch.flows.answer import answer
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import require_manifest, require_read, require_success
+from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.wiring import identify_reader, make_output
@@ -58,10 +59,12 @@ def evaluate_suite(variants: Sequence[Variant], *, suite: Suite, sources: Mappin
     for number, variant in enumerate(variants, start=1):
         message = f"variant {number} of {len(jobs)}: {variant.name}"
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
-        record = read_variant(variant, jobs[variant.name], before=evaluation.of(variant.name))
-        score_variant(variant.name, jobs[variant.name], suite=suite, place=output / record.scores)
-        evaluation = claim_evaluation(output, suite=suite.name).with_variant(record)  # others may read variants beside
-        write_evaluation(output, evaluation)
+        record = read_variant(variant, jobs[variant.name], before=evaluation["variants"].get(variant.name))
+        place = output / f"{SCORES_FOLDER}/{variant.name}.parquet"
+        score_variant(variant.name, jobs[variant.name], suite=suite, place=place)
+        evaluation = claim_evaluation(output, suite=suite.name)  # others may read variants beside
+        evaluation["variants"][variant.name] = record
+        write_json(output / EVALUATION_FILE, evaluation)
         report = report_text(evaluation, read_scores(output, evaluation))
         (output / REPORT_FILE).write_bytes(report.encode())
     return report
@@ -110,11 +113,8 @@ def read_variant(variant: Variant, job: JobConfig, *, before: VariantRecord | No
     with naming(variant):
         manifest = answer(job)
         require_read(manifest)
-    spent = before.seconds if before and before.fingerprint == manifest["fingerprint"] else 0.0
+    spent = before["seconds"] if before and before["fingerprint"] == manifest["fingerprint"] else 0.0
     return VariantRecord(
-        name=variant.name,
-        run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
-        scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=job.agent.model,
         policy=job.agent.policy.kind,
         seconds=round(spent + manifest["seconds"], 3),

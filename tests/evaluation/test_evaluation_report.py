@@ -1,6 +1,5 @@
 """The report of an evaluation."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,15 @@ from memagent_batch.cli.evaluate import terminal_text
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.measures import report_text
 from memagent_batch.evaluation.record import (
+    EVALUATION_FILE,
     EVALUATION_FORMAT,
     Evaluation,
     VariantRecord,
     read_evaluation,
     read_scores,
-    write_evaluation,
 )
 from memagent_batch.evaluation.suite import SCORES
+from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from tests.evaluation.test_scoring import LABEL, answer, question, scored, value
@@ -31,7 +31,7 @@ def write_output(
     folder: Path, right: dict[str, int], *, task: str = "", asked: dict[str, Any] | None = None, told: str = "fox"
 ) -> Location:
     """Writes an evaluation of variants that are right in so many of eight questions on two tasks; returns its place."""
-    output, variants = Location(uri=str(folder)), []
+    output, variants = Location(uri=str(folder)), dict[str, VariantRecord]()
     for name, num_right in right.items():
         questions = [
             question(number, task=task or TASKS[number % 2], length_tokens=(1024, 4096)[number // 4], **(asked or {}))
@@ -42,9 +42,9 @@ def write_output(
         table = scored(questions, [*answers, answer(7, None, status="failed")])
         table = table.set_column(0, SCORES.field("variant"), pa.array([name] * 8))
         (output / f"scores/{name}.parquet").write_bytes(parquet_bytes(table))
-        own = {"name": name, "run": f"runs/{name}", "scores": f"scores/{name}.parquet"}
-        variants.append(VariantRecord(**own, model="models/tiny", policy="gated", seconds=12.0, fingerprint="f"))
-    write_evaluation(output, Evaluation(suite="s3://suites/ruler", variants=tuple(variants)))
+        variants[name] = {"model": "models/tiny", "policy": "gated", "seconds": 12.0, "fingerprint": "f"}
+    evaluation = Evaluation(format=EVALUATION_FORMAT, suite="s3://suites/ruler", variants=variants)
+    write_json(output / EVALUATION_FILE, evaluation)
     return output
 
 
@@ -102,18 +102,17 @@ def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("written", "message"),
     [
-        ({"format": "other/9"}, "layout 'other/9'"),
-        ({"format": EVALUATION_FORMAT, "variants": [{}]}, r"evaluation.json is not whole \(.*'name'.*\); restore it"),
+        ('{"format": "other/9"}', "layout 'other/9'.*choose an empty"),
+        ('{"format": ', r"\.json is not valid .*restore it"),
     ],
 )
 def test_report_of_an_evaluation_that_is_not_whole_is_refused_with_place_and_remedy(
-    changed: dict[str, Any], message: str, tmp_path: Path
+    written: str, message: str, tmp_path: Path
 ) -> None:
     output = write_output(tmp_path, {"a": 6})
-    record = json.loads((tmp_path / "evaluation.json").read_text())
-    (tmp_path / "evaluation.json").write_text(json.dumps(record | changed))
+    (tmp_path / "evaluation.json").write_text(written)
     with pytest.raises(OutputError, match=message):
         report(output)
 

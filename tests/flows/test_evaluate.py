@@ -76,11 +76,11 @@ def cells(said: str) -> list[list[str]]:
 def test_evaluate_run_scores_each_variant_keeps_its_run_and_writes_no_secret(finished: Path) -> None:
     assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
     found = evaluation(finished / "out")
-    assert found["format"] == "memagent-evaluation/2"
+    assert found["format"] == "memagent-evaluation/3"
     assert found["suite"].endswith("/asked")
-    for variant in found["variants"]:
-        manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
-        assert (finished / "out" / variant["scores"]).exists()
+    assert [*found["variants"]] == ["small", "large"]
+    for name, variant in found["variants"].items():
+        manifest = json.loads((finished / "out" / "runs" / name / "manifest.json").read_text())
         assert variant["fingerprint"] == manifest["fingerprint"]
         assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
         assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
@@ -90,20 +90,21 @@ def test_evaluate_run_scores_each_variant_keeps_its_run_and_writes_no_secret(fin
 def test_variant_that_another_process_reads_meanwhile_stays_in_the_evaluation(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score, before = flow.score_variant, []
+    score, before = flow.score_variant, dict[str, Any]()
 
     def slowly(name: str, *arguments: Any, **settings: Any) -> None:
         if name == "overwrite":
             assert evaluate(job, "--policies", "truncate") == 0
-            before.extend(evaluation(job / "out")["variants"])
+            before.update(evaluation(job / "out")["variants"])
         score(name, *arguments, **settings)
 
     monkeypatch.setattr(flow, "score_variant", slowly)
     assert evaluate(job, "--policies", "overwrite") == 0
-    *kept, added = evaluation(job / "out")["variants"]
-    assert kept == before
-    assert [variant["name"] for variant in kept] == ["truncate"]
-    assert added["name"] == added["policy"] == "overwrite"
+    found = evaluation(job / "out")["variants"]
+    assert [*before] == ["truncate"]
+    assert [*found] == ["truncate", "overwrite"]
+    assert found == {**before, "overwrite": found["overwrite"]}
+    assert found["overwrite"]["policy"] == "overwrite"
 
 
 def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path, text_model: str) -> None:
