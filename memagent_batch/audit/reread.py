@@ -3,9 +3,12 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.job import JobConfig
@@ -25,7 +28,8 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
-from memagent_batch.store.turn_log.index import TurnsKey, reading_key, scan_log
+from memagent_batch.runs.reading_state import with_log_files
+from memagent_batch.store.turn_log.index import reading_key, scan_log
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
@@ -185,13 +189,16 @@ class Replay:
         drawn = heapq.nsmallest(num, self._readings(), key=lambda each: each.number(seed))
         for reading in drawn:
             by_document[reading.document_id].append(reading)
-        files = self._index.turn_files({reading.address.document_hash for reading in drawn})
+        plan = self._past.plan
+        plan = plan.filter(pc.is_in(plan["document_id"], pa.array(list(by_document), plan["document_id"].type)))
+        planned = with_log_files(plan, self._past.questions, self._index)
+        files = dict(zip(planned["document_id"].to_pylist(), planned["turn_files"].to_pylist(), strict=True))
         ranked: list[tuple[int, str, _LoggedTurn]] = []
         for fetched in self._texts.fetch(list(by_document)):
             for reading in by_document.pop(fetched.document_id):
                 turns = {
                     reading.number(seed, path=turn.prompt.path): turn
-                    for turn in await self._turns(reading, fetched, files)
+                    for turn in await self._turns(reading, fetched, files[fetched.document_id])
                 }
                 new = [(rank, number, turns[number]) for rank, number in enumerate(sorted(turns))]
                 ranked = heapq.nsmallest(num, [*ranked, *new], key=itemgetter(0, 1))
@@ -212,16 +219,11 @@ class Replay:
                 )
                 yield DrawnReading(document_id=document["document_id"], question=reading["question"], address=address)
 
-    async def _turns(
-        self, drawn: DrawnReading, fetched: DocumentText, files: Mapping[TurnsKey, Sequence[str]]
-    ) -> list[_LoggedTurn]:
+    async def _turns(self, drawn: DrawnReading, fetched: DocumentText, files: Sequence[str]) -> list[_LoggedTurn]:
         """The turns of a reading, except for those that were taken from an earlier version of its document."""
         address, found = drawn.address, list[_LoggedTurn]()
         from_log = read_turns(
-            self._past.output,
-            files.get((address.document_hash, address.question_hash), ()),
-            fingerprints=self._fingerprints,
-            document_hashes=[address.document_hash],
+            self._past.output, files, fingerprints=self._fingerprints, document_hashes=[address.document_hash]
         )
         tracer = Tracer(self._agent.prompts)
 

@@ -29,9 +29,9 @@ from memagent_batch.runs.plan import (
     count_pending,
     group_documents,
 )
-from memagent_batch.store.turn_log.index import LogIndex, ReadingKey, TurnsKey
+from memagent_batch.store.turn_log.index import LogIndex, ReadingKey
 from memagent_batch.store.turn_log.question_list import asked_in
-from tests.store.turn_log.indexes import log_index
+from tests.store.turn_log.indexes import TurnsKey, log_index
 
 KIB = 1024
 

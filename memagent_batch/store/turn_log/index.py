@@ -38,8 +38,6 @@ from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, Follo
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one fingerprint."""
 Row = dict[str, Any]
-TurnsKey = tuple[str, str]
-"""Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 _RANKED_BY = ["document_hash", "question_hash", "sample", "fingerprint", "finished_at", "run_id"]
 """Columns that say which row of a reading counts, beside its status."""
 _COUNTS = """
@@ -61,13 +59,6 @@ from keys where num_turns = 0 and list_contains($fingerprints::varchar[], finger
 and {_READING} {{}} (from doubled)
 """
 _COUNTED_KEYS = _ENDED_KEYS.format("in") + _COUNTS
-_TURN_FILES = """
-with wanted as (from turns where document_hash in (select unnest($hashes)))
-select document_hash, question_hash, file from wanted
-union
-select wanted.document_hash, wanted.question_hash, earlier.file from wanted join turns earlier
-on earlier.document_hash = wanted.reused_from and earlier.question_hash = wanted.question_hash order by file
-"""
 
 
 def read_log_files(
@@ -130,13 +121,6 @@ class LogIndex:
         """Paths of the log files that it names."""
         tables = (self.outcomes, self.closed, self.turns)
         return {file for table in tables for file in pc.unique(table["file"]).to_pylist()}
-
-    def turn_files(self, document_hashes: Collection[str]) -> dict[TurnsKey, list[str]]:
-        """Files with turns of these documents, and of versions that they take turns from, by document and question."""
-        files: dict[TurnsKey, list[str]] = defaultdict(list)
-        for row in run_query(_TURN_FILES, {"turns": self.turns}, hashes=list(document_hashes)).to_pylist():
-            files[row["document_hash"], row["question_hash"]].append(row["file"])
-        return dict(files)
 
 
 def scan_log(

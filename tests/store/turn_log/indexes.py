@@ -7,8 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.store.turn_log.index import LogIndex, ReadingKey, TurnsKey
+from memagent_batch.store.turn_log.index import LogIndex, ReadingKey
 from memagent_batch.store.turn_log.keys import LOG_KEYS
+
+TurnsKey = tuple[str, str]
+"""Document hash and question hash."""
 
 
 def log_index(

@@ -71,8 +71,7 @@ def output_at(folder: Path) -> Location:
 
 def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     fingerprint = address.fingerprint
-    found = scan_log(output, fingerprint=fingerprint).turn_files([address.document_hash])
-    files = found.get((address.document_hash, address.question_hash), [])
+    files = scan_turn_files(output, fingerprints=[fingerprint]).get(address.document_hash, [])
     turns = read_turns(output, files, fingerprints=[fingerprint], document_hashes=[address.document_hash])
     return turns[fingerprint].get((address.document_hash, address.question_hash, address.sample), {})
 
@@ -348,7 +347,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
     for document in ("one", "two"):
         writer.record_turn(address_of(document), *turn_of())
     await writer.flush()
-    files = scan_log(output, fingerprint="f").turn_files([text_hash("one")])[text_hash("one"), text_hash("why?")]
+    files = scan_turn_files(output, fingerprints=["f"])[text_hash("one")]
     readings = read_turns(output, files, fingerprints=["f"], document_hashes=[text_hash("one")])["f"]
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
 
