@@ -1,7 +1,7 @@
 """How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
@@ -12,6 +12,7 @@ from memagent_batch.documents.questions import value_type_of
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.values import written_value
+from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.calibration import (
@@ -348,12 +349,13 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
         raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
     with output_errors(output.uri):
         manifest = require_manifest(output)
-    asked = {(row["document_id"], row["question_id"]) for _, row in rows}
-    hashes, found = list[str](), set[tuple[str, str]]()
+    named = {_ids_on_page(row) for _, row in rows}
+    hashes, asked = list[str](), dict[tuple[str, str], tuple[str, str]]()
     for row in (row for name in manifest["files"][ANSWERS_FOLDER] for row in table_rows(output / name)):
         hashes.append(reading_hash(row))
-        found |= asked & {(row["document_id"], row["question_id"])}
-    checked = _checked_sign_offs(output, manifest, rows, asked=found)
+        if (ids := _ids_on_page(row)) in named:
+            asked[ids] = row["document_id"], row["question_id"]
+    checked = _checked_sign_offs(output, manifest, rows, asked=asked)
     added = append_sign_offs(output, checked)
     signed, of_run = current_sign_offs(output), {*hashes}
     others = len(rows) - len(checked) + sum(row["reading_hash"] not in of_run for row in checked)
@@ -365,11 +367,22 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     )
 
 
+def _ids_on_page(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Document and question as a page shows them and a sheet is read: unseen characters as signs, no outer blanks."""
+    return visible(row["document_id"]).strip(), visible(row["question_id"]).strip()
+
+
 def _checked_sign_offs(
-    output: Location, manifest: Manifest, rows: Sequence[tuple[str, SignOff]], *, asked: Collection[tuple[str, str]]
+    output: Location,
+    manifest: Manifest,
+    rows: Sequence[tuple[str, SignOff]],
+    *,
+    asked: Mapping[tuple[str, str], tuple[str, str]],
 ) -> list[SignOff]:
-    """The sign-offs of documents and questions that the run asked, with corrections of their type. A page may show
-    several slices as one: what a slice does not have is left to the others.
+    """The sign-offs of documents and questions that the run asked, with its ids and with corrections of their type.
+
+    `asked` are those ids, by the ids on the page. A page may show several slices as one: what a slice does not have is
+    left to the others.
     """
     types: dict[str, ValueType | None] = {}
     if any(row["correction"] for _, row in rows):
@@ -379,8 +392,10 @@ def _checked_sign_offs(
     is_slice = manifest["settings"].get("input", {}).get("slice") is not None
     checked = list[SignOff]()
     for where, row in rows:
-        if (row["document_id"], row["question_id"]) in asked:
-            checked.append(_checked_correction(row, types.get(row["question_id"]), where=where))
+        if ids := asked.get(_ids_on_page(row)):
+            document_id, question_id = ids
+            own: SignOff = {**row, "document_id": document_id, "question_id": question_id}
+            checked.append(_checked_correction(own, types.get(question_id), where=where))
         elif not is_slice:
             raise InputError(
                 f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,23 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
         assert json.loads(capsys.readouterr().out) == {"added": added, "of_other_runs": 0, "signed": 1, "readings": 20}
     (signed,) = current_sign_offs(scan).values()
     assert (signed["signed_by"], signed["comment"], signed["decision"]) == ("Ada", "=1, two", "accept")
+
+
+@pytest.mark.parametrize("end", ["\xad", "\u202e", " "])
+def test_sheet_of_the_page_is_taken_if_ids_have_characters_that_nobody_sees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    scan = write_scan(tmp_path, Scan(num_documents=1, failed=frozenset(), hostile=end))
+    summary(scan)
+    (page,) = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
+    (site,) = re.findall('<script type="application/json" id="site">(.*?)</script>', page)
+    shown = json.loads(site)["readings"][0]
+    (row,) = (each for each in pq.read_table(answers_file(scan)).to_pylist() if reading_hash(each) == shown["hash"])
+    sheet = written_sheet(tmp_path, row, document_id=shown["doc"], question_id=shown["question"])
+    assert sign(scan, str(sheet)) == 0
+    assert json.loads(capsys.readouterr().out) == {"added": 1, "of_other_runs": 0, "signed": 1, "readings": 5}
+    (signed,) = current_sign_offs(scan).values()
+    assert (signed["document_id"], signed["question_id"]) == (row["document_id"], row["question_id"])
 
 
 @pytest.mark.parametrize(
