@@ -168,7 +168,7 @@ def own_suite(questions: Location, *, documents: Sequence[str], metric: Metric) 
     stem = posixpath.splitext(posixpath.basename(questions.path))[0]
     listed = read_questions(questions, ask=()).to_pylist()
     rows = [_suite_question(row, task=stem, metric=metric) for row in listed]
-    require_scorable(rows, where=questions.uri)
+    _require_scorable(rows, where=questions.uri)
     _warn_of_short_references(rows)
     return Suite(
         name=" over ".join([mask_url(questions.uri), *([", ".join(map(mask_url, documents))] if documents else [])]),
@@ -238,7 +238,7 @@ def read_suite_questions(suite: Location) -> pa.Table:
     """The questions of a whole suite, a table of `SUITE_QUESTIONS`.
 
     Raises:
-        InputError: the suite is not whole, holds no questions, or a question can't be scored; names it.
+        InputError: the suite is not whole, or a question can't be scored; names it.
     """
     missing = "give the folder of `memagent evaluate make`, or run that command again to its end"
     require_complete(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
@@ -250,19 +250,16 @@ def read_suite_questions(suite: Location) -> pa.Table:
         raise InputError(f"{place.uri} has no column {lacking[0]!r}, which every suite has; make the suite again")
     with input_errors(place.uri):
         questions = table.select(SUITE_QUESTIONS.names).cast(SUITE_QUESTIONS)
-    require_scorable(questions.to_pylist(), where=place.uri)
+    _require_scorable(questions.to_pylist(), where=place.uri)
     return questions
 
 
-def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
-    """Checks that there are questions, each with a reference and a known metric, and each only once.
+def _require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
+    """Checks what scores need: references, and a metric that fits. The run itself checks all else before it reads.
 
     Raises:
         InputError: names the question and the remedy.
     """
-    if not questions:
-        raise InputError(f"{where}: the suite is empty; there is nothing to score")
-    seen = set()
     for row in questions:
         name = f"{where}: question_id {row['question_id']!r} of document_id {row['document_id']!r}"
         if not any(reference and reference.strip() for reference in row["references"] or ()):
@@ -270,10 +267,6 @@ def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
         if row["metric"] not in set(Metric):
             raise InputError(f"{name} has the metric {row['metric']!r}; known are {', '.join(Metric)}")
         _require_value(row, name=name)
-        key = (row["document_id"], row["question_id"])
-        if key in seen:
-            raise InputError(f"{name} is there twice; give one of them another question_id")
-        seen.add(key)
 
 
 def _require_value(row: SuiteQuestion, *, name: str) -> None:

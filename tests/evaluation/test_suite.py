@@ -39,11 +39,9 @@ def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("questions", "message"),
     [
-        ([], "the suite is empty"),
         ([QUESTION | {"references": []}], "question_id 'q' of document_id 'd' has no reference"),
         ([QUESTION | {"references": [" ", ""]}], "has no reference"),
         ([QUESTION | {"metric": "bleu"}], "metric 'bleu'; known are em, f1"),
-        ([QUESTION, QUESTION], "'q' of document_id 'd' is there twice"),
         ([QUESTION | {"metric": "value"}], "metric value and asks for no type; give it an answer_type"),
         ([LABELLED | {"references": ["cat"]}], "its reference is not a label: 'cat' is not one of fox, dog"),
         ([LABELLED | {"references": ["not stated"], "not_stated": False}], "'not stated' is not one of fox, dog"),

@@ -149,6 +149,22 @@ def test_evaluate_run_another_suite_in_its_output_is_refused(
     assert "belongs to an evaluation over the suite" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        ([], "questions.parquet holds no questions; write at least one"),
+        (2 * [{"question_id": "q", "document_id": "d0", "references": ["fox"]}], "'q' is there twice for document_id"),
+    ],
+)
+def test_evaluate_run_suite_that_cannot_be_asked_is_refused_before_anything_is_read(
+    job: Path, capsys: pytest.CaptureFixture[str], questions: list[dict[str, Any]], message: str
+) -> None:
+    write_suite(job, questions)
+    assert evaluate(job) == 2
+    assert message in capsys.readouterr().err
+    assert not (job / "out" / "runs").exists()
+
+
 def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_fixed(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
