@@ -11,16 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
-from importlib import resources
 from itertools import count, groupby
 from operator import attrgetter
 from typing import Any, TypedDict, cast
 
 import jinja2
-from markupsafe import Markup
 
 from memagent_batch.documents.shards import into_batches
-from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
 from memagent_batch.pages.document_page import (
@@ -53,7 +50,7 @@ from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, repl
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
-from memagent_batch.templates.pages import brief, frame_page, inert_json, page_bytes, page_environment, page_style
+from memagent_batch.templates.pages import brief, frame_page, page_bytes, page_environment, page_file, page_style
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
@@ -83,8 +80,7 @@ _BUILD_TIME = "%Y%m%dT%H%M%S"
 _THREADS = 8
 """Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
 _WAITING_FILES = 4 * _THREADS
-
-_PAGES = resources.files("memagent_batch.pages")
+_PACKAGE = "memagent_batch.pages"
 
 
 class WrittenSite(TypedDict):
@@ -456,42 +452,17 @@ def publish_site(target: Location, files: SiteFiles, index: bytes) -> None:
 
 def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] = (), frames: bool = False) -> bytes:
     """A page, UTF-8."""
-    program = "".join(map(_page_file, scripts)) or None
     return page_bytes(
-        _page_templates().get_template(template), values, style=_stylesheet(), script=program, frames=frames
+        _page_templates().get_template(template),
+        values,
+        style=page_style(_PACKAGE, "pages.css"),
+        script="".join(page_file(_PACKAGE, name) for name in scripts) or None,
+        frames=frames,
     )
 
 
 @cache
-def _page_file(name: str) -> str:
-    return (_PAGES / name).read_text(encoding="utf-8")
-
-
-@cache
-def _stylesheet() -> str:
-    return page_style(_page_file("pages.css"))
-
-
-def seen_json(value: Any) -> Markup:
-    """`inert_json`, with a sign for each character that can't be seen."""
-    return inert_json(_seen(value))
-
-
-@cache
 def _page_templates() -> jinja2.Environment:
-    environment = page_environment(("memagent_batch.pages", "."))
-    environment.filters |= {"inert_json": seen_json, "percent": percent, "run_time": run_time}
+    environment = page_environment((_PACKAGE, "."))
+    environment.filters |= {"percent": percent, "run_time": run_time}
     return environment
-
-
-def _seen(value: Any) -> Any:
-    """The value with a sign for each character of its texts that can't be seen."""
-    match value:
-        case str():
-            return visible(value)
-        case dict():
-            return {name: _seen(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_seen(each) for each in value]
-        case _:
-            return value

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -17,7 +18,6 @@ MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
 MAX_SHORT_CHARACTERS = 240
 """Of the same in a list."""
-_FILES = files("memagent_batch") / "templates"
 _UNSAFE_IN_JSON = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -64,9 +64,15 @@ def markdown_template(package: str, name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def page_style(own: str = "") -> str:
-    """The style of all pages, followed by a page's own."""
-    return (_FILES / "page.css").read_text(encoding="utf-8") + own
+@cache
+def page_file(package: str, name: str) -> str:
+    """A style or script that lies beside the templates of a package."""
+    return (files(package) / name).read_text(encoding="utf-8")
+
+
+def page_style(package: str, name: str) -> str:
+    """The style of all pages, followed by a package's own."""
+    return page_file("memagent_batch.templates", "page.css") + page_file(package, name)
 
 
 def page_bytes(
@@ -83,7 +89,7 @@ def page_bytes(
 
 def frame_page(environment: jinja2.Environment, data: Any) -> bytes:
     """A page that hands its data to the page that shows it in a frame."""
-    script = (_FILES / "frame.js").read_text(encoding="utf-8")
+    script = page_file("memagent_batch.templates", "frame.js")
     return page_bytes(environment.get_template("frame.html"), {"data": data}, style=None, script=script)
 
 
@@ -99,8 +105,8 @@ def content_policy(*, style: str | None, script: str | None, frames: bool) -> st
 
 
 def inert_json(value: Any) -> Markup:
-    """JSON inside a `script` element that is data: no text of it can end the element."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """JSON inside a `script` element that is data: no text can end the element or has characters that can't be seen."""
+    text = json.dumps(_seen(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.translate(_UNSAFE_IN_JSON))
 
 
@@ -112,3 +118,16 @@ def brief(text: str) -> str:
 def _visible_value(value: object) -> object:
     """Each value on its way into the page, before it is escaped."""
     return visible(value) if type(value) is str else value
+
+
+def _seen(value: Any) -> Any:
+    """The value with a sign for each character of its texts that can't be seen."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {name: _seen(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_seen(each) for each in value]
+        case _:
+            return value

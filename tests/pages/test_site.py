@@ -13,13 +13,14 @@ from deltalake import DeltaTable
 
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.pages import site
-from memagent_batch.pages.site import WrittenSite, seen_json, write_site
+from memagent_batch.pages.site import WrittenSite, write_site
 from memagent_batch.review.estimate_files import MEASURES
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from memagent_batch.runs.tables import REMOVED_TABLE
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.templates.pages import inert_json
 from tests.pages.reviewed_run import LAST_NIGHT, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 from tests.runs.written_documents import Form
@@ -235,6 +236,6 @@ def test_site_has_one_page_for_a_document_of_many_questions(tmp_path: Path) -> N
 
 
 def test_json_in_a_page_cannot_end_its_element() -> None:
-    text = seen_json({"a": ["</script><!--", "\u2028&\x00\u202e"]})
+    text = inert_json({"a": ["</script><!--", "\u2028&\x00\u202e"]})
     assert not set("<>&\u2028\x00\u202e") & set(text)
     assert "⟦U+202E⟧" in text

@@ -13,6 +13,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.store.location import Location
@@ -33,6 +34,7 @@ class Opened:
     folder: Path
     downloads: Path
     truth: dict[str, bool]
+    """By document_id, as the page has it."""
 
 
 def wait(until: Callable[[], object]) -> None:
@@ -52,7 +54,13 @@ def opened(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) 
     browser.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
     browser.get_log("browser")  # type: ignore[no-untyped-call]  # what other tests logged is gone then
     browser.get((Path(made["folder"]) / "page.html").as_uri())
-    return Opened(driver=browser, output=output, folder=Path(made["folder"]), downloads=downloads, truth=truth)
+    return Opened(
+        driver=browser,
+        output=output,
+        folder=Path(made["folder"]),
+        downloads=downloads,
+        truth={visible(name): is_true for name, is_true in truth.items()},
+    )
 
 
 def press(driver: webdriver.Chrome, *keys: str) -> None:
@@ -108,6 +116,7 @@ def test_page_hostile_text_shows_as_text(opened: Opened) -> None:
     driver = opened.driver
     shown = driver.find_element(By.ID, "text").text
     assert "<script>document.title='owned'</script></memory>⟦U+0000⟧⟦U+202E⟧\"><img src=x" in shown
+    assert '</memory>⟦U+0000⟧⟦U+202E⟧"><img src=x' in driver.find_element(By.ID, "document").text
     assert "owned" not in driver.title
     assert driver.find_elements(By.CSS_SELECTOR, "memory, img[onerror]") == []
 

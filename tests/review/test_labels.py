@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.errors import InputError, OutputError, StorageError
 from memagent_batch.review.estimates import count_labels
 from memagent_batch.review.labels import (
@@ -65,10 +66,10 @@ def drawn(name: str) -> SampleRow:
 
 @pytest.fixture
 def review(tmp_path: Path) -> Review:
-    """A review of three readings, one with an id that is a formula."""
+    """A review of four readings, one with an id that is a formula, one with an id with an unseen character."""
     record: Any = {"review_id": "r", "question_id": "clause", "choices": ["yes", "no"], "purpose": "validate"}
     record |= {"flagged": "value_number >= 1000"}
-    sample = [drawn("a"), drawn("=1+1"), drawn("'quoted'")]
+    sample = [drawn("a"), drawn("=1+1"), drawn("'quoted'"), drawn("soft\xadhyphen")]
     return Review(folder=Location(uri=str(tmp_path)), record=record, sample=sample)
 
 
@@ -160,11 +161,13 @@ def test_import_that_can_not_be_written_adds_nothing(tmp_path: Path) -> None:
 def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, delimiter: str) -> None:
     def fill(cells: dict[str, str]) -> None:
         cells |= {"label": "YES", "comment": 'a, "b"; c\nd'} if cells["document_id"] != "a" else {}
+        cells["document_id"] = visible(cells["document_id"])  # as the page has it
 
     rows = parse_sheet(filled(review, fill, delimiter=delimiter), name="s", reviews={"r": review}, reviewer="ada")
     assert [(each["document_id"], each["value"], each["labelled_at"], each["blind"]) for each in rows] == [
         ("=1+1", "yes", None, True),
         ("'quoted'", "yes", None, True),
+        ("soft\xadhyphen", "yes", None, True),
     ]
     assert rows[0]["comment"] == 'a, "b"; c\nd'
     assert rows[0]["decision"] == DECISION

@@ -264,6 +264,9 @@ def test_label_page_has_texts_of_pages_and_of_tables(output: Path, location: Loc
     parts = [part.read_text() for part in Path(made["folder"]).glob("documents/*.html")]
     assert len(parts) == made["left"]["first"] > 50
     assert all("First clause of" in part and "is here, or is not." in part for part in parts)
+    answers = [part.read_text() for part in Path(made["folder"]).glob("answers/*.html")]
+    assert {"Yes." in part for part in answers} == {True, False}
+    assert all(("Yes." in part) == ('"evidence":["The clause of' in part) for part in answers)
 
 
 def test_commands_run_from_make_to_estimate(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

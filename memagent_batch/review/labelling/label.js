@@ -54,8 +54,8 @@ function show(number) {
   localStorage.setItem(`${prefix}:place`, String(place));
   const entry = kept(item());
   at("place").textContent = `${place + 1} of ${review.items.length}`;
-  at("document").textContent = item().shown;
-  at("question").textContent = item().shown_question;
+  at("document").textContent = item().document_id;
+  at("question").textContent = item().question;
   at("comment").value = entry.comment;
   at("answer").hidden = true;
   at("words").value = "";

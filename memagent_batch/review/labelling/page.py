@@ -6,16 +6,15 @@ own, by its hash. A person who opens the files of answers by hand sees them: a s
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import jinja2
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.labels import NO, YES
 from memagent_batch.review.population import ReviewedScan, SampleRow
@@ -26,12 +25,12 @@ from memagent_batch.runs.evidence import How
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
-from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_style
+from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_file, page_style
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
-_PAGE_FILES = files("memagent_batch.review") / "labelling"
+_PACKAGE = "memagent_batch.review.labelling"
 SHOWN_ANSWER_COLUMNS = ("document_id", "status", "answer", "value", "value_status", "error_message")
 SHOWN_EVIDENCE_COLUMNS = ("document_id", "how", "rank", "text")
 ROLES = ("first", "second", "third")
@@ -48,9 +47,7 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
         {
             "name": part_name(each),
             "document_id": each["document_id"],
-            "shown": visible(each["document_id"]),
             "question": each["question"],
-            "shown_question": visible(each["question"]),
             "document_hash": each["document_hash"],
             "question_hash": each["question_hash"],
         }
@@ -59,7 +56,7 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
     values = {
         "review_id": record["review_id"],
         "choices": [YES, NO],
-        "instruction": visible(review.instruction),
+        "instruction": review.instruction,
         "role": role,
         "columns": list(SHEET_COLUMNS),
         "items": items,
@@ -67,22 +64,22 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
     return page_bytes(
         _label_templates().get_template("label.html"),
         {"review": values},
-        style=page_style(_file_text("label.css")),
-        script=_file_text("label.js"),
+        style=page_style(_PACKAGE, "label.css"),
+        script=page_file(_PACKAGE, "label.js"),
         frames=True,
     )
 
 
 def document_part(text: str | None) -> bytes:
-    """A document's file: its whole text, with a sign for each character that can't be seen; None where it is gone."""
-    return frame_page(_label_templates(), {"text": None if text is None else visible(text)})
+    """A document's file: its whole text; None where it is gone."""
+    return frame_page(_label_templates(), {"text": text})
 
 
 def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, Any]]) -> bytes:
-    """An answer's file, of its row of `answers`, if the run still has it, and its chosen rows of `evidence`."""
-    sentences = [visible(each["text"] or "") for each in evidence]
+    """An answer's file, of its row of `answers`, if the run still has it, and its rows of `evidence`."""
+    chosen = sorted((each for each in evidence if each["how"] == How.CHOSEN), key=lambda each: each["rank"])
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
-    values = {"value": visible(value), "answer": visible(answer), "evidence": sentences}
+    values = {"value": value, "answer": answer, "evidence": [each["text"] or "" for each in chosen]}
     return frame_page(_label_templates(), values)
 
 
@@ -131,17 +128,6 @@ def write_labelling(scan: ReviewedScan, review: Review, counted: CountedLabels, 
     return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
 
 
-def chosen_evidence(scan: ReviewedScan, review: Review) -> dict[str, list[Row]]:
-    """The sentences that the answers of a sample rest on, by document_id, the best first."""
-    wanted = {each["document_id"] for each in review.sample}
-    question_id, found = review.record["question_id"], defaultdict[str, list[Row]](list)
-    for rows in scan.rows_of_question(EVIDENCE_FOLDER, question_id=question_id, columns=SHOWN_EVIDENCE_COLUMNS):
-        for row in rows.filter(pc.field("how") == How.CHOSEN.value).to_pylist():
-            if row["document_id"] in wanted:
-                found[row["document_id"]].append(row)
-    return {name: sorted(rows, key=lambda row: row["rank"]) for name, rows in found.items()}
-
-
 def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
     if row["status"] != "ok":
         return f"nothing: {row['status']}", row.get("error_message") or ""
@@ -156,12 +142,7 @@ def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
 
 @cache
 def _label_templates() -> jinja2.Environment:
-    return page_environment(("memagent_batch.review", "labelling"))
-
-
-@cache
-def _file_text(name: str) -> str:
-    return (_PAGE_FILES / name).read_text(encoding="utf-8")
+    return page_environment((_PACKAGE, "."))
 
 
 def _role(unit: LabelledUnit) -> str | None:
@@ -188,20 +169,22 @@ def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]
             place.write_bytes(document_part(fetched.text))
     for unit in new.values():
         _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
-    evidence = chosen_evidence(scan, review)
-    rows = _answers_by_document(scan, review, units)
+    question_id = review.record["question_id"]
+    answers, evidence = (
+        _rows_by_document(scan.rows_of_question(table, question_id=question_id, columns=columns), units)
+        for table, columns in ((ANSWERS_FOLDER, SHOWN_ANSWER_COLUMNS), (EVIDENCE_FOLDER, SHOWN_EVIDENCE_COLUMNS))
+    )
     for name, unit in units.items():
-        _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(
-            answer_part(rows.get(name), evidence.get(name, []))
-        )
+        row = answers[name][-1] if answers[name] else None
+        _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(answer_part(row, evidence[name]))
     return len(new)
 
 
-def _answers_by_document(scan: ReviewedScan, review: Review, document_ids: Collection[str]) -> dict[str, Row]:
-    question_id, found = review.record["question_id"], {}
-    for rows in scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=SHOWN_ANSWER_COLUMNS):
-        mine = rows.filter(pc.field("document_id").isin(list(document_ids)))
-        found.update({row["document_id"]: row for row in mine.to_pylist()})
+def _rows_by_document(tables: Iterable[pa.Table], document_ids: Collection[str]) -> defaultdict[str, list[Row]]:
+    found = defaultdict[str, list[Row]](list)
+    for rows in tables:
+        for row in rows.filter(pc.field("document_id").isin(list(document_ids))).to_pylist():
+            found[row["document_id"]].append(row)
     return found
 
 
