@@ -173,46 +173,21 @@ def rows_of_slice(rows: pa.Table, settings: InputConfig) -> pa.Table:
     return rows.filter(pa.array(taken, pa.bool_()))
 
 
-def missing_again(document_ids: pa.Array, index: pa.Table, *, is_slice: bool) -> list[str]:
-    """The documents of a second pass that are not there any more.
+def missing_documents(
+    document_ids: pa.Array | pa.ChunkedArray, index: pa.Table, *, refusal: str | None = None
+) -> list[str]:
+    """The ids that no document of an index has, each once, in their order.
 
     Raises:
-        InputError: none of them is there: more likely other documents than a lake that lost them all. A slice may have
-            one alone.
+        InputError: `refusal`, filled with `num` ids, the `first`, and the number of `documents`, if none of the ids is
+            there: more likely a mistake than a lake that lost them all.
     """
-    missing = _not_in(index, document_ids)
-    if missing and len(missing) == len(document_ids) and not is_slice:
-        raise InputError(
-            f"again_where: none of the {len(missing):,} documents that it takes, such as {missing[0]!r}, is among the "
-            f"{index.num_rows:,} documents; give the documents that again_from was read of"
-        )
-    return missing
-
-
-def missing_documents(questions: pa.Table, index: pa.Table, *, is_slice: bool = False) -> list[str]:
-    """The documents that questions are bound to and that are not there, in the order of the list.
-
-    Raises:
-        InputError: none of those documents is there, and nothing else is asked: more likely a wrong column than a lake
-            that lost them all. A slice may have one alone.
-    """
-    bound = questions.filter(pc.is_valid(questions["document_id"]))
-    bound_ids = pc.unique(bound["document_id"])
-    names = _not_in(index, bound_ids)
-    if names and len(names) == len(bound_ids) and bound.num_rows == questions.num_rows and not is_slice:
-        raise InputError(
-            f"questions: none of the document ids that they are bound to ({len(names)}, such as {names[0]!r}) is among "
-            f"the {index.num_rows} documents; correct them, or add documents"
-        )
-    return names
-
-
-def _not_in(index: pa.Table, document_ids: pa.Array) -> list[str]:
-    """Those of the ids, each given once, that no document has, in their order."""
-    ids = document_ids.cast(index.schema.field("document_id").type)
+    ids = pc.unique(document_ids).cast(index.schema.field("document_id").type)
     is_named = pc.is_in(index["document_id"], value_set=ids)
     found = index["document_id"].filter(is_named).combine_chunks() if len(ids) else ids
     missing: list[str] = ids.filter(pc.invert(pc.is_in(ids, value_set=found))).to_pylist()
+    if refusal and missing and len(missing) == len(ids):
+        raise InputError(refusal.format(num=len(missing), first=missing[0], documents=index.num_rows))
     return missing
 
 

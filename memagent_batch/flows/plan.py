@@ -32,7 +32,7 @@ from memagent_batch.documents.document_index import (
     with_new_rows,
 )
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.questions import missing_again, missing_documents
+from memagent_batch.documents.questions import missing_documents
 from memagent_batch.documents.rows import group_rows
 from memagent_batch.documents.shards import cut_shards, num_paths
 from memagent_batch.domain.readings import Cost
@@ -52,6 +52,15 @@ from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
+
+_NO_BOUND_DOCUMENT = (
+    "questions: none of the document ids that they are bound to ({num}, such as {first!r}) is among the {documents} "
+    "documents; correct them, or add documents"
+)
+_NO_DOCUMENT_AGAIN = (
+    "again_where: none of the {num:,} documents that it takes, such as {first!r}, is among the {documents:,} "
+    "documents; give the documents that again_from was read of"
+)
 
 
 class LargestDocument(TypedDict):
@@ -135,14 +144,16 @@ def make_plan(checked: CheckedJob) -> Plan:
     """
     job, inputs, follow_ups = checked.job, checked.inputs, checked.follow_ups
     questions, index = inputs.questions, _checked_index(job, inputs, executor=checked.executor)
-    is_slice = job.input.slice is not None
-    missing = missing_documents(questions, index, is_slice=is_slice)
+    is_slice = job.input.slice is not None  # which may have none of the documents that are asked for
+    bound = questions["document_id"].drop_null()
+    is_all_bound = len(bound) == questions.num_rows and not is_slice
+    missing = missing_documents(bound, index, refusal=_NO_BOUND_DOCUMENT if is_all_bound else None)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job)
     if again is not None:
         document_ids = pc.unique(again.readings["document_id"])
         sample = documents_named(index, document_ids)
-        missing = missing_again(document_ids, index, is_slice=is_slice)
+        missing = missing_documents(document_ids, index, refusal=None if is_slice else _NO_DOCUMENT_AGAIN)
     plan = Plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,

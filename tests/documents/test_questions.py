@@ -148,17 +148,13 @@ def _index(*ids: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
 
 
-def _bound(*document_ids: str) -> pa.Table:
-    rows = [{"question_id": str(row), "document_id": name, "question": "Why?"} for row, name in enumerate(document_ids)]
-    return pa.Table.from_pylist(rows, schema=QUESTION_SCHEMA)
-
-
-def test_missing_documents_are_those_of_bound_questions_that_are_not_there() -> None:
-    questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
-    assert missing_documents(questions, pa.concat_tables([_index("c"), _index("d")])) == []
-    assert missing_documents(questions.slice(0, 1), _index()) == []
-    assert missing_documents(pa.concat_tables([questions, _bound("x", "d", "x")]), _index("c", "d")) == ["x"]
-    assert missing_documents(pa.concat_tables([questions.slice(0, 1), _bound("x")]), _index("c")) == ["x"]
+def test_missing_documents_are_those_that_are_not_there_and_refused_only_where_none_is() -> None:
+    ids = pa.chunked_array([["x", "d"], ["y", "x"]], pa.large_string())
+    assert missing_documents(ids, _index("c", "d"), refusal="none") == ["x", "y"]
+    assert missing_documents(ids, _index("c")) == ["x", "d", "y"]
+    with pytest.raises(InputError, match=r"none of 3 such as 'x' among 1"):
+        missing_documents(ids, _index("c"), refusal="none of {num} such as {first!r} among {documents}")
+    assert missing_documents(ids.slice(0, 0), _index(), refusal="none") == []
 
 
 def test_schema_may_stand_as_an_object_in_a_jsonl_file(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
@@ -51,3 +52,11 @@ def test_plan_says_what_questions_about_a_document_share(
     job = job.model_copy(update={"ask": ("Who?", "When?", "Why?"), "agent": job.agent.model_copy(update=settings)})
     plan = plan_checked(check(job))
     assert plan["prompt_tokens_shared"] == num_shared * plan["document_tokens"]
+
+
+def test_questions_of_missing_documents_are_refused_only_if_nothing_else_is_asked(job: JobConfig) -> None:
+    bound = {"question": "When?", "document_id": "gone"}
+    plan = plan_checked(check(job.model_copy(update={"ask": ("Who?", bound)})))
+    assert (plan["missing_documents"], plan["readings"]) == (1, 4)
+    with pytest.raises(InputError, match=r"\(1, such as 'gone'\) is among the 3 documents"):
+        plan_checked(check(job.model_copy(update={"ask": (bound,)})))

@@ -234,7 +234,7 @@ def plan_of(
         for (document_id, name), text in (bound or {}).items()
     ]
     index, listed = index_of(documents), pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
-    documents_there = with_missing(index, missing_documents(listed, index))
+    documents_there = with_missing(index, missing_documents(listed["document_id"].drop_null(), index))
     return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups)
 
 
