@@ -1,7 +1,7 @@
 """All that a review says of a scan, from the labels that count. Pure, seeded."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memagent_batch.review.labels import (
@@ -120,7 +120,9 @@ def estimate_review(counted: CountedLabels, sizes: Mapping[str, int], *, num_unr
 
     Nobody can read the text of further `num_unreadable` readings: none of them has an answer.
     """
-    strata, right = counts_of(counted.units, sizes), right_counts(counted.units, sizes)
+    strata = _stratum_counts(counted.units, sizes, positive=lambda _: YES)
+    answered = {name: size for name, size in sizes.items() if name not in UNANSWERED}
+    right = _stratum_counts(counted.units, answered, positive=_agreeing)
     num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)
     error_rate = estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered)
     return ReviewEstimate(
@@ -129,22 +131,6 @@ def estimate_review(counted: CountedLabels, sizes: Mapping[str, int], *, num_unr
         recall_at_worst=_recall_at_worst(strata, num_unreadable) if num_unreadable else None,
         agreement=agreement_of(counted.pairs),
     )
-
-
-def counts_of(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
-    """What the labels say of each stratum; `sizes` are its readings."""
-    return [
-        _stratum_counts(name, size, units, positive=YES, found=name == Stratum.FLAGGED) for name, size in sizes.items()
-    ]
-
-
-def right_counts(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
-    """Of each stratum with an answer, how many labels agree with it."""
-    return [
-        _stratum_counts(name, size, units, positive=_agreeing(name), found=False)
-        for name, size in sizes.items()
-        if name not in UNANSWERED
-    ]
 
 
 def contradicts(unit: LabelledUnit) -> bool:
@@ -156,6 +142,26 @@ def _labelled_unit(drawn: SampleRow, labels: Sequence[LabelRow]) -> LabelledUnit
     counted = current_labels_of(label for label in labels if label["blind"])
     clear = [label for label in counted if label["value"] != UNCLEAR]
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
+
+
+def _stratum_counts(
+    units: Sequence[LabelledUnit], sizes: Mapping[str, int], *, positive: Callable[[str], str]
+) -> list[StratumCounts]:
+    """What the labels say of each stratum; `sizes` are its readings, `positive` the label of it that is counted."""
+    values = defaultdict[str, list[str]](list)
+    for unit in units:
+        if unit.value is not None:
+            values[unit.drawn["stratum"]].append(unit.value)
+    return [
+        StratumCounts(
+            name=name,
+            num_readings=size,
+            num_labelled=len(values[name]),
+            num_positive=values[name].count(positive(name)),
+            is_found=name == Stratum.FLAGGED,
+        )
+        for name, size in sizes.items()
+    ]
 
 
 def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int) -> MeasureEstimate:
@@ -170,16 +176,3 @@ def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int) -> Me
 def _agreeing(stratum: str) -> str:
     """The label that agrees with what the scan says of a stratum; nothing is found where it has no answer."""
     return YES if stratum == Stratum.FLAGGED else NO
-
-
-def _stratum_counts(
-    name: str, size: int, units: Sequence[LabelledUnit], *, positive: str, found: bool
-) -> StratumCounts:
-    labelled = [unit for unit in units if unit.drawn["stratum"] == name and unit.labels]
-    return StratumCounts(
-        name=name,
-        num_readings=size,
-        num_labelled=len(labelled),
-        num_positive=sum(unit.value == positive for unit in labelled),
-        is_found=found,
-    )

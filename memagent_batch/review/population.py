@@ -54,7 +54,10 @@ UNANSWERED = frozenset({Stratum.NO_VALUE.value, Stratum.FAILED.value})
 
 
 def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """How many readings of each stratum are drawn, where `num_labels` are wanted in all; never more than it has."""
+    """How many readings of each stratum are drawn if `num_labels` are wanted in all; never more than it has.
+
+    What was not flagged gets what the others leave; if it is drawn whole, the others get the rest, in their order.
+    """
     drawn = {name: min(size, FEWEST) for name, size in sizes.items()}
     wanted = {Stratum.FLAGGED.value: num_labels // FLAGGED_PARTS}
     unanswered = sum(sizes.get(name, 0) for name in UNANSWERED)
@@ -64,19 +67,9 @@ def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
     for name, number in wanted.items():
         if name in drawn:
             drawn[name] = min(sizes[name], max(drawn[name], number))
-    rest = [name for name in sizes if name not in wanted]
-    return _with_rest(drawn, sizes, rest=rest, num_labels=num_labels)
-
-
-def _with_rest(drawn: dict[str, int], sizes: Mapping[str, int], *, rest: list[str], num_labels: int) -> dict[str, int]:
-    """Gives what is left to these strata, in proportion to their sizes; then to any that has room."""
-    drawn = dict(drawn)
-    for names in (rest, list(sizes)):
-        for name in sorted(names, key=lambda name: sizes[name]):
-            left = num_labels - sum(drawn.values())
-            later = sum(sizes[other] for other in names if sizes[other] >= sizes[name])
-            share = -(-max(0, left) * sizes[name] // max(1, later))
-            drawn[name] = min(sizes[name], drawn[name] + share)
+    for name in (Stratum.NOT_FLAGGED, Stratum.FLAGGED, Stratum.NO_VALUE, Stratum.FAILED):
+        if name in sizes:
+            drawn[name] += min(sizes[name] - drawn[name], max(0, num_labels - sum(drawn.values())))
     return drawn
 
 

@@ -125,6 +125,11 @@ def test_allocation_reads_most_of_what_was_not_flagged() -> None:
     assert 5 <= drawn[Stratum.FAILED] <= 10
     assert sum(drawn.values()) == 750
     assert allocate(750, {"flagged": 3, "not_flagged": 10}) == {"flagged": 3, "not_flagged": 10}
+    assert allocate(100, {"flagged": 70, "not_flagged": 40, "failed": 30}) == {
+        "flagged": 50,
+        "not_flagged": 40,
+        "failed": 10,
+    }
 
 
 def test_stratum_that_is_not_named_gets_the_fewest_labels_that_say_something_of_it() -> None:
