@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType, RopeScalingType
+from gguf import GGMLQuantizationType, GGUFWriter, RopeScalingType
 from gguf.quants import dequantize, quantize
 from safetensors.torch import load_file
 
@@ -65,6 +65,7 @@ def test_gguf_file_of_other_weights_has_another_folder(tmp_path: Path) -> None:
 
 
 STRANGE_WEIGHTS = make_weights() | {"rope_freqs.weight": np.ones(8, np.float32)}
+LONGER_VOCABULARY = make_weights() | {"token_embd.weight": np.ones((len(TOKENS) + 1, HIDDEN), np.float32)}
 
 
 @pytest.mark.parametrize(
@@ -72,15 +73,24 @@ STRANGE_WEIGHTS = make_weights() | {"rope_freqs.weight": np.ones(8, np.float32)}
     [
         ({"family": "gemma3"}, r"m\.gguf is a GGUF file of the family 'gemma3'; only 'llama'"),
         ({"weights": STRANGE_WEIGHTS}, r"holds 'rope_freqs\.weight'"),
+        ({"weights": LONGER_VOCABULARY}, r"holds 'token_embd\.weight' of the shape \[261, 64\]"),
         ({"scaling": RopeScalingType.YARN}, r"m\.gguf has scaled positions \(yarn\)"),
     ],
-    ids=["another family", "a weight that no llama has", "scaled positions"],
+    ids=["another family", "a weight that no llama has", "a weight of another shape", "scaled positions"],
 )
 def test_gguf_file_that_can_not_be_converted_is_refused_by_what_it_has(
     tmp_path: Path, settings: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(SettingsError, match=said):
         resolve_model(str(write_gguf(tmp_path / "m.gguf", **settings)))
+
+
+def test_gguf_file_without_a_setting_is_refused_rather_than_given_a_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GGUFWriter, "add_context_length", lambda *_: None)
+    with pytest.raises(SettingsError, match=r"has no 'llama\.context_length'"):
+        resolve_model(str(write_gguf(tmp_path / "m.gguf")))
 
 
 def test_file_that_is_no_gguf_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
