@@ -236,7 +236,7 @@ def make_corpus(
     prompts = load_prompt_set(PUBLISHED_PROMPTS)
     work = {
         "update": prompts.update,
-        "answer": prompts.answer_text(agent.answer_form),
+        "answer": prompts.answer,
         "first_memory": prompts.first_memory,
         "memory_tokens": agent.policy.memory_tokens,
         "answer_tokens": agent.policy.answer_tokens,

@@ -105,7 +105,6 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
     """The prompt set as the model's tokeniser writes it."""
     return make_tokenizer(agent).prompt_tokens(
         make_prompt_set(agent),
-        answer_form=agent.answer_form,
         chat_template_kwargs=agent.chat_template_kwargs,
         template=make_template(agent),
     )
@@ -171,7 +170,6 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "chat_template_sha256": make_template(agent).sha256,
         "prompt_set": make_prompt_set(agent).name,
         "prompt_set_sha256": make_prompt_set(agent).sha256,
-        "answer_form": agent.answer_form.value,
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
         **({"policy_code": code} if (code := source_sha256(type(policy))) else {}),

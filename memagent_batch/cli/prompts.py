@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from memagent_batch.cli.settings import Command
-from memagent_batch.domain.prompts import AnswerForm, PromptSet
+from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.errors import OutputError
 from memagent_batch.flows.official_prompts import import_official
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
@@ -26,10 +26,8 @@ class ShowPrompts(Command):
             print("\n\n".join(map(_set_summary, BUILT_IN_PROMPTS.values())))
             return
         prompts = load_prompt_set(self.prompt_set)
-        texts = {"first memory": prompts.first_memory, "update": prompts.update}
-        texts |= {f"answer, form {form}": text for form, text in sorted(prompts.answers.items())}
-        texts |= {f"direct, form {form}": text for form, text in sorted(prompts.direct.items())}
-        texts |= {"merge": prompts.merge, "word that keeps the memory": prompts.keep_word}
+        texts = {"first memory": prompts.first_memory, "update": prompts.update, "answer": prompts.answer}
+        texts |= {"direct": prompts.direct, "merge": prompts.merge, "word that keeps the memory": prompts.keep_word}
         print(
             "\n".join([_set_summary(prompts), *(f"\n--- {name} ---\n{text}" for name, text in texts.items() if text)])
         )
@@ -65,17 +63,15 @@ class ImportPrompts(Command):
                 f"{target} is there already and holds something else; remove it, or give another --output"
             )
         save_prompt_set(prompts, target)
-        form = max(prompts.answers, key=lambda each: each is AnswerForm.BOXED_AS_TRAINED)
-        print(f"{_set_summary(prompts)}\n\nWritten to {target}; use it with --prompt-set {target} --answer-form {form}")
+        print(f"{_set_summary(prompts)}\n\nWritten to {target}; use it with --prompt-set {target}")
 
 
 def _set_summary(prompts: PromptSet) -> str:
     return "\n".join(
         [
-            f"name:          {prompts.name}",
-            f"version:       {prompts.version}",
-            f"SHA-256:       {prompts.sha256}",
-            f"answer forms:  {', '.join(sorted(prompts.answers))}",
-            f"note:          {prompts.note}",
+            f"name:     {prompts.name}",
+            f"version:  {prompts.version}",
+            f"SHA-256:  {prompts.sha256}",
+            f"note:     {prompts.note}",
         ]
     )

@@ -8,7 +8,6 @@ from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedCo
 from memagent_batch.config.section import Count, Section, Text
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import BreakAt
-from memagent_batch.domain.prompts import AnswerForm
 
 
 class SamplingConfig(Section):
@@ -78,8 +77,6 @@ class AgentConfig(Section):
     `default`."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the chat template; one that knows `enable_thinking` gets `false` by default."""
-    answer_form: AnswerForm = AnswerForm.BOXED
-    """How the model is asked to mark its answer."""
     extraction: Extraction = Extraction.AUTO
     """How the answer is taken out of the response."""
     policy: PolicyConfig = PolicyConfig()

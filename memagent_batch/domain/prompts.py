@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from string import Formatter
 
@@ -32,17 +32,6 @@ class Slot(StrEnum):
     """Sentences of the document with their numbers, in a follow-up question."""
 
 
-class AnswerForm(StrEnum):
-    """How the model is asked to mark its answer."""
-
-    BOXED = "boxed"
-    r"""The answer stands in `\boxed{...}`."""
-    BOXED_AS_TRAINED = "boxed-as-trained"
-    r"""The same, with the `\boxed{{}}` that the trainer of the published checkpoints showed them."""
-    SENTENCE = "sentence"
-    """The answer follows the words "the answer is"."""
-
-
 READING_SLOTS = (Slot.QUESTION, Slot.MEMORY, Slot.CHUNK, Slot.NOTES)
 """What the texts of a prompt set may leave open."""
 UPDATE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.CHUNK})
@@ -50,20 +39,12 @@ ANSWER_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY})
 DIRECT_SLOTS = frozenset({Slot.QUESTION, Slot.CHUNK})
 MERGE_SLOTS = frozenset({Slot.QUESTION, Slot.MEMORY, Slot.NOTES})
 
-DIRECT_TEXTS: Mapping[AnswerForm, str] = {
-    AnswerForm.BOXED: (
-        "Answer the question from these parts of a document.\n\n"
-        "<question>\n{question}\n</question>\n\n"
-        "<section>\n{chunk}\n</section>\n\n"
-        "Write the answer in \\boxed{{}}."
-    ),
-    AnswerForm.SENTENCE: (
-        "Answer the question from these parts of a document.\n\n"
-        "<question>\n{question}\n</question>\n\n"
-        "<section>\n{chunk}\n</section>\n\n"
-        'End with a sentence that begins with "The answer is".'
-    ),
-}
+DIRECT_TEXT = (
+    "Answer the question from these parts of a document.\n\n"
+    "<question>\n{question}\n</question>\n\n"
+    "<section>\n{chunk}\n</section>\n\n"
+    "Write the answer in \\boxed{{}}."
+)
 """The project's own wording of the turn that answers from the document itself."""
 
 PASSAGE_GAP = "\n[...]\n"
@@ -92,10 +73,10 @@ class PromptSet:
     first_memory: str
     update: str
     """Text of an `update` turn; holds all three slots."""
-    answers: Mapping[AnswerForm, str]
-    """Text of an `answer` turn for each form; each holds question and memory."""
-    direct: Mapping[AnswerForm, str] = field(default_factory=lambda: DIRECT_TEXTS)
-    """Text of a `direct` turn for each form; each holds question and chunk."""
+    answer: str
+    """Text of an `answer` turn; holds question and memory, and says how the answer is to be marked."""
+    direct: str = DIRECT_TEXT
+    """Text of a `direct` turn; holds question and chunk. No published checkpoint was trained on such a turn."""
     keep_word: str = ""
     """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes a new one."""
     merge: str = ""
@@ -105,56 +86,21 @@ class PromptSet:
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
     def __post_init__(self) -> None:
-        if not self.answers:
-            raise PromptSetError(f"prompt set {self.name!r} has no answer text; give one of {[*AnswerForm]}")
         require_slots(self.update, UPDATE_SLOTS, place=f"prompt set {self.name!r}, update text")
-        for form, text in self.answers.items():
-            require_slots(text, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text {form.value!r}")
-        for form, text in self.direct.items():
-            require_slots(text, DIRECT_SLOTS, place=f"prompt set {self.name!r}, direct text {form.value!r}")
+        require_slots(self.answer, ANSWER_SLOTS, place=f"prompt set {self.name!r}, answer text")
+        require_slots(self.direct, DIRECT_SLOTS, place=f"prompt set {self.name!r}, direct text")
         if self.merge:
             has_place = Slot.MEMORY in split_slots(self.merge)
             slots = MERGE_SLOTS if has_place else MERGE_SLOTS - {Slot.MEMORY}
             require_slots(self.merge, slots, place=f"prompt set {self.name!r}, merge text")
-        texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, self.merge, self.note]
-        texts += [*self.answers.values(), *self.direct.values()]
-        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+        if any("\ud800" <= character <= "\udfff" for text in asdict(self).values() for character in text):
             raise PromptSetError(f"prompt set {self.name!r} holds a lone surrogate, which is not valid Unicode")
 
     @property
     def sha256(self) -> str:
         """Hash of name, version and every text, as 64 hex digits."""
-        forms = [sorted(self.answers.items()), sorted(self.direct.items())]
-        texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, *forms]
-        texts += [self.merge] if self.merge else []
+        texts = {name: text for name, text in asdict(self).items() if name != "note"}
         return hashlib.sha256(json.dumps(texts, ensure_ascii=True).encode()).hexdigest()
-
-    def answer_text(self, form: AnswerForm) -> str:
-        """Text of the answer turn in this form.
-
-        Raises:
-            PromptSetError: the set does not have the form.
-        """
-        return self._text_of(self.answers, form)
-
-    def direct_text(self, form: AnswerForm) -> str:
-        """Text of the direct turn in this form; no checkpoint was trained on such a turn.
-
-        Raises:
-            PromptSetError: the set does not have the form.
-        """
-        if form is AnswerForm.BOXED_AS_TRAINED and form not in self.direct:
-            form = AnswerForm.BOXED
-        return self._text_of(self.direct, form)
-
-    def _text_of(self, texts: Mapping[AnswerForm, str], form: AnswerForm) -> str:
-        if form not in texts:
-            have = ", ".join(sorted(texts))
-            raise PromptSetError(
-                f"prompt set {self.name!r} has no answer form {form.value!r} (it has: {have}); "
-                "set answer_form to one of these"
-            )
-        return texts[form]
 
 
 def split_slots(text: str) -> list[PromptPiece]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from memagent_batch.domain.prompts import AnswerForm, PromptSet
+from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.errors import PromptSetError
 from memagent_batch.prompts.files import read_prompt_file
 
@@ -22,14 +22,10 @@ class OfficialText(StrEnum):
     UPDATE = "update"
     MERGE = "merge"
     """The turn that makes one memory of the notes of several chunks."""
-    BOXED = "boxed answer"
-    SENTENCE = "sentence answer"
+    ANSWER = "boxed answer"
+    r"""The trainer shows the constant as it stands, with `\boxed{{}}`; the official evaluator shows `\boxed{}`."""
 
 
-ANSWER_TEXTS: Mapping[AnswerForm, OfficialText] = {
-    AnswerForm.BOXED: OfficialText.BOXED,
-    AnswerForm.SENTENCE: OfficialText.SENTENCE,
-}
 PUBLISHED_FIRST_MEMORY = "No previous memory"
 
 
@@ -38,7 +34,7 @@ class Publication:
     """The texts of one published agent."""
 
     checkpoints: tuple[str, ...]
-    """Checkpoints that were trained on update, merge if there is one, boxed answer and first memory."""
+    """Checkpoints that were trained on the texts and on the first memory."""
     source: str
     """Repository and file that hold the texts."""
     sha256: Mapping[OfficialText, str]
@@ -52,11 +48,10 @@ MEMAGENT = Publication(
     source="recurrent/impls/memory.py of BytedTsinghua-SIA/MemAgent",
     sha256={
         OfficialText.UPDATE: "49fa58187bb7d23e58b08ed1a15732c71008196a1f633be2b4a3be507ee366b3",
-        OfficialText.BOXED: "ac0d288bd6ca474b7061bab361aafa585425bc81faf19cfcf29d30749e44990c",
-        OfficialText.SENTENCE: "76c0395b111bb18000345701c14ceaafc8a9776fb76577676df0c15274d1235e",
+        OfficialText.ANSWER: "ac0d288bd6ca474b7061bab361aafa585425bc81faf19cfcf29d30749e44990c",
     },
 )
-"""For policy `overwrite`. Only the official evaluator uses the sentence answer."""
+"""For policy `overwrite`."""
 
 PI_MEM = Publication(
     checkpoints=("PI-Mem-7B", "PI-Mem-35B-A3B"),
@@ -64,7 +59,7 @@ PI_MEM = Publication(
     sha256={
         OfficialText.UPDATE: "c2cc096659d3563ba08c252da660b88eb22ff9cf6ebc6395a39cecb721d606a9",
         OfficialText.MERGE: "91697fc85f281fc472a14c571fa7cad89e67af8c1d3885bcf0ab350705358efc",
-        OfficialText.BOXED: "07cf6917341da39284bb3162950fd25d28901e3b7e3f44c05c478d41539059c5",
+        OfficialText.ANSWER: "07cf6917341da39284bb3162950fd25d28901e3b7e3f44c05c478d41539059c5",
     },
     keep_word="<check>no</check>",
 )
@@ -88,21 +83,16 @@ def import_official(
     ]
     published, texts = max(zip(publications, found, strict=True), key=lambda each: len(each[1]))
     _require_texts(texts, published=published, path=path, publications=publications)
-    answers = {form: texts[text] for form, text in ANSWER_TEXTS.items() if text in texts}
-    if AnswerForm.BOXED in answers:
-        answers[AnswerForm.BOXED_AS_TRAINED] = answers[AnswerForm.BOXED].replace("{{", "{{{{").replace("}}", "}}}}")
-        use = f"The answer form {AnswerForm.BOXED_AS_TRAINED} is the one of {', '.join(published.checkpoints)}."
-    else:
-        use = "No checkpoint is known that was trained on the answer text, which the official evaluator uses."
+    as_shown = texts[OfficialText.ANSWER].replace("{{", "{{{{").replace("}}", "}}}}")
     return PromptSet(
         name=name or path.stem,
         version="published",
         first_memory=PUBLISHED_FIRST_MEMORY,
         update=texts[OfficialText.UPDATE],
-        answers=answers,
+        answer=as_shown,
         keep_word=published.keep_word,
         merge=texts.get(OfficialText.MERGE, ""),
-        note=f"Imported from {path.name}. Every text is the published one. {use}",
+        note=f"Imported from {path.name}: the texts as {', '.join(published.checkpoints)} saw them in training.",
     )
 
 
@@ -122,10 +112,7 @@ def _strings_by_sha256(path: Path) -> dict[str, str]:
 def _require_texts(
     texts: Mapping[OfficialText, str], *, published: Publication, path: Path, publications: Sequence[Publication]
 ) -> None:
-    answers = [text for text in ANSWER_TEXTS.values() if text in published.sha256]
-    missing = [text.value for text in published.sha256 if text not in texts and text not in answers]
-    missing += [] if any(text in texts for text in answers) else [" or ".join(answers)]
-    if missing:
+    if missing := [text.value for text in published.sha256 if text not in texts]:
         sources = [published.source] if texts else [each.source for each in publications]
         raise PromptSetError(
             f"{path} lacks published texts: {', '.join(missing)}; give {' or '.join(sources)}, or write texts of your "

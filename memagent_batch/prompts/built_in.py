@@ -1,6 +1,6 @@
 """The prompt sets that come with the project, in its own wording."""
 
-from memagent_batch.domain.prompts import AnswerForm, PromptSet
+from memagent_batch.domain.prompts import PromptSet
 
 DEFAULT_PROMPTS = PromptSet(
     name="default",
@@ -15,20 +15,12 @@ DEFAULT_PROMPTS = PromptSet(
         "<section>\n{chunk}\n</section>\n\n"
         "The new memory:"
     ),
-    answers={
-        AnswerForm.BOXED: (
-            "You have read a long document section by section. Answer the question from your memory of it.\n\n"
-            "<question>\n{question}\n</question>\n\n"
-            "<memory>\n{memory}\n</memory>\n\n"
-            "Write the answer in \\boxed{{}}."
-        ),
-        AnswerForm.SENTENCE: (
-            "You have read a long document section by section. Answer the question from your memory of it.\n\n"
-            "<question>\n{question}\n</question>\n\n"
-            "<memory>\n{memory}\n</memory>\n\n"
-            'End with a sentence that begins with "The answer is".'
-        ),
-    },
+    answer=(
+        "You have read a long document section by section. Answer the question from your memory of it.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "Write the answer in \\boxed{{}}."
+    ),
     note="The project's own wording, for any instruct model; fields in the published order.",
 )
 
@@ -46,7 +38,7 @@ GATED_PROMPTS = PromptSet(
         "<memory>\n{memory}\n</memory>\n\n"
         "keep, or the new memory:"
     ),
-    answers=DEFAULT_PROMPTS.answers,
+    answer=DEFAULT_PROMPTS.answer,
     keep_word="keep",
     note=(
         "The project's own wording, for any instruct model; a section without news costs one word. The section comes "
@@ -68,7 +60,7 @@ HEADS_PROMPTS = PromptSet(
         "<memory>\n{memory}\n</memory>\n\n"
         "keep, or the new note:"
     ),
-    answers=DEFAULT_PROMPTS.answers,
+    answer=DEFAULT_PROMPTS.answer,
     keep_word=GATED_PROMPTS.keep_word,
     note="The project's own wording, for any instruct model; a turn writes one note of several, or one word.",
 )
@@ -87,7 +79,7 @@ SECTION_FIRST_PROMPTS = PromptSet(
         "says about it. What you leave out is forgotten.\n\n"
         "The new memory:"
     ),
-    answers=DEFAULT_PROMPTS.answers,
+    answer=DEFAULT_PROMPTS.answer,
     note="The project's own wording, for any instruct model; the prefix cache serves a section to all questions.",
 )
 
@@ -114,7 +106,7 @@ PARALLEL_PROMPTS = PromptSet(
         "<notes>\n{notes}\n</notes>\n\n"
         "The new memory:"
     ),
-    answers=DEFAULT_PROMPTS.answers,
+    answer=DEFAULT_PROMPTS.answer,
     keep_word="none",
     note=(
         "The project's own wording, for any instruct model; sections are read side by side. The section comes first, "

@@ -1,7 +1,7 @@
 """Prompt sets by name or as files: what `prompt_set` in the settings names, before a run starts."""
 
 import json
-from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +9,16 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memagent_batch.config.problems import explanation
-from memagent_batch.domain.prompts import AnswerForm, PromptSet
+from memagent_batch.domain.prompts import DIRECT_TEXT, PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 
 HOW_TO_IMPORT = "`memagent prompts import FILE` makes a prompt set file from the official MemAgent code"
+ONE_ANSWER = (
+    '`answers` is now `answer`, one text: write "answer": "... {question} ... {memory} ..." with the text that you '
+    "used, and `direct` in the same way; for an official set run `memagent prompts import` again"
+)
+"""What to do with a file that has a text for each form of answer."""
 
 
 class _File(BaseModel):
@@ -25,8 +30,8 @@ class _File(BaseModel):
     version: str
     first_memory: str
     update: str
-    answers: Annotated[dict[AnswerForm, str], Field(min_length=1)]
-    direct: Annotated[dict[AnswerForm, str], Field(min_length=1)] = {}
+    answer: str
+    direct: str = DIRECT_TEXT
     keep_word: str = ""
     merge: str = ""
     note: str = ""
@@ -66,11 +71,7 @@ def save_prompt_set(prompts: PromptSet, path: Path) -> None:
 
 def prompt_set_json(prompts: PromptSet) -> str:
     """The prompt set as the text of its file."""
-    texts = {name: getattr(prompts, name) for name in _File.model_fields}
-    content = {name: dict(sorted(text.items())) if isinstance(text, Mapping) else text for name, text in texts.items()}
-    if not prompts.merge:
-        del content["merge"]
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(asdict(prompts), indent=2, ensure_ascii=False) + "\n"
 
 
 def read_prompt_file(path: Path) -> str:
@@ -101,6 +102,8 @@ def _load_file(path: Path) -> Any:
 
 
 def _parse(content: Any, *, place: str) -> PromptSet:
+    if isinstance(content, dict) and "answers" in content:
+        raise PromptSetError(f"{place}: {ONE_ANSWER}")
     try:
         given = _File.model_validate(content)
     except ValidationError as error:
@@ -112,4 +115,4 @@ def _parse(content: Any, *, place: str) -> PromptSet:
         raise PromptSetError(
             f"{where}: {explanation(problems[0])}; a prompt set is a mapping with the keys {keys}"
         ) from error
-    return PromptSet(**{name: getattr(given, name) for name in given.model_fields_set})
+    return PromptSet(**given.model_dump())

@@ -17,7 +17,6 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.follow_ups.prompts import FollowUpTokens
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,
-    AnswerForm,
     Memory,
     PromptPiece,
     PromptSet,
@@ -136,7 +135,6 @@ class Tokenizer:
         self,
         prompts: PromptSet,
         *,
-        answer_form: AnswerForm,
         chat_template_kwargs: Mapping[str, Any] = {},
         template: ChatTemplate | None = None,
     ) -> PromptTokens:
@@ -148,8 +146,8 @@ class Tokenizer:
         shown = partial(self._template, template=template, values=template.values(chat_template_kwargs))
         return PromptTokens(
             update=shown(prompts.update),
-            answer=shown(prompts.answer_text(answer_form)),
-            direct=shown(prompts.direct_text(answer_form)),
+            answer=shown(prompts.answer),
+            direct=shown(prompts.direct),
             merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self.control_token_ids,

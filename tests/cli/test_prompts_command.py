@@ -13,7 +13,7 @@ from memagent_batch.flows.official_prompts import MEMAGENT, OfficialText, import
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 
-TEXTS = {OfficialText.UPDATE: "{prompt} {memory} {chunk}", OfficialText.BOXED: "{prompt} {memory} {{}}"}
+TEXTS = {OfficialText.UPDATE: "{prompt} {memory} {chunk}", OfficialText.ANSWER: "{prompt} {memory} {{}}"}
 
 
 @pytest.fixture
@@ -42,16 +42,18 @@ def test_show_without_a_name_lists_every_built_in_set_with_its_hash(run: Callabl
 
 
 def test_show_holds_hash_version_and_every_text(run: Callable[..., str]) -> None:
-    texts = [DEFAULT_PROMPTS.sha256, DEFAULT_PROMPTS.first_memory, DEFAULT_PROMPTS.update]
+    first, update = DEFAULT_PROMPTS.first_memory, DEFAULT_PROMPTS.update
     shown = run("show", "default")
-    assert all(text in shown for text in [*texts, *DEFAULT_PROMPTS.answers.values()])
+    texts = [DEFAULT_PROMPTS.sha256, first, update, DEFAULT_PROMPTS.answer, DEFAULT_PROMPTS.direct]
+    assert all(text in shown for text in texts)
 
 
 def test_import_writes_a_set_that_can_be_shown(official: Path, tmp_path: Path, run: Callable[..., str]) -> None:
     target = tmp_path / "new" / "mine.json"
     report = run("import", str(official), "--output", str(target), "--name", "mine")
     assert load_prompt_set(str(target)).name == "mine"
-    assert {load_prompt_set(str(target)).sha256, "boxed-as-trained"} <= set(report.split())
+    assert load_prompt_set(str(target)).sha256 in report
+    assert report.endswith(f"use it with --prompt-set {target}\n")
     assert "{question} {memory} {chunk}" in run("show", str(target))
 
 

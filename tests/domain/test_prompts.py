@@ -1,6 +1,5 @@
 import pickle
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 
 from memagent_batch.domain.prompts import (
     UPDATE_SLOTS,
-    AnswerForm,
     Memory,
     PromptSet,
     PromptTokens,
@@ -27,7 +25,7 @@ PROMPTS = PromptSet(
     version="1",
     first_memory="none",
     update="{question} {memory} {chunk}",
-    answers={AnswerForm.BOXED: "{question} {memory} \\boxed{{}}"},
+    answer="{question} {memory} \\boxed{{}}",
 )
 TOKENS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, Slot.MEMORY, (2, 3), Slot.CHUNK)),
@@ -63,47 +61,32 @@ def test_require_slots_of_a_text_without_each_once_names_the_place(text: str) ->
         require_slots(text, UPDATE_SLOTS, place="my text")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"), [({"answers": {}}, "no answer text"), ({"first_memory": "a\ud800"}, "surrogate")]
-)
-def test_prompt_set_without_an_answer_text_or_with_a_lone_surrogate_is_refused(
-    change: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(PromptSetError, match=said):
-        replace(PROMPTS, **change)
+@pytest.mark.parametrize("name", ["first_memory", "direct", "note"])
+def test_prompt_set_with_a_lone_surrogate_is_refused(name: str) -> None:
+    with pytest.raises(PromptSetError, match="surrogate"):
+        replace(PROMPTS, **{name: getattr(PROMPTS, name) + "\ud800"})
 
 
-def test_prompt_set_hash_changes_with_each_text() -> None:
+def test_prompt_set_hash_changes_with_each_text_and_not_with_the_note() -> None:
     changed = [
         replace(PROMPTS, name="other"),
         replace(PROMPTS, version="2"),
         replace(PROMPTS, first_memory="nothing"),
         replace(PROMPTS, update="{question} {memory} {chunk}!"),
-        replace(PROMPTS, answers={AnswerForm.BOXED: "{question} {memory}"}),
-        replace(PROMPTS, answers={AnswerForm.SENTENCE: PROMPTS.answers[AnswerForm.BOXED]}),
+        replace(PROMPTS, answer="{question} {memory}"),
+        replace(PROMPTS, direct="{question} {chunk}"),
+        replace(PROMPTS, keep_word="keep"),
+        replace(PROMPTS, merge="{question} {notes}"),
     ]
-    assert len({prompts.sha256 for prompts in [PROMPTS, *changed]}) == 7
+    assert len({prompts.sha256 for prompts in [PROMPTS, *changed]}) == 9
+    assert replace(PROMPTS, note="a").sha256 == PROMPTS.sha256
 
 
-def test_prompt_set_hash_leaves_out_note_and_order() -> None:
-    both = {AnswerForm.BOXED: "{question} {memory} 1", AnswerForm.SENTENCE: "{question} {memory} 2"}
-    first = replace(PROMPTS, answers=both, note="a")
-    second = replace(PROMPTS, answers=dict(reversed(both.items())), note="b")
-    assert first.sha256 == second.sha256
-
-
-def test_answer_text_of_a_form_that_is_missing_names_those_it_has_and_direct_text_has_the_trained_one_too() -> None:
-    with pytest.raises(PromptSetError, match="boxed"):
-        PROMPTS.answer_text(AnswerForm.SENTENCE)
-    assert PROMPTS.direct_text(AnswerForm.BOXED_AS_TRAINED) == PROMPTS.direct_text(AnswerForm.BOXED)
-    with pytest.raises(PromptSetError, match="boxed-as-trained"):
-        PROMPTS.answer_text(AnswerForm.BOXED_AS_TRAINED)
-
-
-def test_built_in_prompts_all_have_both_forms_and_their_own_name() -> None:
+def test_built_in_prompts_all_ask_for_a_box_and_have_their_own_name() -> None:
     assert BUILT_IN_PROMPTS["default"] is DEFAULT_PROMPTS
     for name, prompts in BUILT_IN_PROMPTS.items():
-        assert (prompts.name, set(prompts.answers)) == (name, {AnswerForm.BOXED, AnswerForm.SENTENCE})
+        assert prompts.name == name
+        assert all(text.endswith("Write the answer in \\boxed{{}}.") for text in (prompts.answer, prompts.direct))
 
 
 def slots_in(text: str) -> list[Slot]:
@@ -112,8 +95,7 @@ def slots_in(text: str) -> list[Slot]:
 
 def test_default_prompts_show_their_fields_in_the_published_order_and_section_first_ones_the_chunk() -> None:
     assert slots_in(DEFAULT_PROMPTS.update) == [Slot.QUESTION, Slot.MEMORY, Slot.CHUNK]
-    for text in DEFAULT_PROMPTS.answers.values():
-        assert slots_in(text) == [Slot.QUESTION, Slot.MEMORY]
+    assert slots_in(DEFAULT_PROMPTS.answer) == [Slot.QUESTION, Slot.MEMORY]
     assert slots_in(BUILT_IN_PROMPTS["section-first"].update) == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.prompts import AnswerForm, Slot
+from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import PromptTooLongError
@@ -23,7 +23,7 @@ MODELS = ["vllm", "openai"]
 
 @pytest.fixture(scope="session")
 def token_ids(tiny_tokenizer: Tokenizer) -> list[list[int]]:
-    prompts = tiny_tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+    prompts = tiny_tokenizer.prompt_tokens(DEFAULT_PROMPTS)
     question = tiny_tokenizer.encode("What is the number of amber-falcon?")
     memories = [tiny_tokenizer.encode(f"The number of amber-falcon is {n}{n + 3}.") for n in range(NUM_PROMPTS)]
     return [prompts.answer.fill({Slot.QUESTION: question, Slot.MEMORY: memory}) for memory in memories]

@@ -18,7 +18,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.guides import GuideKind, choice_guide
-from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
+from memagent_batch.domain.prompts import PromptTokens, Slot
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
@@ -73,9 +73,7 @@ THINKING = {"enable_thinking": True}
 def tokens_of(
     tokenizer: Tokenizer, *, prompt_set: str = "default", chat_template_kwargs: Mapping[str, bool] = {}
 ) -> PromptTokens:
-    return tokenizer.prompt_tokens(
-        BUILT_IN_PROMPTS[prompt_set], answer_form=AnswerForm.BOXED, chat_template_kwargs=chat_template_kwargs
-    )
+    return tokenizer.prompt_tokens(BUILT_IN_PROMPTS[prompt_set], chat_template_kwargs=chat_template_kwargs)
 
 
 def shown_by(tokenizer: Tokenizer, token_ids: Sequence[int]) -> str:

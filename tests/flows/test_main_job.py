@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.harness import make_tasks
 from memagent_batch.cli import main as cli
-from memagent_batch.domain.prompts import AnswerForm, Slot
+from memagent_batch.domain.prompts import Slot
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -98,7 +98,7 @@ def test_main_job_equals_reference_loop_turn_for_turn(corpus: Corpus, finished_r
 
     model = AutoModelForCausalLM.from_pretrained(TINY_MODEL, dtype=torch.float32).eval()
     tokenizer = Tokenizer(str(TINY_MODEL))
-    prompts = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+    prompts = tokenizer.prompt_tokens(DEFAULT_PROMPTS)
     questions = pq.read_table(corpus.questions).to_pylist()
     texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus.documents).to_pylist()}
     logged = {(row["document_hash"], row["path"]): row["token_ids"] for row in turns_of(finished_run)}

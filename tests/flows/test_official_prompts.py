@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.errors import PromptSetError
 from memagent_batch.flows.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
 from memagent_batch.prompts.files import load_prompt_set, save_prompt_set
 
-TRAINED = AnswerForm.BOXED_AS_TRAINED
 UPDATE = "Q {prompt}\nM {memory}\nC {chunk}\n{{set}}"
 BOXED = "Q {prompt}\nM {memory}\nin \\boxed{{}}"
 SENTENCE = "Q {prompt}\nM {memory}\nsay it"
@@ -33,8 +31,8 @@ def standing_in(published: Publication, **texts: str) -> Publication:
 
 
 STAND_INS = (
-    standing_in(MEMAGENT, UPDATE=UPDATE, BOXED=BOXED, SENTENCE=SENTENCE),
-    standing_in(PI_MEM, UPDATE=READ, MERGE=MERGE, BOXED=BOXED + "?"),
+    standing_in(MEMAGENT, UPDATE=UPDATE, ANSWER=BOXED),
+    standing_in(PI_MEM, UPDATE=READ, MERGE=MERGE, ANSWER=BOXED + "?"),
 )
 
 
@@ -48,17 +46,10 @@ def test_import_official_takes_the_texts_with_our_slot_names(tmp_path: Path) -> 
     prompts = import_official(write(tmp_path, CODE), publications=STAND_INS)
     assert (prompts.name, prompts.first_memory, prompts.keep_word) == ("official", "No previous memory", "")
     assert prompts.update == "Q {question}\nM {memory}\nC {chunk}\n{{set}}"
-    assert prompts.answers == {
-        AnswerForm.BOXED: "Q {question}\nM {memory}\nin \\boxed{{}}",
-        TRAINED: "Q {question}\nM {memory}\nin \\boxed{{{{}}}}",
-        AnswerForm.SENTENCE: "Q {question}\nM {memory}\nsay it",
-    }
+    assert prompts.answer.format(question="{q}", memory="m") == "Q {q}\nM m\nin \\boxed{{}}"  # as its trainer shows it
     assert "RL-MemoryAgent-14B" in prompts.note
     save_prompt_set(prompts, tmp_path / "saved.json")
     assert load_prompt_set(str(tmp_path / "saved.json")) == prompts
-    sentence = import_official(write(tmp_path, CODE.replace(repr(BOXED), "''")), publications=STAND_INS)
-    assert set(sentence.answers) == {AnswerForm.SENTENCE}
-    assert "RL-MemoryAgent" not in sentence.note
 
 
 def test_import_official_of_the_parallel_agent_has_its_merge_text_and_tag(tmp_path: Path) -> None:
@@ -66,7 +57,7 @@ def test_import_official_of_the_parallel_agent_has_its_merge_text_and_tag(tmp_pa
     assert prompts.update == "Q {question}\nM {memory}\nC {chunk}\n<check>"
     assert prompts.merge == "Q {question}\nN {notes}"
     assert (prompts.keep_word, prompts.first_memory) == ("<check>no</check>", "No previous memory")
-    assert set(prompts.answers) == {AnswerForm.BOXED, TRAINED}
+    assert prompts.answer == "Q {question}\nM {memory}\nin \\boxed{{{{}}}}?"
     assert "PI-Mem-35B-A3B" in prompts.note
     save_prompt_set(prompts, tmp_path / "mine.json")
     assert load_prompt_set(str(tmp_path / "mine.json")) == prompts
@@ -75,7 +66,7 @@ def test_import_official_of_the_parallel_agent_has_its_merge_text_and_tag(tmp_pa
 def test_import_official_reads_joined_strings_with_windows_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "official.py"
     code = 'def build():\n    return ("""Q {prompt}\nM {memory}\n"""\n        "C {chunk}\\n{{set}}")\n'
-    path.write_bytes(b"\xef\xbb\xbf" + f"{code}ANSWER = {SENTENCE!r}\n".replace("\n", "\r\n").encode())
+    path.write_bytes(b"\xef\xbb\xbf" + f"{code}ANSWER = {BOXED!r}\n".replace("\n", "\r\n").encode())
     assert import_official(path, publications=STAND_INS).update == "Q {question}\nM {memory}\nC {chunk}\n{{set}}"
 
 
@@ -83,7 +74,7 @@ def test_import_official_reads_joined_strings_with_windows_line_ends(tmp_path: P
     ("code", "message"),
     [
         ("x = 1", "update, .*boxed answer.*MemAgent or .*PI-Mem"),
-        (f"TEMPLATE = {UPDATE!r}", "published texts: boxed answer or sentence answer; give .*MemAgent, or"),
+        (CODE.replace(repr(BOXED), "''"), "published texts: boxed answer; give .*MemAgent, or"),
         (CODE.replace("{chunk}", "{chunk} "), "published texts: update; give .*MemAgent"),
         (PARALLEL_CODE.replace("{memories}", "{memories}!"), "published texts: merge; give .*PI-Mem"),
         ("a = 1\nTEMPLATE = (", "not Python code: line 2"),

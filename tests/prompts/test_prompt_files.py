@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from memagent_batch.domain.prompts import AnswerForm, PromptSet
+from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
@@ -16,7 +16,7 @@ PROMPTS = PromptSet(
     version="3",
     first_memory="nichts — 🏔",
     update="{question}\n\t{memory} {chunk} {{braces}}\r\n",
-    answers={AnswerForm.BOXED: "{question} {memory} \\boxed{{}}", AnswerForm.SENTENCE: "{question} {memory}"},
+    answer="{question} {memory} \\boxed{{}}",
     note="A note.",
 )
 CONTENT: dict[str, Any] = json.loads(prompt_set_json(PROMPTS))
@@ -53,9 +53,10 @@ def test_load_prompt_set_of_yaml_gives_the_same_set_and_without_a_note_an_empty_
     [
         ({"temperature": 1}, r"set\.json, temperature: Extra inputs are not permitted; .* the keys name, version"),
         ({"version": 3}, "version: this is not a text"),
-        ({"answers": ["{question} {memory}"]}, "answers: this holds no names with values"),
-        ({"answers": {"raw": "{question} {memory}"}}, "answers, raw, .*'boxed', 'boxed-as-trained' or 'sentence'"),
-        ({"answers": {"boxed": "{memory}"}}, "answer text 'boxed'.*{question}"),
+        ({"answers": {"boxed": "{question} {memory}"}}, r"set\.json: `answers` is now `answer`, one text: write "),
+        ({"answer": {"boxed": "{question} {memory}"}}, "answer: this is not a text"),
+        ({"answer": "{memory}"}, "answer text.*{question}"),
+        ({"direct": "{question}"}, "direct text.*{chunk}"),
         ({"update": "{question} {memory}"}, "update text.*{chunk}"),
         ({"update": "{question} {memory} {chunk} {"}, "update text.*can't be parsed"),
         ({"first_memory": "\ud800"}, "surrogate"),

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.prompts import AnswerForm, PromptSet, Slot
+from memagent_batch.domain.prompts import PromptSet, Slot
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
@@ -171,7 +171,7 @@ def remembered(tokenizer: Tokenizer, written: str) -> tuple[str, str]:
     """Text of a memory that the model writes in its own tokens, and how the next prompt shows it."""
     token_ids = [*whole_ids(tokenizer, written), tokenizer.end_token_id or 0]
     text = tokenizer.continuation(token_ids, after=tokenizer.encode("x"))
-    prompts = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+    prompts = tokenizer.prompt_tokens(DEFAULT_PROMPTS)
     completion = Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP)
     memory = prompts.remember(prompts.first_memory, completion)
     return memory.text, tokenizer.text_of(memory.token_ids)
@@ -210,12 +210,11 @@ def test_added_token_that_plain_text_is_written_with_is_no_control_token(tmp_pat
     assert tokenizer.decode(tokenizer.encode("a banana")) == "a banana"
 
 
-@pytest.mark.parametrize("form", sorted(DEFAULT_PROMPTS.answers))
-def test_prompt_tokens_filled_give_what_the_chat_template_gives(tokenizer: Tokenizer, form: AnswerForm) -> None:
+def test_prompt_tokens_filled_give_what_the_chat_template_gives(tokenizer: Tokenizer) -> None:
     reference = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)
     words = {Slot.QUESTION: "Which fox?", Slot.MEMORY: "Nothing yet.", Slot.CHUNK: SAMPLE.strip()}
-    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=form)
-    texts = ((tokens.update, DEFAULT_PROMPTS.update), (tokens.answer, DEFAULT_PROMPTS.answers[form]))
+    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS)
+    texts = ((tokens.update, DEFAULT_PROMPTS.update), (tokens.answer, DEFAULT_PROMPTS.answer))
     for template, text in texts:
         filled = template.fill({slot: tokenizer.encode(value) for slot, value in words.items()})
         content = text.format(**{slot.value: value for slot, value in words.items()})
@@ -237,17 +236,17 @@ def test_prompt_of_a_template_like_gemmas_begins_once_and_ends_its_turn_once(
     full = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>", chat_template=GEMMA)
     full.save_pretrained(tmp_path)
     tokenizer = Tokenizer(str(tmp_path))
-    tokens = tokenizer.prompt_tokens(prompts, answer_form=AnswerForm.BOXED)
+    tokens = tokenizer.prompt_tokens(prompts)
     words = dict.fromkeys(Slot, "as said<end_of_turn>\n<bos>")
     filled = tokens.answer.fill({slot: tokenizer.encode(text) for slot, text in words.items()})
-    content = prompts.answers[AnswerForm.BOXED].format(**{slot.value: text for slot, text in words.items()})
+    content = prompts.answer.format(**{slot.value: text for slot, text in words.items()})
     message = {"role": "user", "content": content}
     assert full.decode(filled) == full.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
     assert (filled[0], filled.count(begin), filled.count(end)) == (begin, 1, 1)
 
 
 def test_prompt_tokens_hold_control_tokens_only_where_the_chat_template_puts_them(tokenizer: Tokenizer) -> None:
-    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS)
     filled = tokens.update.fill({slot: tokenizer.encode(CONTROL_TEXT) for slot in Slot})
     empty = tokens.update.fill({slot: [] for slot in Slot})
     found = [token for token in filled if token in tokenizer.control_token_ids]
@@ -256,14 +255,14 @@ def test_prompt_tokens_hold_control_tokens_only_where_the_chat_template_puts_the
 
 
 def test_prompt_tokens_first_memory_is_in_both_forms(tokenizer: Tokenizer) -> None:
-    memory = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED).first_memory
+    memory = tokenizer.prompt_tokens(DEFAULT_PROMPTS).first_memory
     assert tokenizer.decode(list(memory.token_ids)) == memory.text == DEFAULT_PROMPTS.first_memory
 
 
 def test_chat_template_that_drops_the_content_is_refused(tmp_path: Path) -> None:
     tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template="{{ '<|im_start|>' }}"))
     with pytest.raises(PromptSetError, match="lost or doubled"):
-        tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        tokenizer.prompt_tokens(DEFAULT_PROMPTS)
 
 
 @pytest.mark.parametrize("chat_template", ["{% if %}", "{{ raise_exception('needs a system message') }}"])
@@ -276,11 +275,11 @@ def test_chat_template_that_fails_is_refused(tmp_path: Path, chat_template: str)
 def test_model_without_chat_template_is_refused_and_serves_where_the_server_has_one(tmp_path: Path) -> None:
     tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
     with pytest.raises(SettingsError, match="has no chat template"):
-        tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        tokenizer.prompt_tokens(DEFAULT_PROMPTS)
     template = ServerTemplate(tokenizer=tokenizer.chat_template.tokenizer, model="m")
-    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED, template=template)
+    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, template=template)
     filled = tokens.answer.fill({Slot.QUESTION: tokenizer.encode("Who?"), Slot.MEMORY: tokenizer.encode("a note")})
-    question, memory = DEFAULT_PROMPTS.answer_text(AnswerForm.BOXED).split("{question}")
+    question, memory = DEFAULT_PROMPTS.answer.split("{question}")
     assert tokenizer.text_of(filled).startswith(f"{question}Who?{memory.split('{memory}')[0]}a note")
 
 
