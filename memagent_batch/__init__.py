@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from memagent_batch.config.engines import OpenAIConfig as OpenAIConfig
     from memagent_batch.config.engines import VllmConfig as VllmConfig
     from memagent_batch.config.follow_ups import FollowUpConfig as FollowUpConfig
-    from memagent_batch.config.job import BoundsConfig as BoundsConfig
     from memagent_batch.config.job import LogConfig as LogConfig
     from memagent_batch.config.job import PoolConfig as PoolConfig
     from memagent_batch.config.job import RolloutConfig as RolloutConfig
@@ -55,7 +54,7 @@ _NAMES = {
     "config.convert": "ConvertConfig",
     "config.engines": "OpenAIConfig VllmConfig",
     "config.follow_ups": "FollowUpConfig",
-    "config.job": "BoundsConfig LogConfig PoolConfig RolloutConfig TableFormat",
+    "config.job": "LogConfig PoolConfig RolloutConfig TableFormat",
     "config.sources": "InputConfig",
     "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
     "flows.from_python": "answer collect convert_files export make_review page scan",

@@ -113,13 +113,13 @@ def end_log() -> None:
 
 
 @contextlib.contextmanager
-def log_of_program() -> Iterator[None]:
+def log_of_program(*, as_json: bool = False) -> Iterator[None]:
     """Sends the log lines of the block to stderr, unless the program that runs it has set up `logging` itself."""
     own = logging.getLogger(OWN_LOGGER)
     level = own.level
     is_set_up = bool(logging.getLogger().handlers or level)
     if not is_set_up:
-        begin_log(as_json=False)
+        begin_log(as_json=as_json)
     try:
         yield
     finally:

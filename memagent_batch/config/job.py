@@ -125,19 +125,6 @@ class RecordConfig(Section):
     a public key whose private one an agent has."""
 
 
-class BoundsConfig(Section):
-    """When one run stops. A run that meets a bound starts no further turn and ends with exit code 6; the same command
-    goes on. The turns that are in flight then end, and come on top.
-
-    The bounds are of one run: a command that is started again has all of them again.
-    """
-
-    max_tokens: Count | None = None
-    """Tokens of prompts and completions after which no turn of the run starts."""
-    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Time of the run after which no turn of it starts, hours."""
-
-
 class RolloutConfig(Section):
     """What `memagent collect` makes of sampled readings."""
 
@@ -185,9 +172,13 @@ class AcceptedUnread(Section):
         return self
 
 
-class RunConfig(BoundsConfig, Storage):
+class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
+    max_tokens: Count | None = None
+    """Tokens of prompts and completions after which no turn of the run starts."""
+    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Time of the run after which no turn of it starts, hours."""
     output: Text
     """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
     executor: ExecutorKind = ExecutorKind.AUTO

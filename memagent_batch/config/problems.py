@@ -57,7 +57,8 @@ def problem_line(
     which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))
     match problem["type"]:
         case "extra_forbidden":
-            names = (each for each, _, _ in fields_of(kind))
+            settings = [each for each, _, _ in fields_of(kind)]
+            names = dict.fromkeys([*settings, *(each.rpartition(".")[0] for each in settings if "." in each)])
             text = f"there is no such setting; {remedy(name, names, see=see)}"
         case "missing":
             text = missing
@@ -120,7 +121,7 @@ class CheckedCall:
                 raise _settings_error(error, kind=type(self)) from None
 
 
-def checked_section(kind: type[ConfigT], **settings: Any) -> ConfigT:
+def checked_section(kind: type[ConfigT], /, **settings: Any) -> ConfigT:
     """The configuration of these settings.
 
     Raises:

@@ -48,7 +48,7 @@ Options = StorageOptions | Mapping[str, Any]
 
 
 def _as_mapping(value: object) -> object:
-    return {**value} if isinstance(value, StorageOptions) else value
+    return {**(value or {})} if isinstance(value, StorageOptions | None) else value
 
 
 def _dumped(value: StorageOptions, info: SerializationInfo) -> object:

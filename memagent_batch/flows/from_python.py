@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypeVar
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
 from memagent_batch.api.question import GivenQuestions, question_place, question_table
@@ -15,21 +15,11 @@ from memagent_batch.api.run import Run
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.convert import ConvertConfig, ConvertJob
-from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import (
-    BoundsConfig,
-    ExecutorKind,
-    JobConfig,
-    LogConfig,
-    PoolConfig,
-    RolloutConfig,
-    TableFormat,
-)
+from memagent_batch.config.job import JobConfig, LogFormat
 from memagent_batch.config.problems import checked_section
-from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.convert.record import ConvertManifest
-from memagent_batch.errors import SupersededError
+from memagent_batch.errors import SettingsError, SupersededError
 from memagent_batch.flows import answer as chain
 from memagent_batch.flows import collect as collection
 from memagent_batch.flows import convert as conversion
@@ -38,11 +28,11 @@ from memagent_batch.flows import scan as night
 from memagent_batch.logs import log_of_program
 from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
-from memagent_batch.runs.manifest import require_success
+from memagent_batch.runs.manifest import Manifest, require_documents, require_success
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.training.export import export_rollouts
 from memagent_batch.training.rollouts.table import RolloutsRecord
-from memagent_batch.wiring import identify_reader, make_engine
+from memagent_batch.wiring import identify_reader, make_engine, make_output
 
 PlaceOrPath = str | PathLike[str]
 CallResult = TypeVar("CallResult", bound=Mapping[str, Any])
@@ -83,10 +73,7 @@ def scan(
     output: PlaceOrPath,
     agent: AgentConfig,
     convert: ConvertConfig = ConvertConfig(),  # noqa: B008 - a frozen value
-    follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008
-    executor: ExecutorKind | str = ExecutorKind.AUTO,
-    pool: PoolConfig = PoolConfig(),  # noqa: B008
-    storage_options: Options | None = None,
+    **settings: Any,
 ) -> Run:
     """Converts files, answers questions over them, and writes pages and a summary, as `memagent scan` does.
 
@@ -96,10 +83,7 @@ def scan(
         output: A folder or URI; gets `documents/`, `answers/` (the output of the run) and `pages/` (`summary.txt`).
         agent: What reads.
         convert: How files are converted; code that it names is run.
-        follow_ups: What is asked after each answer, such as for its sentences: `FollowUpConfig(evidence=True)`.
-        executor: Where the work is done: `local` (this process), `ray`, or `auto`.
-        pool: The actor pool.
-        storage_options: Arguments of the file system of files and output.
+        settings: Other settings, as for `answer`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
@@ -108,17 +92,17 @@ def scan(
     """
     root = absolute(output).rstrip("/")
     documents, answers = (f"{root}/{folder}" for folder in (night.DOCUMENTS, night.ANSWERS))
-    where: dict[str, Any] = {"storage_options": storage_options, "executor": executor}
-    conversion_job = _conversion(files, output=documents, **where, **dict(convert))
+    shared = {name: settings[name] for name in ("executor", "retry_failed", "storage_options") if name in settings}
+    conversion_job = _conversion(files, output=documents, **shared, **dict(convert))
     job, made = _run_chain(
         partial(night.scan, conversion=conversion_job),
         documents,
         questions,
         output=answers,
         agent=agent,
-        settings={**where, "pool": pool, "follow_ups": follow_ups},
+        settings=settings,
     )
-    require_success(made["manifest"], max_failed_share=job.max_failed_share)
+    _require_success(made["manifest"], job)
     if made["files_not_read"] is not None:
         raise made["files_not_read"]
     return Run(
@@ -133,7 +117,6 @@ def _conversion(
     files: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     output: PlaceOrPath,
-    storage_options: Options | None = None,
     **settings: Any,
 ) -> ConvertJob:
     return checked_section(
@@ -141,39 +124,8 @@ def _conversion(
         documents=tuple(map(absolute, [files] if isinstance(files, str | PathLike) else files)),
         output=absolute(output),
         allow_code=True,
-        storage_options=StorageOptions(storage_options),
         **settings,
     )
-
-
-class RunOptions(TypedDict, total=False):
-    """How `answer` and `collect` run. What is left out is as in a job file that does not name it."""
-
-    input: InputConfig
-    """Columns and format of the documents."""
-    executor: ExecutorKind | str
-    """Where the work is done: `local` (this process), `ray`, or `auto`: local for a small job."""
-    pool: PoolConfig
-    log: LogConfig
-    limit: int | None
-    """Documents to take, as a fair sample that grows with it; None for all."""
-    retry_failed: bool
-    """Read failed readings again, and nothing else that is done."""
-    max_failed_share: float
-    """Largest share of failed readings."""
-    storage_options: Options | None
-    """Arguments of the file system of inputs and output."""
-
-
-class AnswerOptions(RunOptions, total=False):
-    """How `answer` runs."""
-
-    follow_ups: FollowUpConfig
-    """What is asked after each answer; a value of a type is asked for where a question has one."""
-    table_format: TableFormat
-    """File format of `answers` and `memories`."""
-    adopt_output: bool
-    """Take over an output that was written for other documents or questions."""
 
 
 def answer(
@@ -184,8 +136,7 @@ def answer(
     agent: AgentConfig,
     again_from: PlaceOrPath | None = None,
     where: str | None = None,
-    bounds: BoundsConfig = BoundsConfig(),  # noqa: B008 - a frozen value
-    **options: Unpack[AnswerOptions],
+    **settings: Any,
 ) -> Run:
     """Answers the questions over the documents, as `memagent answer` does; goes on where a run of the output stopped.
 
@@ -200,22 +151,29 @@ def answer(
         agent: What reads.
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
         where: Condition on the rows of the `answers` of `again_from`, in SQL: `confidence < 0.8`.
-        bounds: What the run may take at most: tokens, hours.
-        **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
-            `follow_ups`, `table_format`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
+        settings: Other settings of a job file (docs/reference/settings.md), such as `follow_ups`, `pool`, `executor`,
+            `limit` or `max_tokens`; a group of settings is a value such as `PoolConfig(replicas=4)`, or a mapping.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
         TooManyFailedError: more readings failed than `max_failed_share`, or all. The tables are written: `Run.at`.
+        TooManyRemovedError: more documents are gone than the `max_removed_share` of the call. The tables are written.
         NotReadError: some readings could not be read now; the same call reads them. The tables are written.
         BoundReachedError: the run has met one of its bounds; the same call goes on. The tables are as they were.
         MemagentError: the run stopped, or has lost the output to a newer attempt; see `memagent_batch.errors`.
     """
     again = {"again_from": None if again_from is None else absolute(again_from), "again_where": where}
-    settings = {**options, **again, **bounds.model_dump(exclude_unset=True)}
+    settings |= {name: value for name, value in again.items() if value is not None}
     job, manifest = _run_chain(chain.answer, documents, questions, output=output, agent=agent, settings=settings)
-    require_success(manifest, max_failed_share=job.max_failed_share)
+    _require_success(manifest, job)
     return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
+
+
+def _require_success(manifest: Manifest, job: JobConfig) -> None:
+    """Checks the share of failed readings, and that of removed documents if the call bounds it."""
+    require_success(manifest, max_failed_share=job.max_failed_share)
+    if "max_removed_share" in job.model_fields_set:
+        require_documents(manifest, job)
 
 
 def collect(
@@ -224,12 +182,12 @@ def collect(
     questions: GivenQuestions,
     output: PlaceOrPath,
     agent: AgentConfig,
-    rollouts: RolloutConfig = RolloutConfig(),  # noqa: B008
-    **options: Unpack[RunOptions],
+    **settings: Any,
 ) -> RolloutsRecord:
     """Samples every question several times and writes rewards and advantages, as `memagent collect` does.
 
-    The questions need `references`; `rollouts` has the number of samples and their reward. All else is as for `answer`.
+    The questions need `references`; the setting `rollouts` has the number of samples and their reward. All else is as
+    for `answer`.
 
     Returns:
         What `rollouts.json` says: counts, mean reward, files.
@@ -239,7 +197,6 @@ def collect(
         NotReadError: some samples could not be read now, and no rollouts are written; the same call reads them.
         TooManyFailedError: more samples failed than `max_failed_share`, or all. The rollouts are written.
     """
-    settings = {**options, "rollouts": rollouts}
     _, record = _run_chain(collection.collect, documents, questions, output=output, agent=agent, settings=settings)
     return record
 
@@ -329,19 +286,21 @@ def _run_chain(
 
     Returns the job, which names this place, and the result of the chain.
     """
+    if "ask" in settings:
+        raise SettingsError("ask: give the questions as questions=[...]")
     listed = questions if isinstance(questions, str | PathLike) else list(questions)
-    options = StorageOptions(settings.get("storage_options"))
-    place = Location(uri=absolute(output), storage_options=options)
-    inputs = place / INPUT_FOLDER
+    named = Location(uri=absolute(output)) / INPUT_FOLDER
     job = checked_section(
         JobConfig,
-        documents=document_places(documents) or ((inputs / "documents").uri,),
-        **_question_settings(listed, kept=(inputs / "questions").uri),
-        output=place.uri,
+        documents=document_places(documents) or ((named / "documents").uri,),
+        **_question_settings(listed, kept=(named / "questions").uri),
+        output=absolute(output),
         agent=agent,
-        **{**settings, "storage_options": options},
+        **settings,
     )
-    with log_of_program():
+    place = make_output(job)
+    inputs = place / INPUT_FOLDER
+    with log_of_program(as_json=job.log_format == LogFormat.JSON):
         claim_output(place, job)
         make_engine(agent)  # an agent that can't work is refused before an input is written for it
         identify_reader(fit_budgets_to_window(agent))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -20,7 +21,17 @@ from ray.data import DataContext
 import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
+from memagent_batch.convert.converter import Part, PartStatus
+from memagent_batch.convert.sources import SourceConverter, unopened
+from memagent_batch.convert.table import ConvertedRow
+from memagent_batch.errors import (
+    BoundReachedError,
+    InputError,
+    OutputError,
+    SettingsError,
+    TooManyFailedError,
+    TooManyRemovedError,
+)
 from memagent_batch.flows import answer as chain
 from memagent_batch.store.location import Location
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
@@ -260,6 +271,8 @@ CARRYING_TEXT = ma.InputConfig(format="text", carry_columns=("year",))
         ({"questions": "Which law governs?"}, InputError, r"give a question in a list: \['Which law governs\?'\]"),
         ({"questions": []}, SettingsError, "no question"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
+        ({"ask": "Why?"}, SettingsError, r"ask: give the questions as questions=\[...\]"),
+        ({"again_where": "confidence < 0.8"}, SettingsError, "again_from and again_where need each other"),
         ({"output": "{folder}"}, OutputError, "holds other files"),
     ],
 )
@@ -273,6 +286,69 @@ def test_mistake_in_the_call_is_refused(
         run_local(**call, agent=agent_of(text_model))
     assert refused.value.exit_code == 2  # type: ignore[attr-defined]
     assert not list(tmp_path.glob("**/log"))
+
+
+@pytest.mark.parametrize("call", [ma.answer, ma.collect, ma.scan])
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"limt": 3}, "limt: there is no such setting; did you mean limit?"),
+        ({"recrod": {}}, "recrod: there is no such setting; did you mean record?"),
+        ({"followups": {}}, "followups: there is no such setting; did you mean follow_ups?"),
+        ({"kind": "gated"}, "kind: there is no such setting; did you mean agent.policy.kind?"),
+        ({"bounds": 1}, "bounds: there is no such setting; see docs/reference/settings.md"),
+        ({"pool": {"replica": 3}}, "pool.replica: there is no such setting; did you mean pool.replicas?"),
+        ({"limit": 0}, "limit: 0 is below 1, the least"),
+        ({"pool": {"replicas": "many"}}, "pool.replicas: 'many' is not a whole number"),
+        ({"executor": "rey"}, "executor: 'rey' is not one of 'auto', 'local' or 'ray'; did you mean ray?"),
+        ({"storage_options": "key"}, "storage_options: this holds no names with values; write them as {name: value}"),
+    ],
+)
+def test_setting_that_is_misspelt_or_wrong_is_named_with_its_place(
+    tmp_path: Path, call: Callable[..., Any], settings: dict[str, Any], says: str
+) -> None:
+    (tmp_path / "in.txt").write_text("a word")
+    place = {"files" if call is ma.scan else "documents": tmp_path / "in.txt"}
+    with pytest.raises(SettingsError) as refused:
+        call(**place, questions=["Who?"], output=tmp_path / "out", agent=ma.Agent(model="none"), **settings)
+    assert str(refused.value) == says
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_of_a_job_file_are_arguments(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program that has set up no logging
+    logging.getLogger("memagent_batch").setLevel(logging.NOTSET)
+    how: dict[str, Any] = {"questions": ["Who?"], "output": tmp_path / "scan", "agent": agent_of(text_model)}
+    own: dict[str, Any] = {"record": {"keep_nights": 2}, "log_format": "json", "max_removed_share": 0.5}
+    run = run_local(documents=table_of(MONDAY), **how, **own)
+    assert run.manifest["settings"]["record"]["keep_nights"] == 2
+    assert run.run_id in [json.loads(line).get("run_id") for line in capsys.readouterr().err.splitlines()]
+    with pytest.raises(BoundReachedError, match="max_hours"):
+        run_local(documents=table_of(TUESDAY), **how, **own, max_hours=1e-6)
+    with pytest.raises(TooManyRemovedError, match="2 of the 3 documents"):
+        run_local(documents=table_of({"a": MONDAY["a"]}), **how, **own)
+    assert ma.Run.at(tmp_path / "scan").answers().num_rows == 1
+
+
+def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_: object, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
+        rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
+        return [{**row, "source_hash": digest} for row in rows]
+
+    (tmp_path / "in.txt").write_text("A fee is due.")
+    scan = partial(ma.scan, tmp_path / "in.txt", questions=["Who?"], output=tmp_path / "out", executor="local")
+    scan = partial(scan, agent=agent_of(text_model))
+    with monkeypatch.context() as broken:
+        broken.setattr(SourceConverter, "convert", failed)
+        with pytest.raises(TooManyFailedError):
+            scan()
+    with pytest.raises(TooManyFailedError):
+        scan()
+    assert scan(retry_failed=True).manifest["counts"]["ok"] == 1
 
 
 @pytest.mark.slow
