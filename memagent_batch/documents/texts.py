@@ -16,7 +16,7 @@ from memagent_batch.documents.formats.formats import READERS, Format
 from memagent_batch.documents.formats.records import InputColumn, Place, Record
 from memagent_batch.documents.indexing import TEXT_THREADS, shown_columns, text_column, why_unreadable
 from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
-from memagent_batch.documents.lake.tables import partition_in_table, table_columns
+from memagent_batch.documents.lake.tables import partitions_in_table, table_columns
 from memagent_batch.documents.rows import RowText, joined_hash, joined_text, row_text
 from memagent_batch.documents.shards import into_batches
 from memagent_batch.domain.addresses import text_hash
@@ -46,7 +46,7 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
 
     Each row group is read once, and one batch of it is held; of a store, some small text files are read at once. What
     can't be read is an error of its rows only: a DocumentError where the index has it, else a TextUnavailableError,
-    since the text could be read then. Place and settings are those of the index.
+    since the text could be read then. Place and settings are those of the index; of a table the place at its version.
     """
     errors = table["error"].to_pylist()
     yield from (
@@ -171,7 +171,7 @@ def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) 
     columns = [text_column(settings), *shown]
     if file.format is not Format.TABLE:
         return with_partition(columns, partition_values(file.place.path, root=documents.path)) if shown else columns
-    values = partition_in_table(documents, file.place.path) if shown else {}
+    values = partitions_in_table(documents).get(file.place.path, {}) if shown else {}
     return stored_columns(columns, table=table_columns(documents), values=values, where=documents.uri)
 
 

@@ -1,6 +1,5 @@
 """Opens what documents are read from: a table of a lake, or files."""
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 _REOPENED_SECONDS = 300
 """Longest time that a process goes on with what a catalog said: credentials that it hands out expire."""
-_FIXED_VERSION = re.compile(r"[0-9.]+")
-"""A number of a version or snapshot: what it names never changes."""
 
 
 def documents_place(uri: str, options: Options) -> Location:
@@ -70,27 +67,9 @@ def find_table(documents: Location) -> Table | None:
     return list_iceberg(name, open_iceberg(name), documents)
 
 
-def table_columns(documents: Location) -> TableColumns:
-    """The columns of a table that was found."""
-    return _table_columns(documents, _interval_of(documents))
-
-
-def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar]:
-    """The values of the partition of a file of a table that was found; none where the file has left the table since."""
-    return _partitions(documents, _interval_of(documents)).get(path, {})
-
-
-def _required_name(documents: Location) -> TableName:
-    return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
-
-
-def _interval_of(documents: Location) -> int:
-    """A number that stays for as long as what a table is may be kept: always for a version that is fixed."""
-    return 0 if _FIXED_VERSION.fullmatch(_required_name(documents).version or "") else _this_interval()
-
-
 @lru_cache(maxsize=8)
-def _table_columns(documents: Location, _interval: int) -> TableColumns:
+def table_columns(documents: Location) -> TableColumns:
+    """The columns of a table. `documents` names a version (as `FoundShards.places` do), which never changes."""
     name = _required_name(documents)
     if name.kind is LakeKind.ICEBERG:
         return iceberg_columns(name, open_iceberg(name))
@@ -98,9 +77,14 @@ def _table_columns(documents: Location, _interval: int) -> TableColumns:
 
 
 @lru_cache(maxsize=2)
-def _partitions(documents: Location, _interval: int) -> Mapping[str, Mapping[str, pa.Scalar]]:
+def partitions_in_table(documents: Location) -> Mapping[str, Mapping[str, pa.Scalar]]:
+    """The values of the partition of each file of a table, by path; `documents` names a version."""
     table = find_table(documents)
     return {file.path: file.values for file in table.files} if table else {}
+
+
+def _required_name(documents: Location) -> TableName:
+    return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
 
 
 @lru_cache(maxsize=8)

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.documents.document_index import IndexedFiles, index_schema, reuse_index
+from memagent_batch.documents.lake.tables import texts_place
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.documents.shards import FoundShards, find_shards
 from memagent_batch.runs.history import read_kept_index
@@ -184,7 +185,7 @@ class TableNights(RuleBasedStateMachine):
         assert found.table is not None
         files = IndexedFiles.found(found, settings=job.input)
         index = self._index(found, files, place=place, settings=job.input)
-        texts = fetched(index, place, settings=job.input)
+        texts = fetched(index, texts_place(found.places, {}), settings=job.input)
         notes = dict(zip(index["document_id"].to_pylist(), index["carry:note"].to_pylist(), strict=True))
         assert {name: (text.text, notes[name]) for name, text in texts.items()} == self.rows
         plan = Plan(index, read_questions(None, ask=[{"question": "Who?"}]), samples=1, indexed=files)
