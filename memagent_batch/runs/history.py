@@ -6,9 +6,9 @@ each version of each file, if an earlier run does not say the same; `manifest.js
 with, and is written last. The question list is in `log/questions/`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import takewhile
 from typing import TypedDict, cast
 
 import numpy as np
@@ -43,8 +43,7 @@ PREVIOUS = "previous"
 _CAST_ROWS = 1024
 """Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
 LOOKED_BACK = 64
-"""Runs before the last one in which the last version of a document that it did not read is looked for, and as many runs
-that were stopped after it."""
+"""Finished runs in which the last version of a document is looked for, and as many that were stopped after them."""
 _COMPARED = ["name", "place", "hash"]
 _CHANGES = """
 select count(*) filter (before.name is null) as added,
@@ -68,19 +67,15 @@ from turns where run_id > $since
 """
 _LATEST = "select document_id, document_hash, min(age) as age from found group by all"
 _EARLIER = "select distinct document_hash from logged anti join wanted using (document_hash)"
-_BEGUN = """
-select plan.document_id, plan.document_hash from plan join earlier using (document_hash)
-where document_id in (select document_id from wanted where document_hash is not null)
+_VERSIONS = """
+select document_id, plan.document_hash, wanted.document_hash as wanted_hash,
+       coalesce(plan.document_hash <> wanted.document_hash
+                and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
+from (select *, len(list_filter(readings, lambda each: each.run_id is not null)) > 0 as is_read from plan) plan
+join wanted using (document_id)
+where wanted.document_hash is not null and (is_found or ($is_finished and not is_read))
 """
-_FINISHED = """
-select * from (
-    select document_id, plan.document_hash, wanted.document_hash as wanted_hash, is_read,
-           coalesce(plan.document_hash <> wanted.document_hash
-                    and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
-    from (select *, len(list_filter(readings, lambda each: each.run_id is not null)) > 0 as is_read from plan) plan
-    join wanted using (document_id) where wanted.document_hash is not null)
-where is_found or not is_read
-"""
+"""Versions that a run found, and the documents that a finished run did not read."""
 _REMOVED = """
 with there as (from after where is_document)
 select removed.* from removed anti join there on name = document_id
@@ -221,50 +216,27 @@ def last_hashes(
     to the runs before it. Sampled readings take no turns: their draws come from seeds of the text that is read, and so
     a reading is the same whatever was read before it.
     """
-    logged = index.turns.select(["document_hash"])
+    logged, wanted = index.turns.select(["document_hash"]), documents.select(["document_id", "document_hash"])
     if agent.sampling.temperature or not logged.num_rows:
         return LAST_HASHES.empty_table()
-    wanted = documents.select(["document_id", "document_hash"])
-    begun = _begun_versions(output, wanted, after=past.run_id if past else "", logged=logged)
-    finished = _finished_versions(past, wanted, logged=logged) if past else ()
-    found = [LAST_HASHES.empty_table()]
-    for age, versions in enumerate(chain(begun, finished), start=1):
+    found, files = [LAST_HASHES.empty_table()], (output / RUNS_FOLDER).files()
+    finished, planned = {*_finished(output, files)}, sorted(_runs_with(PLAN_FILE, files), reverse=True)
+    stopped = list(takewhile(lambda run_id: run_id not in finished, planned))
+    if not run_query(_EARLIER, {"logged": logged, "wanted": wanted}).num_rows:
+        stopped = []  # as where a run goes on that was stopped: its plan need not be read
+    ended = [run_id for run_id in planned if run_id in finished]
+    for age, run_id in enumerate([*stopped[:LOOKED_BACK], *ended[:LOOKED_BACK]], start=1):
+        place, is_finished = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", run_id in finished
+        plan = past.plan if past and run_id == past.run_id else _read_table(place)
+        rows = run_query(_VERSIONS, {"plan": plan, "wanted": wanted, "logged": logged}, is_finished=is_finished)
+        versions = rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
         found.append(versions.append_column("age", pa.repeat(age, versions.num_rows)).cast(LAST_HASHES))
-    return run_query(_LATEST, {"found": pa.concat_tables(found)}).cast(LAST_HASHES)
-
-
-def _begun_versions(output: Location, wanted: pa.Table, *, after: str, logged: pa.Table) -> Iterator[pa.Table]:
-    """Ids of documents and versions with turns in the log that runs after this one began to read, the latest first."""
-    earlier = run_query(_EARLIER, {"logged": logged, "wanted": wanted})
-    if not earlier.num_rows:  # as where a run goes on that was stopped: its plan need not be read
-        return
-    files = (output / RUNS_FOLDER).files()
-    begun = _runs_with(PLAN_FILE, files) - {*_finished(output, files)}
-    for run_id in sorted((each for each in begun if each > after), reverse=True)[:LOOKED_BACK]:
-        plan = _read_table(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").select(["document_id", "document_hash"])
-        yield run_query(_BEGUN, {"plan": plan, "wanted": wanted, "earlier": earlier})
-
-
-def _finished_versions(past: PastRun, wanted: pa.Table, *, logged: pa.Table) -> Iterator[pa.Table]:
-    """The versions that the last finished run which read these documents found; see `_begun_versions`."""
-    for plan in _plans_back(past):
+        if is_finished:  # one that was stopped may have read only a part
+            left = rows.filter(pc.invert(rows["is_found"]))
+            wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
         if not wanted.num_rows:
-            return
-        rows = run_query(_FINISHED, {"plan": plan, "wanted": wanted, "logged": logged})
-        yield rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
-        left = rows.filter(pc.invert(rows["is_found"]))
-        wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
-
-
-def _plans_back(past: PastRun) -> Iterator[pa.Table]:
-    """The plans of a run and of those before it, the latest first."""
-    yield past.plan
-    before = [run_id for run_id in finished_runs(past.output) if run_id < past.run_id]
-    for run_id in before[: -LOOKED_BACK - 1 : -1]:
-        place = past.output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
-        if not place.exists():
-            return
-        yield _read_table(place)
+            break
+    return run_query(_LATEST, {"found": pa.concat_tables(found)}).cast(LAST_HASHES)
 
 
 def write_plan(past: PastRun) -> None:

@@ -181,3 +181,11 @@ def test_last_hashes_are_those_of_a_stopped_run_and_then_of_the_finished_one(nig
     rows = {row["document_id"]: (row["last_hashes"], row["turn_files"]) for row in bundle.to_pylist()}
     assert rows["a"] == ([text_hash("two"), text_hash("one")], ["one.parquet", "two.parquet"])
     assert rows["b"] == ([], ["same.parquet"])
+
+
+def test_last_hash_is_found_though_another_document_has_that_text_now(nights: Nights) -> None:
+    nights.run({"a": "one"}, {"q": "Why?"})
+    index = log_index(turn_files={(text_hash("one"), text_hash("Why?")): ["one.parquet"]})
+    documents = plan_of({"a": "two", "copy": "one"}, {"q": "Why?"}).documents
+    hashes = last_hashes(nights.output, nights.last(), documents, index=index, agent=AgentConfig(model="m"))
+    assert hashes.to_pylist() == [{"document_id": "a", "document_hash": text_hash("one"), "age": 1}]
