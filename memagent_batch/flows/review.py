@@ -23,13 +23,13 @@ from memagent_batch.review.calibration import (
     positives_of,
     uniform_units,
 )
-from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
 from memagent_batch.review.labelling.page import write_labelling
-from memagent_batch.review.labels import Purpose, append_labels, person, read_label_rows
+from memagent_batch.review.labels import REVIEWS_FOLDER, Purpose, append_labels, person, read_label_rows
 from memagent_batch.review.population import ReviewedScan, draw, parse_labels, read_population, seed_text
 from memagent_batch.review.record import (
     ANSWERED_BY_YES,
+    ESTIMATE_FILE,
     REVIEW_FORMAT,
     Review,
     find_reviews,

@@ -40,7 +40,8 @@ from memagent_batch.pages.readings import (
     table_rows,
 )
 from memagent_batch.pages.summary import Summary
-from memagent_batch.review.estimate_files import latest_estimates
+from memagent_batch.review.measures import Measure
+from memagent_batch.review.record import latest_estimates, share_words
 from memagent_batch.review.sign_offs import SignOffs
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
@@ -371,6 +372,7 @@ def _index_values(
             **({"signed off": table.num_signed} if table.num_signed else {}),
         },
         "estimates": [each for run in runs for each in latest_estimates(run.output)],
+        "measures": list(Measure),
         "site": {**_signing(manifest["run_id"]), "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
     }
 
@@ -464,5 +466,5 @@ def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] =
 @cache
 def _page_templates() -> jinja2.Environment:
     environment = page_environment((_PACKAGE, "."))
-    environment.filters |= {"percent": percent, "run_time": run_time}
+    environment.filters |= {"percent": percent, "run_time": run_time, "share": share_words}
     return environment

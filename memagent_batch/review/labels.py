@@ -17,7 +17,8 @@ YES, NO = "yes", "no"
 """Labels of a reading, by the condition of its review."""
 UNCLEAR = "unclear"
 """Label of a document that does not let a person say."""
-LABELS_FOLDER = "review/labels"
+REVIEWS_FOLDER = "review"
+LABELS_FOLDER = f"{REVIEWS_FOLDER}/labels"
 
 
 class LabelColumns(TypedDict):

@@ -66,12 +66,15 @@ def draw_totals(strata: Sequence[StratumCounts], *, seed: int = SEED, num_draws:
 
 
 class Measure(StrEnum):
-    """Measures of a scan. Readings that failed or have no value count among those that were not found."""
+    """Measures of a scan, in the order in which people ask for them.
 
-    PRECISION = "precision"
-    """Share of what was found that is right."""
+    Readings that failed or have no value count among those that were not found.
+    """
+
     RECALL = "recall"
     """Share of all that is right which was found."""
+    PRECISION = "precision"
+    """Share of what was found that is right."""
     F1 = "f1"
     ELUSION = "elusion"
     """Share of what was not found that should have been."""

@@ -1,27 +1,34 @@
-"""What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
+"""What a review is, in `review/ID/`: `review.json` with its rule and sizes, `sample.parquet`, and `estimate.json`."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypedDict, cast
 
 import pyarrow as pa
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from memagent_batch.documents.where import Condition
 from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.review.estimate_files import REVIEWS_FOLDER
-from memagent_batch.review.labels import NO, UNCLEAR, YES, Purpose
+from memagent_batch.logs import EventKind
+from memagent_batch.review.labels import NO, REVIEWS_FOLDER, UNCLEAR, YES, Purpose
+from memagent_batch.review.measures import Measure, MeasureEstimate, StratumCounts
 from memagent_batch.review.population import SampleRow
-from memagent_batch.store.errors import table_errors
+from memagent_batch.store.errors import storage_errors, table_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
+
+log = logging.getLogger(__name__)
 
 REVIEW_FORMAT = "memagent-review/2"
 """Changes with every change of layout that an older version can't read."""
 RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
+ESTIMATE_FILE = "estimate.json"
 ANSWERED_BY_YES = "value_bool = true"
 """The condition that a person decides by answering the question itself."""
 
@@ -134,3 +141,50 @@ def find_reviews(output: Location) -> list[str]:
     suffix = f"/{RECORD_FILE}"
     places = (output / REVIEWS_FOLDER).files()
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
+
+
+class WrittenEstimate(BaseModel, frozen=True):
+    """Of `estimate.json`, what a site shows."""
+
+    run_id: str
+    question_id: str
+    decision: str
+    num_left: int = Field(validation_alias=AliasPath("labels", "left"))
+    num_unreadable: int
+    strata: Sequence[StratumCounts]
+    measures: Mapping[Measure, MeasureEstimate] = Field(min_length=len(Measure))
+    recall_at_worst: MeasureEstimate | None
+
+    @property
+    def num_labels(self) -> int:
+        """Labelled readings of all strata."""
+        return sum(stratum.num_labelled for stratum in self.strata)
+
+
+def latest_estimates(output: Location) -> list[WrittenEstimate]:
+    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question.
+
+    One that can't be read is left out and logged.
+    """
+    places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
+    found = [each for path in places if (each := _read_estimate(output.at(path))) is not None]
+    found.sort(key=lambda each: (each.run_id, each.num_labels))
+    latest = {(each.question_id, each.decision): each for each in found}
+    return [latest[key] for key in sorted(latest)]
+
+
+def _read_estimate(place: Location) -> WrittenEstimate | None:
+    with storage_errors(place.uri):
+        data = place.read_bytes_if_there()
+    try:
+        return WrittenEstimate.model_validate_json(data or b"")
+    except ValidationError:
+        message = f"{place} is not an estimate of a review and is not shown; run `memagent review estimate` again"
+        log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+        return None
+
+
+def share_words(measure: MeasureEstimate) -> str:
+    """A measure with its 95 % interval: `81 % (68 to 90)`; `not known` if nothing is known of it."""
+    low, high = (percent(end).removesuffix(" %") for end in (measure.low, measure.high))
+    return f"{percent(measure.value)} ({low} to {high})"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.readings import Status
-from memagent_batch.review.estimate_files import REVIEWS_FOLDER
+from memagent_batch.review.labels import REVIEWS_FOLDER
 from memagent_batch.runs.tables import DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite, write_site
-from memagent_batch.review.estimate_files import MEASURES
+from memagent_batch.review.measures import Measure
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from memagent_batch.runs.tables import REMOVED_TABLE
 from memagent_batch.store.json_files import read_json, write_json
@@ -86,10 +86,13 @@ def test_summary_has_a_document_that_was_not_read_once_and_says_why_a_value_is_i
 def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = "value_bool = true") -> dict[str, Any]:
     """What `memagent review estimate` writes, as far as a site shows it."""
     share = {"value": recall, "low": recall - 0.05, "high": recall + 0.05}
-    strata = [{"name": "flagged", "num_readings": 900, "num_labelled": 750}]
+    strata = [
+        {"name": "flagged", "num_readings": 900, "num_labelled": 750, "num_positive": 700},
+        {"name": "invalid", "num_readings": 1200, "num_labelled": 0, "num_positive": 0},
+    ]
     asked = {"review_id": run_id, "run_id": run_id, "question_id": question_id, "decision": flagged}
-    found = {"measures": dict.fromkeys(MEASURES, share), "recall_at_worst": None, "labels": {"left": 80}}
-    return {**asked, "strata": strata, **found}
+    found = {"measures": dict.fromkeys(Measure, share), "recall_at_worst": share, "labels": {"left": 80}}
+    return {**asked, "strata": strata, **found, "num_unreadable": 7}
 
 
 def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
@@ -108,7 +111,11 @@ def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
     assert "70.0 % (65.0 to 75.0)" in panel
     assert "80.0 % (75.0 to 85.0)" in panel, "another condition is another estimate"
     assert "<bdi>value_label in (&#39;red&#39;)</bdi>" in panel
-    assert panel.count("80 readings of the sample are not labelled") == 3
+    assert (
+        "<p>errors of reviewers are not allowed for; 80 readings of the sample are not labelled; nothing is known of "
+        "the 1,200 readings invalid; if all 7 documents that nobody can read were missed, recall is 93.0 % (88.0 to "
+        "98.0)</p>"
+    ) in panel
     assert panel.count("errors of reviewers are not allowed for") == 3
     assert panel.count("this one") == 2
     assert "2026-01-01 00:00 UTC" in panel

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memagent_batch.review.estimate_files import share_words
 from memagent_batch.review.measures import (
     Measure,
     MeasureEstimate,
@@ -17,6 +16,7 @@ from memagent_batch.review.measures import (
     estimate_measures,
 )
 from memagent_batch.review.population import Stratum, allocate
+from memagent_batch.review.record import share_words
 
 PRECISION, RICHNESS, ELUSION = 0.8, 0.05, 0.01
 SIZES: dict[str, int] = {Stratum.FAILED: 200, Stratum.FLAGGED: 496, Stratum.NOT_FLAGGED: 9304}
@@ -118,8 +118,8 @@ def test_failed_readings_count_as_missed_and_as_wrong() -> None:
 
 
 def test_share_is_certain_only_where_it_is() -> None:
-    assert share_words({"value": 0.9996, "low": 0.9912, "high": 1.0}) == "99.96 % (99.12 to 100)"
-    assert share_words({"value": None, "low": 0.0, "high": 0.00001}) == "not known (0 to 0.01)"
+    assert share_words(MeasureEstimate(value=0.9996, low=0.9912, high=1.0)) == "99.96 % (99.12 to 100)"
+    assert share_words(MeasureEstimate(value=None, low=0.0, high=0.00001)) == "not known (0 to 0.01)"
 
 
 def test_kappa_of_known_tables() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
-from memagent_batch.review.estimate_files import latest_estimates, share_words
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import ReviewedScan, draw, read_population, seed_text
+from memagent_batch.review.record import latest_estimates
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_documents import Form
@@ -193,15 +193,16 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
     truth = write_run(output, replace(MADE, num_documents=400))
     red = "value_label='red'"
     drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
+    estimates = []
     for asked in (drawn, replace(drawn, flagged=red, second_share=0.0)):
         label_all(output, truth, asked=asked, error_rate=0.05)
-        make_estimate([location], make_review([location], asked)["review"], so_far=False)
-    (of_bool, of_red) = latest_estimates(location)
-    assert (of_bool.looked_for, of_red.looked_for) == ("value_bool = true", "value_label = 'red'")
-    values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())
-    assert of_bool.shares["recall"] == share_words(values["measures"]["recall"])
-    assert of_bool.remarks[0] == "errors of reviewers are not allowed for"
-    assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
+        estimates += [make_estimate([location], make_review([location], asked)["review"], so_far=False)[0]]
+    shown = latest_estimates(location)
+    assert [each.decision for each in shown] == ["value_bool = true", "value_label = 'red'"]
+    for each, values in zip(shown, estimates, strict=True):
+        assert {name: asdict(measure) for name, measure in each.measures.items()} == values["measures"]
+        assert [asdict(stratum) for stratum in each.strata] == list(values["strata"])
+        assert [stratum.name for stratum in each.strata if stratum.is_unknown] == ["invalid"]
 
 
 def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location) -> None:

@@ -18,7 +18,7 @@ from memagent_batch.executors.progress.progress import Progress
 from memagent_batch.flows import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import scan_plan
-from memagent_batch.review.estimate_files import latest_estimates
+from memagent_batch.review.record import latest_estimates
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record import list_log, parse_sums, signature
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
@@ -125,7 +125,16 @@ def test_key_that_can_not_sign_is_refused_with_the_remedy_before_anything_is_wri
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("text", ['{"strata": [', "{}", '{"strata": [{"value": 1}]}', '{"strata": 3}', "[]"])
+ESTIMATED = (
+    '{"run_id": "r", "question_id": "q", "decision": "d", "labels": {"left": 0}, "num_unreadable": 0, "strata": [], '
+    '"measures": {}, "recall_at_worst": null}'
+)
+"""An estimate that lacks its measures."""
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"strata": [', "{}", '{"strata": [{"value": 1}]}', '{"strata": 3}', "[]", ESTIMATED]
+)
 def test_estimate_that_can_not_be_read_is_named_and_left_out(
     nights: Nights, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
