@@ -12,8 +12,6 @@ MEASUREMENTS = {
     "peers": "How fast is the job against datatrove, which runs the same loop?",
     "endpoint": "What does a request to an endpoint cost, with up to 256 in flight?",
     "actor": "What do many readings of a long document cost their actor in memory, and how long is its loop blocked?",
-    "joins": "What does a plan's join cost on the driver, and what as Ray Data's?",
-    "log_scan": "How long does it take to scan a log of many files, before and after they are merged?",
     "requests": "What does a night ask of an object store?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
     "start": "How long is it from the command to the first turn, and where does the time go?",

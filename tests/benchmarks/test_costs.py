@@ -4,7 +4,7 @@ import argparse
 from types import ModuleType
 from typing import Any
 
-from benchmarks import actor, endpoint, log_scan, scale
+from benchmarks import actor, endpoint, scale
 
 
 def figures_of(measurement: ModuleType, *options: str) -> list[dict[str, Any]]:
@@ -38,9 +38,3 @@ def test_plan_over_a_made_log_has_figures_of_a_night_in_which_nothing_is_read() 
     first, unchanged = figures_of(scale, "--plan-only", "--documents", "300", "--unchanged", "1")
     assert {"in_order", "pending", "write_plan"} <= first["phases"].keys()
     assert {"last_run", "pending", "write_plan"} <= unchanged["phases"].keys()
-
-
-def test_log_scan_has_figures_before_and_after_its_merge() -> None:
-    parts = figures_of(log_scan, "--flushes", "70", "--writers", "2", "--request-seconds", "0")
-    assert [part["part"] for part in parts] == ["without_keys", "keys", "merge", "merged"]
-    assert parts[-1]["key_files"] == 2
