@@ -21,9 +21,6 @@ from typing import Any
 
 from memagent_batch.masking import CONTROL, mask_urls, printable
 
-CLEAR_LINE = "\r\x1b[K"
-"""Takes a terminal's cursor to the start of the line, and empties it."""
-
 OWN_LOGGER = "memagent_batch"
 
 STDERR_NUMBER = 2
@@ -72,7 +69,7 @@ class EventKind(StrEnum):
     RUN_STOPPED = "run_stopped"
     """The command ends with an error; its exit code is not 0."""
     STEP = "step"
-    """What happens before the first reading begins: a line that disappears where stderr is a terminal."""
+    """What happens before the first reading begins."""
     PROGRESS = "progress"
     """How far the work is: readings, only where stderr is not a terminal; steps of learning, always."""
     READING_FAILED = "reading_failed"
@@ -145,16 +142,9 @@ def quiet_libraries() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-@contextlib.contextmanager
-def step(message: str) -> Iterator[None]:
-    """Logs what the block does; on a terminal the line disappears when it ends."""
+def log_step(message: str) -> None:
+    """Logs what begins now, before the first reading."""
     log.info(message, extra={"event": EventKind.STEP})
-    try:
-        yield
-    finally:
-        for handler in logging.getLogger().handlers:
-            if isinstance(handler, _Stderr):
-                handler.clear()
 
 
 @contextlib.contextmanager
@@ -214,10 +204,6 @@ def _rewrite(rewrite: Callable[[bytes], bytes], reader: int, stderr: int) -> Non
 class _Stderr(logging.Handler):
     """Writes to what stderr is at the time."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_step = False
-
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a record; no record of any library, and no stderr that is gone, raises where it was logged."""
         with contextlib.suppress(Exception):
@@ -225,23 +211,8 @@ class _Stderr(logging.Handler):
                 line = self.format(record)
             except Exception as error:  # noqa: BLE001 - arguments that don't fit, fields that hold themselves
                 line = self.format(_bare(record, error))
-            self._write(record, line)
-
-    def _write(self, record: logging.LogRecord, line: str) -> None:
-        self.clear()
-        if kind_of(record) == EventKind.STEP and sys.stderr.isatty() and isinstance(self.formatter, _TextLines):
-            sys.stderr.write(f"{line} ...")
-            self._has_step = True
-        else:
             sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Removes the line of a step."""
-        if self._has_step:
-            sys.stderr.write(CLEAR_LINE)
             sys.stderr.flush()
-        self._has_step = False
 
 
 class _TextLines(logging.Formatter):

@@ -12,14 +12,13 @@ import pytest
 
 from memagent_batch.executors.progress.board import KEPT_EVENTS, ActorReport, Board, Event
 from memagent_batch.logs import (
-    CLEAR_LINE,
     LINE_BYTES,
     STDERR_NUMBER,
     EventKind,
     as_json,
     begin_log,
+    log_step,
     rewritten_stderr,
-    step,
 )
 from tests.job_process import run_job
 from tests.jobs import small_arguments
@@ -208,40 +207,13 @@ async def test_board_full_of_events_says_how_many_it_left_out() -> None:
     assert board.take().events == []
 
 
-class Terminal(io.StringIO):
-    """A stderr that a person looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_step_on_a_terminal_is_a_line_that_is_gone_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
+def test_step_is_a_line_or_an_object_as_others(capsys: pytest.CaptureFixture[str]) -> None:
     begin_log(as_json=False)
-    with step("starting Ray"):
-        assert terminal.getvalue() == "starting Ray ..."
-    assert terminal.getvalue() == f"starting Ray ...{CLEAR_LINE}"
-    with step("indexing"):
-        warn_of_failed()
-    warn_of_failed()
-    shown = terminal.getvalue().split(CLEAR_LINE)
-    assert shown[1:] == ["indexing ...", f"{FAILED}\n{FAILED}\n"]
-
-
-def test_step_elsewhere_is_a_line_or_an_object_as_others(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begin_log(as_json=False)
-    with step("starting Ray"):
-        pass
+    log_step("starting Ray")
     assert capsys.readouterr().err == "starting Ray\n"
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
     begin_log(as_json=True)
-    with step("starting Ray"):
-        pass
-    line = json.loads(terminal.getvalue())
+    log_step("starting Ray")
+    line = json.loads(capsys.readouterr().err)
     assert (line["event"], line["message"]) == ("step", "starting Ray")
 
 

@@ -6,7 +6,7 @@ from shutil import get_terminal_size
 
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import Command, JobSettings
-from memagent_batch.logs import step
+from memagent_batch.logs import log_step
 from memagent_batch.masking import mask_url
 
 
@@ -28,11 +28,11 @@ class Answer(JobSettings, Command):
 
     def run(self) -> None:
         job = self.job()
-        with step("checking inputs and model"):
-            from memagent_batch.flows.answer import answer_checked  # here, so that --help needs no engine
-            from memagent_batch.flows.check import check
+        log_step("checking inputs and model")
+        from memagent_batch.flows.answer import answer_checked  # here, so that --help needs no engine
+        from memagent_batch.flows.check import check
 
-            checked = check(job)
+        checked = check(job)
         from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
         from memagent_batch.wiring import make_output

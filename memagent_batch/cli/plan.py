@@ -6,7 +6,7 @@ from typing import Any
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import JobSettings, JsonCommand
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.logs import step
+from memagent_batch.logs import log_step
 
 
 class PlanRun(JobSettings, JsonCommand):
@@ -35,11 +35,11 @@ class PlanRun(JobSettings, JsonCommand):
     )
 
     def run(self) -> None:
-        with step("checking inputs and model"):
-            from memagent_batch.flows.check import check
+        log_step("checking inputs and model")
+        from memagent_batch.flows.check import check
 
-            checked = check(self.job())
-            from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
+        checked = check(self.job())
+        from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
         plan = plan_checked(checked)
         self.report(plan, plan_lines(plan))

@@ -33,7 +33,7 @@ from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.executors.leaving import GracefulShutdown
-from memagent_batch.logs import EventKind, step
+from memagent_batch.logs import EventKind, log_step
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.runs.claim import canonical, require_claim, require_disjoint
 from memagent_batch.store.location import Location
@@ -70,8 +70,8 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
     require_disjoint(sources, output=job.output)
     documents = [canonical(uri, sources) for uri in sources.documents]
     require_output(output, documents=documents)
-    with step("listing the files"):
-        listed = list_places(places, keep_left_out=True)
+    log_step("listing the files")
+    listed = list_places(places, keep_left_out=True)
     is_content = job.trust is Trust.CONTENT
     files = [replace(file, version=None) if is_content else file for file in listed if file.left_out != HIDDEN_NAME]
     hidden = [file.name for file in listed if file.left_out == HIDDEN_NAME]

@@ -41,7 +41,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.executors.tokenise import CountedDocument, count_tokens
 from memagent_batch.flows.check import CheckedJob, Inputs
-from memagent_batch.logs import step
+from memagent_batch.logs import log_step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
 from memagent_batch.runs.history import last_hashes, last_run
@@ -106,13 +106,13 @@ def plan_checked(checked: CheckedJob) -> PlanSummary:
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False):
         plan = make_plan(checked)
-        with step("counting tokens"):
-            index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-            before = last_run(output)
-            hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
-            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
-            documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
-            return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
+        log_step("counting tokens")
+        index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
+        before = last_run(output)
+        hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
+        bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
+        documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
+        return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
 
 
 def scan_plan(
@@ -238,16 +238,16 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     num_files = num_paths(shards)
     known = inputs.found.total_files - num_files
     unchanged = f", {known:,} unchanged" if known else ""
-    with step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}"):
-        if not inputs.reused.is_whole:
-            found = _indexed_shards(inputs, sources=job, executor=executor)
-            made: Iterator[pa.Table] = (indexed.cast(schema) for indexed in found)
-            reused: Iterator[pa.RecordBatch] = iter(index.to_batches())
-            if job.input.order_columns and index.num_rows:
-                regrouped = on_disk(made, schema=schema)
-                made, ids = iter([regrouped]), pc.unique(regrouped["document_id"])
-                reused = (each.filter(pc.invert(pc.is_in(each["document_id"], value_set=ids))) for each in reused)
-            index = in_order(on_disk(chain(reused, made), schema=schema))
+    log_step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}")
+    if not inputs.reused.is_whole:
+        found = _indexed_shards(inputs, sources=job, executor=executor)
+        made: Iterator[pa.Table] = (indexed.cast(schema) for indexed in found)
+        reused: Iterator[pa.RecordBatch] = iter(index.to_batches())
+        if job.input.order_columns and index.num_rows:
+            regrouped = on_disk(made, schema=schema)
+            made, ids = iter([regrouped]), pc.unique(regrouped["document_id"])
+            reused = (each.filter(pc.invert(pc.is_in(each["document_id"], value_set=ids))) for each in reused)
+        index = in_order(on_disk(chain(reused, made), schema=schema))
     if not index.num_rows:
         part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")

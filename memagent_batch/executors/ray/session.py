@@ -16,7 +16,7 @@ from ray.data import DataContext, Dataset
 
 from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
 from memagent_batch.executors.leaving import FORCED_EXIT, handling, terminable
-from memagent_batch.logs import rewritten_stderr, step
+from memagent_batch.logs import log_step, rewritten_stderr
 
 LEVEL_VARIABLE = "RAY_BACKEND_LOG_LEVEL"
 NOTICE = f"Set ray log level from environment variable {LEVEL_VARIABLE}".encode()
@@ -57,8 +57,8 @@ def ray_session() -> Iterator[bool]:
     started = not ray.is_initialized()
     is_own = started and "RAY_ADDRESS" not in os.environ
     if started:
-        with step("starting Ray"):
-            _connect()
+        log_step("starting Ray")
+        _connect()
     context = DataContext.get_current().copy()
     set_long_loops(context)
     context.enable_progress_bars = False  # the run has its own progress line
