@@ -1,6 +1,6 @@
 """One model call: the prompt that goes in, the completion that comes out. The seam between policies and engines."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -87,8 +87,6 @@ class Completion:
     num_billed_tokens: int | None = None
     """Tokens of the completion by the count of an API, thoughts that it hides included; None where it gives none."""
     engine_seconds: float = 0.0
-    num_markers: int | None = None
-    """Markers of chat templates in the prompt that were made harmless; None where the engine is sent token ids."""
     replayed: bool = False
 
     @property
@@ -100,12 +98,6 @@ class Completion:
 def notes_of(kinds: Sequence[str]) -> list[bool]:
     """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
     return [kind == READ or kind == following == MERGE for kind, following in pairwise([*kinds, None])]
-
-
-def sum_counted(counts: Iterable[int | None]) -> int | None:
-    """The sum of those that were counted; None where none was."""
-    found = [count for count in counts if count is not None]
-    return sum(found) if found else None
 
 
 Turns = Callable[[Prompt], Awaitable[Completion]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.follow_ups.prompts import WHOLE_OR_FAILED
 from memagent_batch.domain.thoughts import after_thoughts
-from memagent_batch.domain.turns import MERGE, Completion, FinishReason, Prompt, sum_counted
+from memagent_batch.domain.turns import MERGE, Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotLoggedError
 from memagent_batch.reading.places import TurnPlaces
@@ -34,8 +34,6 @@ class TurnCounts:
     num_prompt_tokens: int = 0
     num_cached_prompt_tokens: int = 0
     num_completion_tokens: int = 0
-    num_markers: int | None = None
-    """Markers that were made harmless in the prompts of all turns; None where none were counted."""
     engine_seconds: float = 0.0
     memory_truncations: int = 0
     """Turns that write the memory or a note and were cut at their budget."""
@@ -50,7 +48,6 @@ class TurnCounts:
             num_prompt_tokens=self.num_prompt_tokens + completion.num_prompt_tokens,
             num_cached_prompt_tokens=self.num_cached_prompt_tokens + completion.num_cached_prompt_tokens,
             num_completion_tokens=self.num_completion_tokens + completion.num_completion_tokens,
-            num_markers=sum_counted((self.num_markers, completion.num_markers)),
             engine_seconds=self.engine_seconds + completion.engine_seconds,
             memory_truncations=self.memory_truncations + is_cut,
         )

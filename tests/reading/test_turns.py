@@ -30,7 +30,6 @@ FRESH = Completion(
     num_prompt_tokens=5,
     num_cached_prompt_tokens=4,
     engine_seconds=0.5,
-    num_markers=2,
 )
 
 
@@ -70,7 +69,6 @@ def row_of(prompt: Prompt) -> Any:
         "num_prompt_tokens": 3,
         "num_cached_prompt_tokens": 0,
         "engine_seconds": 2.0,
-        "num_markers": 1,
         "num_billed_tokens": None,
         "menu_logprobs": None,
     }
@@ -190,22 +188,14 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_reused: int, num_fres
         "num_completion_tokens": num_reused + 2 * new,
         "engine_seconds": 2.0 * num_reused + 0.5 * new,
         "memory_truncations": num_fresh,
-        "num_markers": num_reused + 2 * new if num_reused + new else None,
     }
 
 
-@pytest.mark.parametrize(
-    ("columns", "count", "number"),
-    [({"num_billed_tokens": 900}, "num_completion_tokens", 900), ({"num_markers": None}, "num_markers", None)],
-    ids=["hidden thoughts are billed", "no markers were counted"],
-)
-async def test_turn_that_is_replayed_counts_by_what_the_log_has(
-    columns: dict[str, Any], count: str, number: int | None
-) -> None:
-    rows = {reading_key(ADDRESS): logged_rows((prompt_of(), {**row_of(prompt_of()), **columns}))}
+async def test_turn_that_is_replayed_counts_the_hidden_thoughts_that_were_billed() -> None:
+    rows = {reading_key(ADDRESS): logged_rows((prompt_of(), {**row_of(prompt_of()), "num_billed_tokens": 900}))}
     turns = replace(turns_of(FreshEngine()), from_log=rows)
     completion = await turns(prompt_of())
-    assert (completion.token_ids, getattr(turns.counts, count)) == ([1], number)
+    assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
 
 
 def log_at(folder: Path) -> TurnLogWriter:

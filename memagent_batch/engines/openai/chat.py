@@ -79,10 +79,6 @@ class Markers:
         """The text with each marker made harmless."""
         return self._pattern.sub(_harmless, text)
 
-    def count(self, text: str) -> int:
-        """Markers in a text."""
-        return len(self._pattern.findall(text))
-
 
 def _harmless(match: re.Match[str]) -> str:
     marker = match[0]
@@ -122,8 +118,9 @@ class ChatApi(Api):
         return {**super().body(prompt, seed=seed, form=form), **self._fixed, **self._silence(prompt)}
 
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        content = self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids))
         shown: dict[str, JsonValue] = {
-            "messages": [{"role": "user", "content": self._markers.neutralise(self._text(prompt))}],
+            "messages": [{"role": "user", "content": content}],
             self._budget_name: self.budget(prompt, form),
         }
         num_candidate = num_candidates(prompt.guide, logprobs=False)
@@ -181,7 +178,6 @@ class ChatApi(Api):
             num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
             num_billed_tokens=usage.completion_tokens or None if usage else None,
             engine_seconds=response.elapsed_seconds,
-            num_markers=self._markers.count(self._text(prompt)),
         )
 
     def _silence(self, prompt: Prompt) -> dict[str, JsonValue]:
@@ -190,9 +186,6 @@ class ChatApi(Api):
         if prompt.guide is None or not isinstance(values, dict) or THINKING_WORD not in values:
             return {}
         return {CHAT_TEMPLATE_KWARGS: {**values, THINKING_WORD: False}}
-
-    def _text(self, prompt: Prompt) -> str:
-        return self._tokenizer.text_of(prompt.token_ids)
 
     def _passes_over_budget(self, response: Response) -> bool:
         """Whether a server does not know the name of the budget: it says so, or writes on."""

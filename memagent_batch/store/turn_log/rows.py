@@ -95,13 +95,6 @@ class LoggedTurnRow(_RunRow, AddressRow):
             "path or another; tokens, text and costs are empty here"
         ),
     ]
-    num_markers: Annotated[
-        int | None,
-        Column(
-            "markers of chat templates in the prompt that were made harmless; null if the engine is sent token ids",
-            "markers",
-        ),
-    ]
     num_billed_tokens: Annotated[
         int | None,
         Column(
@@ -139,14 +132,6 @@ class ResultColumns(TypedDict):
     num_prompt_tokens: Annotated[int, Column("prompt tokens of all turns", "tokens")]
     num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
     num_completion_tokens: Annotated[int, Column("completion tokens of all turns", "tokens")]
-    num_markers: Annotated[
-        int | None,
-        Column(
-            "markers of chat templates in the prompts of all turns, which were made harmless before a chat API was "
-            "sent them; null if the engine is sent token ids, and before they were counted",
-            "markers",
-        ),
-    ]
     engine_seconds: Annotated[float, Column("time inside the engine, summed over turns", "seconds")]
     started_at: Annotated[datetime | None, TIMESTAMP, Column("when the reading began, UTC")]
     finished_at: Annotated[datetime, Column("when it ended, UTC")]

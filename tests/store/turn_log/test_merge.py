@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from ray.exceptions import RayError
 
@@ -82,6 +83,18 @@ def test_merged_log_says_the_same_in_a_file_for_each_writer(tmp_path: Path) -> N
     assert small_files(output) == []
     assert len(output.files()) == 2 * 3
     assert merged(output) == []
+
+
+def test_log_with_a_column_that_is_gone_says_the_same_and_is_merged_without_it(tmp_path: Path) -> None:
+    output = written(tmp_path, writers="a")
+    before = held(output)
+    for path in [*(output / TURNS_FOLDER).files()[::2], *(output / OUTCOMES_FOLDER).files()[::2]]:
+        table = pq.read_table(path)
+        pq.write_table(table.append_column("num_markers", pa.array([3] * table.num_rows)), path)
+    assert held(output) == before
+    assert len(merged(output)) == 1
+    assert held(output) == before
+    assert "num_markers" not in pq.read_schema(*(output / TURNS_FOLDER).files()).names
 
 
 def test_merge_makes_several_files_of_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

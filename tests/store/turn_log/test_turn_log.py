@@ -122,7 +122,6 @@ def completions(draw: st.DrawFn) -> Completion:
         num_cached_prompt_tokens=draw(st.integers(0, 2**40)),
         engine_seconds=draw(st.floats(0, 1e6)),
         menu_logprobs=draw(st.none() | st.lists(st.floats(-9, 0, width=32), min_size=1, max_size=3)),
-        num_markers=draw(st.none() | st.integers(0, 2**40)),
         num_billed_tokens=draw(st.none() | st.integers(0, 2**40)),
     )
 
