@@ -149,6 +149,22 @@ def _held_sources(name: str, sources: pa.Table, *, now: Mapping[str, str], retry
     ]
 
 
+def require_distinct(files: Sequence[InputFile]) -> None:
+    """Refuses a file that stands where attachments of another one would: keys of a bucket, `a.eml` and `a.eml/b.pdf`.
+
+    Raises:
+        InputError: names both.
+    """
+    names = {file.name for file in files if file.size_bytes}
+    for file in files:
+        above = next((str(parent) for parent in PurePosixPath(file.name).parents if str(parent) in names), None)
+        if above is not None:
+            raise InputError(
+                f"documents: {file.name!r} lies below {above!r}, which is a file too, so their documents could "
+                "have the same ids; rename one of them"
+            )
+
+
 def plan_batches(files: Sequence[InputFile], held: Mapping[str, Sequence[HeldSource]], *, num_cpus: int) -> list[Batch]:
     """All files of the input in batches: those of a table file together, then the others.
 

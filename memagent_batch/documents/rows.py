@@ -123,12 +123,10 @@ def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: Inpu
         if keys[one] == keys[other]:
             names = ", ".join(settings.order_columns)
             places = " and ".join(place_of(rows[each], documents=documents) for each in (one, other))
-            remedy = "drop one, or name further columns with input.order_columns"
-            if settings.is_converted:  # a bucket can hold `a.eml`, with an attachment `1-b.pdf`, and `a.eml/1-b.pdf`
-                remedy += ", or rename the file of one (column source) and convert again"
             raise InputError(
                 f"document_id {rows[one]['document_id']!r}: two rows have the same place in its order ({names}: "
-                f"{', '.join(rows[one]['order'])}): {places}; {remedy}"
+                f"{', '.join(rows[one]['order'])}): {places}; drop one, or name further columns with "
+                "input.order_columns"
             )
     return [rows[each] for each in order]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from memagent_batch.config.convert import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, ConvertConfig, ConvertJob
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import SourceConfig, Trust
-from memagent_batch.convert.batches import Batch, ConvertTask, convert_batch, plan_batches, read_held
+from memagent_batch.convert.batches import Batch, ConvertTask, convert_batch, plan_batches, read_held, require_distinct
 from memagent_batch.convert.converter import PartStatus, make_converter
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
@@ -79,6 +79,7 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
         raise InputError(
             f"{', '.join(documents)} holds no files: all {len(hidden)} names start with ., _ or ~$; rename them"
         )
+    require_distinct(files)
     run = begin_convert(output, documents=documents)
     held = read_held(output, finished=run.finished, converters=converters, retry_failed=job.retry_failed)
     executor = _choose_executor(job.executor, files, known={each.source for rows in held.values() for each in rows})

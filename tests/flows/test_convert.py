@@ -24,14 +24,13 @@ from memagent_batch.convert.table import CONVERTED
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.flows import convert as pipeline
-from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import choose_converters, convert
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
-from tests.jobs import put_texts, small_job
+from tests.jobs import put_texts
 
 ROOT = Path(__file__).parents[2]
 
@@ -291,26 +290,3 @@ def test_bucket_is_converted_into_a_bucket(tmp_path: Path, s3_bucket: Location) 
     (s3_bucket / "in/new.md").write_bytes(b"# New")
     assert convert(job)["counts"]["files_reused"] == 8
     require_closed(table_of(job), {**expected, "new.md": "ok"})
-
-
-@pytest.mark.s3
-def test_file_below_a_file_is_read_unless_an_attachment_has_the_same_id(
-    tmp_path: Path, s3_bucket: Location, text_model: str
-) -> None:
-    contents = {"a.zip": files.zipped({"x.txt": b"packed"}), "a.zip/readme.txt": b"beside it"}
-    for name, data in contents.items():
-        (s3_bucket / f"in/{name}").write_bytes(data)
-    places = {"documents": (f"{s3_bucket.uri}/in/",), "output": f"{s3_bucket.uri}/out"}
-    options = s3_bucket.storage_options
-    job = job_of(tmp_path, **places, storage_options=options)
-    convert(job)
-    texts = {row["document_id"]: row["text"] for row in table_of(job).to_pylist()}
-    assert texts == {"a.zip/1-x.txt": "packed", "a.zip/readme.txt": "beside it"}
-    reading = small_job(s3_bucket.uri, text_model, documents=job.output, storage_options=options, ask="What?")
-    assert answer(reading)["counts"]["ok"] == 2
-
-    (s3_bucket / "in/a.zip/1-x.txt").write_bytes(b"not the one in the archive")
-    convert(job)
-    row = r"s3:\S+\.parquet, row group \d, row 1"
-    with pytest.raises(InputError, match=rf"'a\.zip/1-x\.txt': two rows .*{row} and {row}; .*rename the file of one"):
-        answer(reading)
