@@ -23,7 +23,7 @@ class OfficialText(StrEnum):
     MERGE = "merge"
     """The turn that makes one memory of the notes of several chunks."""
     ANSWER = "boxed answer"
-    r"""The trainer shows the constant as it stands, with `\boxed{{}}`; the official evaluator shows `\boxed{}`."""
+    r"""The trainer shows the constant unchanged, with `\boxed{{}}`; the official evaluator shows `\boxed{}`."""
 
 
 PUBLISHED_FIRST_MEMORY = "No previous memory"
