@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -119,7 +120,8 @@ def learn(
 ) -> int:
     """One epoch, in the order of the table; a line of metrics for each step; counts conversations with an advantage."""
     num_read = num_teaching = 0
-    while lot := list(islice(groups, training.learner.questions_per_optimiser_step)):
+    num_steps = math.ceil(num_groups / training.learner.questions_per_optimiser_step)
+    while lot := list(islice(groups, math.ceil(num_groups / num_steps))):
         num_read += len(lot)
         figures = learner.step([item for group in lot for item in conversations(group)])
         if figures is None:  # no sample has an advantage
