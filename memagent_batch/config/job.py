@@ -175,10 +175,6 @@ class AcceptedUnread(Section):
 class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
-    max_tokens: Count | None = None
-    """Tokens of prompts and completions after which no turn of the run starts."""
-    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Time of the run after which no turn of it starts, hours."""
     output: Text
     """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
     executor: ExecutorKind = ExecutorKind.AUTO
@@ -202,6 +198,11 @@ class RunConfig(Storage):
     """File format of the tables `answers`, `memories`, `evidence` and `results`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
+    max_tokens: Count | None = None
+    """Tokens of prompts and completions after which no turn of the run starts: it ends with exit code 6, and the same
+    command goes on."""
+    max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Time of the run after which no turn of it starts, hours."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Largest share of failed readings; above it, or if all failed, the command ends with exit code 4. The tables are
     written all the same."""

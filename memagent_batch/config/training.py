@@ -13,8 +13,8 @@ class LearnerConfig(Section):
     """How weights are updated: Multi-Conv DAPO with AdamW. Defaults are the published ones if there are such."""
 
     questions_per_optimiser_step: Count = 8
-    """Questions (groups) whose samples make one step of the optimiser, at most: the steps of an epoch are about equal,
-    since a step of one question moves the weights as far as one of many."""
+    """Questions (groups) whose samples make one step of the optimiser, at most. The steps of an epoch are about equal,
+    since one of a single question moves the weights as far as one of many."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """How far below 1 the ratio of a token's probabilities, now to when it was drawn, still counts."""
     clip_high: Annotated[float, Field(gt=0)] = 0.2

@@ -1,6 +1,7 @@
 """`evaluation.json`: which suite was read by which variants; their scores lie beside it."""
 
-from typing import TypedDict, cast
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 
@@ -48,7 +49,22 @@ def read_evaluation(output: Location) -> Evaluation | None:
     Raises:
         OutputError: it holds something else, or the evaluation of another version.
     """
-    return cast("Evaluation | None", read_owner_record(output, EVALUATION_FILE, layout=EVALUATION_FORMAT))
+    value = read_owner_record(output, EVALUATION_FILE, layout=EVALUATION_FORMAT)
+    if value is not None and not _is_whole(value):
+        raise OutputError(
+            f"output: {output.uri}/{EVALUATION_FILE} is not whole; restore it, or run the evaluation into another "
+            "folder"
+        )
+    return cast("Evaluation | None", value)
+
+
+def _is_whole(value: Mapping[str, Any]) -> bool:
+    variants = value.get("variants")
+    return (
+        "suite" in value
+        and isinstance(variants, dict)
+        and all(isinstance(each, dict) and each.keys() >= VariantRecord.__required_keys__ for each in variants.values())
+    )
 
 
 def claim_evaluation(output: Location, *, suite: str) -> Evaluation:

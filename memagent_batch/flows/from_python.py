@@ -87,7 +87,8 @@ def scan(
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
-        TooManyFailedError: all files failed, or more than one reading in twenty; then the pages are written.
+        TooManyFailedError: all files failed, or more readings than `max_failed_share`; then the pages are written.
+        TooManyRemovedError: more documents are gone than the `max_removed_share` of the call. The pages are written.
         NotReadError: some files or readings could not be read now; the same call reads them. The pages are written.
     """
     root = absolute(output).rstrip("/")
@@ -286,14 +287,15 @@ def _run_chain(
 
     Returns the job, which names this place, and the result of the chain.
     """
-    if "ask" in settings:
-        raise SettingsError("ask: give the questions as questions=[...]")
+    for name, remedy in (("ask", "give the questions as questions=[...]"), ("documents", "give them as files")):
+        if name in settings:
+            raise SettingsError(f"{name}: {remedy}")
     listed = questions if isinstance(questions, str | PathLike) else list(questions)
-    named = Location(uri=absolute(output)) / INPUT_FOLDER
+    input_folder = Location(uri=absolute(output)) / INPUT_FOLDER
     job = checked_section(
         JobConfig,
-        documents=document_places(documents) or ((named / "documents").uri,),
-        **_question_settings(listed, kept=(named / "questions").uri),
+        documents=document_places(documents) or ((input_folder / "documents").uri,),
+        **_question_settings(listed, kept=(input_folder / "questions").uri),
         output=absolute(output),
         agent=agent,
         **settings,

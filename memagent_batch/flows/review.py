@@ -349,12 +349,14 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
         raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
     with output_errors(output.uri):
         manifest = require_manifest(output)
-    named = {_ids_on_page(row) for _, row in rows}
-    hashes, asked = list[str](), dict[tuple[str, str], tuple[str, str]]()
+    on_sheets = {_ids_on_page(row) for _, row in rows}
+    hashes, asked = list[str](), dict[tuple[str, ...], tuple[str, str]]()
     for row in (row for name in manifest["files"][ANSWERS_FOLDER] for row in table_rows(output / name)):
         hashes.append(reading_hash(row))
-        if (ids := _ids_on_page(row)) in named:
-            asked[ids] = row["document_id"], row["question_id"]
+        if (ids := _ids_on_page(row)) in on_sheets:
+            own = row["document_id"], row["question_id"]
+            asked[hashes[-1], *ids] = asked[own] = own
+            asked.setdefault(ids, own)
     checked = _checked_sign_offs(output, manifest, rows, asked=asked)
     added = append_sign_offs(output, checked)
     signed, of_run = current_sign_offs(output), {*hashes}
@@ -377,12 +379,12 @@ def _checked_sign_offs(
     manifest: Manifest,
     rows: Sequence[tuple[str, SignOff]],
     *,
-    asked: Mapping[tuple[str, str], tuple[str, str]],
+    asked: Mapping[tuple[str, ...], tuple[str, str]],
 ) -> list[SignOff]:
     """The sign-offs of documents and questions that the run asked, with its ids and with corrections of their type.
 
-    `asked` are those ids, by the ids on the page. A page may show several slices as one: what a slice does not have is
-    left to the others.
+    `asked` are those ids, by the hash of the reading with the ids on the page, and by the ids on the page alone, for
+    sheets of other runs. A page may show several slices as one: what a slice does not have is left to the others.
     """
     types: dict[str, ValueType | None] = {}
     if any(row["correction"] for _, row in rows):
@@ -392,7 +394,8 @@ def _checked_sign_offs(
     is_slice = manifest["settings"].get("input", {}).get("slice") is not None
     checked = list[SignOff]()
     for where, row in rows:
-        if ids := asked.get(_ids_on_page(row)):
+        on_page = _ids_on_page(row)
+        if ids := asked.get((row["reading_hash"], *on_page)) or asked.get(on_page):
             document_id, question_id = ids
             own: SignOff = {**row, "document_id": document_id, "question_id": question_id}
             checked.append(_checked_correction(own, types.get(question_id), where=where))

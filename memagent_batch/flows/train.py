@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -120,8 +120,8 @@ def learn(
 ) -> int:
     """One epoch, in the order of the table; a line of metrics for each step; counts conversations with an advantage."""
     num_read = num_teaching = 0
-    num_steps = math.ceil(num_groups / training.learner.questions_per_optimiser_step)
-    while lot := list(islice(groups, math.ceil(num_groups / num_steps))):
+    for size in step_sizes(num_groups, most=training.learner.questions_per_optimiser_step):
+        lot = list(islice(groups, size))
         num_read += len(lot)
         figures = learner.step([item for group in lot for item in conversations(group)])
         if figures is None:  # no sample has an advantage
@@ -138,6 +138,13 @@ def learn(
         message = f"step {line['step']}: {step_text(line)}; {num_read} of {num_groups} questions"
         log.info(message, extra={"event": EventKind.PROGRESS, **line})
     return num_teaching
+
+
+def step_sizes(num_groups: int, *, most: int) -> list[int]:
+    """The number of groups of each step: as few steps as can be, of sizes that differ by one at most."""
+    num_steps = math.ceil(num_groups / most)
+    borders = [math.ceil(num_groups * number / num_steps) for number in range(num_steps + 1)]
+    return [end - start for start, end in pairwise(borders)]
 
 
 def step_text(line: Mapping[str, Any]) -> str:

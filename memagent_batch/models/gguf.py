@@ -55,6 +55,8 @@ def convert_gguf(path: Path, folder: Path) -> None:
             raise SettingsError(
                 f"model: {path.name} holds settings or a tokeniser that can't be read: {error}"
             ) from error
+        if (size := _value(reader, f"{ARCHITECTURE}.attention.key_length")) is not None:
+            config.head_dim = int(size)  # which transformers does not read
         weights = _weights(reader, config, path=path)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
@@ -110,7 +112,7 @@ def _weights(reader: Any, config: Any, *, path: Path) -> dict[str, "Tensor"]:
     """The weights in bfloat16, with the names and the order of rows that transformers expects.
 
     Raises:
-        SettingsError: the file holds a weight that a model with these settings has not.
+        SettingsError: the file lacks a weight, or holds one that a model with these settings has not.
     """
     import torch
     from gguf import MODEL_ARCH, get_tensor_name_map
@@ -134,6 +136,11 @@ def _weights(reader: Any, config: Any, *, path: Path) -> dict[str, "Tensor"]:
         if num_heads := heads.get(name.split(".")[-2]):
             weight = _as_halves(weight, heads=num_heads)
         found[name] = weight.to(torch.bfloat16)
+    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    if missing := expected.keys() - found.keys() - tied:
+        raise SettingsError(
+            f"model: {path.name} lacks the weight {min(missing)!r} and has no whole model; get the file again"
+        )
     return found
 
 

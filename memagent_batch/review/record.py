@@ -178,8 +178,11 @@ def _read_estimate(place: Location) -> WrittenEstimate | None:
         data = place.read_bytes_if_there()
     try:
         return WrittenEstimate.model_validate_json(data or b"")
-    except ValidationError:
-        message = f"{place} is not an estimate of a review and is not shown; run `memagent review estimate` again"
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        message = (
+            f"{place} is not an estimate of a review and is not shown ({problem}); run `memagent review estimate` again"
+        )
         log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
         return None
 

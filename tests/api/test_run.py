@@ -296,6 +296,7 @@ def test_mistake_in_the_call_is_refused(
         ({"recrod": {}}, "recrod: there is no such setting; did you mean record?"),
         ({"followups": {}}, "followups: there is no such setting; did you mean follow_ups?"),
         ({"kind": "gated"}, "kind: there is no such setting; did you mean agent.policy.kind?"),
+        ({"ask": ["Who?"]}, "ask: give the questions as questions=[...]"),
         ({"bounds": 1}, "bounds: there is no such setting; see docs/reference/settings.md"),
         ({"pool": {"replica": 3}}, "pool.replica: there is no such setting; did you mean pool.replicas?"),
         ({"limit": 0}, "limit: 0 is below 1, the least"),
@@ -313,6 +314,11 @@ def test_setting_that_is_misspelt_or_wrong_is_named_with_its_place(
         call(**place, questions=["Who?"], output=tmp_path / "out", agent=ma.Agent(model="none"), **settings)
     assert str(refused.value) == says
     assert not (tmp_path / "out").exists()
+
+
+def test_scan_takes_its_documents_as_files(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="documents: give them as files"):
+        ma.scan("in/", documents="in/", questions=["Who?"], output=tmp_path, agent=ma.Agent(model="none"))
 
 
 def test_settings_of_a_job_file_are_arguments(

@@ -106,6 +106,10 @@ def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(tmp_pat
     [
         ('{"format": "other/9"}', "layout 'other/9'.*choose an empty"),
         ('{"format": ', r"\.json is not valid .*restore it"),
+        (
+            f'{{"format": "{EVALUATION_FORMAT}", "suite": "s", "variants": {{"a": {{}}}}}}',
+            "is not whole; restore it",
+        ),
     ],
 )
 def test_report_of_an_evaluation_that_is_not_whole_is_refused_with_place_and_remedy(

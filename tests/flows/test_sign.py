@@ -178,6 +178,19 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
     assert (signed["signed_by"], signed["comment"], signed["decision"]) == ("Ada", "=1, two", "accept")
 
 
+def test_sign_offs_of_documents_whose_ids_look_alike_are_each_of_their_own(scan: Location, tmp_path: Path) -> None:
+    rows = pq.read_table(answers_file(scan)).to_pylist()
+    first, second, *_ = sorted({row["document_id"] for row in rows})
+    rows = [{**row, "document_id": f"{first} " if row["document_id"] == second else row["document_id"]} for row in rows]
+    pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(answers_file(scan))), answers_file(scan))
+    alike = [row for row in rows if row["document_id"] in (first, f"{first} ")]
+    assert sign(scan, str(written_sheet(tmp_path, *alike))) == 0
+    signed = current_sign_offs(scan)
+    assert {key: each["document_id"] for key, each in signed.items()} == {
+        reading_hash(row): row["document_id"] for row in alike
+    }
+
+
 @pytest.mark.parametrize("end", ["\xad", "\u202e", " "])
 def test_sheet_of_the_page_is_taken_if_ids_have_characters_that_nobody_sees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str

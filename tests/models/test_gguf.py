@@ -65,6 +65,7 @@ def test_gguf_file_of_other_weights_has_another_folder(tmp_path: Path) -> None:
 
 
 STRANGE_WEIGHTS = make_weights() | {"rope_freqs.weight": np.ones(8, np.float32)}
+LACKING_WEIGHTS = {name: each for name, each in make_weights().items() if name != "blk.1.attn_k.weight"}
 LONGER_VOCABULARY = make_weights() | {"token_embd.weight": np.ones((len(TOKENS) + 1, HIDDEN), np.float32)}
 
 
@@ -73,10 +74,17 @@ LONGER_VOCABULARY = make_weights() | {"token_embd.weight": np.ones((len(TOKENS) 
     [
         ({"family": "gemma3"}, r"m\.gguf is a GGUF file of the family 'gemma3'; only 'llama'"),
         ({"weights": STRANGE_WEIGHTS}, r"holds 'rope_freqs\.weight'"),
+        ({"weights": LACKING_WEIGHTS}, r"lacks the weight 'model\.layers\.1\.self_attn\.k_proj\.weight'"),
         ({"weights": LONGER_VOCABULARY}, r"holds 'token_embd\.weight' of the shape \[261, 64\]"),
         ({"scaling": RopeScalingType.YARN}, r"m\.gguf has scaled positions \(yarn\)"),
     ],
-    ids=["another family", "a weight that no llama has", "a weight of another shape", "scaled positions"],
+    ids=[
+        "another family",
+        "a strange weight",
+        "a weight that is not there",
+        "a weight of another shape",
+        "scaled positions",
+    ],
 )
 def test_gguf_file_that_can_not_be_converted_is_refused_by_what_it_has(
     tmp_path: Path, settings: dict[str, Any], said: str

@@ -23,7 +23,7 @@ from typing import Self
 import psutil
 
 from tests.faults.killed_job import title_of
-from tests.processes import runs
+from tests.processes import left_after, runs
 
 MARK = "LOOPBACK_NODE_MARK"
 BIN = Path(sys.executable).parent
@@ -52,7 +52,7 @@ class Node:
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(processes, timeout=PATIENCE_SECONDS)
+        left_after(PATIENCE_SECONDS, processes)
         return len(processes)
 
     def _holds(self, process: psutil.Process) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RolloutConfig
@@ -17,7 +19,7 @@ from memagent_batch.config.training import LearnerConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import InputError, LearningError, SettingsError
-from memagent_batch.flows.train import train
+from memagent_batch.flows.train import step_sizes, train
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.store.json_files import write_json
@@ -124,6 +126,15 @@ def test_train_table_that_teaches_nothing_is_refused_and_no_model_is_written(
     with pytest.raises(error, match=said):
         train(settings_of(table, tmp_path / "model"))
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+@given(num_groups=st.integers(1, 500), most=st.integers(1, 64))
+def test_step_sizes_are_equal_but_for_one_and_as_few_as_can_be(num_groups: int, most: int) -> None:
+    sizes = step_sizes(num_groups, most=most)
+    assert sum(sizes) == num_groups
+    assert max(sizes) <= most
+    assert max(sizes) - min(sizes) <= 1
+    assert (len(sizes) - 1) * most < num_groups
 
 
 def test_train_makes_optimiser_steps_of_about_as_many_questions_each(tmp_path: Path) -> None:
