@@ -21,9 +21,7 @@ from ray.data import DataContext
 import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
-from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.convert.sources import SourceConverter, unopened
-from memagent_batch.convert.table import ConvertedRow
+from memagent_batch.convert.sources import SourceConverter
 from memagent_batch.errors import (
     BoundReachedError,
     InputError,
@@ -35,6 +33,7 @@ from memagent_batch.errors import (
 from memagent_batch.flows import answer as chain
 from memagent_batch.store.location import Location
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
+from tests.flows.test_scan import converted_by_a_dead_server
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
@@ -341,15 +340,11 @@ def test_settings_of_a_job_file_are_arguments(
 def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failed(_: object, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
-        rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
-        return [{**row, "source_hash": digest} for row in rows]
-
     (tmp_path / "in.txt").write_text("A fee is due.")
     scan = partial(ma.scan, tmp_path / "in.txt", questions=["Who?"], output=tmp_path / "out", executor="local")
     scan = partial(scan, agent=agent_of(text_model))
     with monkeypatch.context() as broken:
-        broken.setattr(SourceConverter, "convert", failed)
+        broken.setattr(SourceConverter, "convert", converted_by_a_dead_server)
         with pytest.raises(TooManyFailedError):
             scan()
     with pytest.raises(TooManyFailedError):

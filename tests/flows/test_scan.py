@@ -34,6 +34,12 @@ def night(folder: Path, model: str, **settings: Any) -> int:
     return main(["scan", *small_arguments(folder, model, **asked, **engine, **settings)])
 
 
+def converted_by_a_dead_server(_: object, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
+    """What `SourceConverter.convert` gives of each file if its server has died."""
+    rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
+    return [{**row, "source_hash": digest} for row in rows]
+
+
 def summary(folder: Path) -> dict[str, Any]:
     said: dict[str, Any] = json.loads((folder / "scan/pages/summary.json").read_text())
     return said
@@ -98,13 +104,9 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
 def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failed(_: object, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
-        rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
-        return [{**row, "source_hash": digest} for row in rows]
-
     put_texts(tmp_path / "in", {"a.txt": NOTHING})
     with monkeypatch.context() as broken:
-        broken.setattr(SourceConverter, "convert", failed)
+        broken.setattr(SourceConverter, "convert", converted_by_a_dead_server)
         assert night(tmp_path, text_model) == 4
     assert night(tmp_path, text_model) == 4
     assert night(tmp_path, text_model, retry_failed=True) == 0
