@@ -126,12 +126,13 @@ def _read_of(
     were not.
     """
     attached = {name: parts for name, parts in unread.items() if name.startswith(f"{document_id}/")}
-    places = [(_why(row), _place(row, rows)) for row in unread[document_id]]
+    doubtful = [row for row in rows if row["status"] == PartStatus.NEEDS_REVIEW]
+    places = [(_why(row), _place(row, rows)) for row in (*unread[document_id], *doubtful)]
     for name, parts in attached.items():
         place = f"attachment {name.removeprefix(f'{document_id}/')}"
         places += [(why, place) for why in dict.fromkeys(map(_why, parts))]
     notes = [(row["reason"], _place(row, rows)) for row in rows if row["status"] == PartStatus.OK and row["reason"]]
-    review = [(_why(row), _place(row, rows)) for row in rows if row["status"] == PartStatus.NEEDS_REVIEW]
+    review = [(_why(row), _place(row, rows)) for row in doubtful]
     num_parts = len(rows) + len(attached)
     num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
     return {
