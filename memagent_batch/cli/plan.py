@@ -34,6 +34,9 @@ class PlanRun(JobSettings, JsonCommand):
         "memagent plan --config job.yaml --json",
     )
 
+    exact: bool = False
+    """Count the tokens of all documents; without it those of many documents are estimated from a random sample."""
+
     def run(self) -> None:
         log_step("checking inputs and model")
         from memagent_batch.flows.check import check
@@ -41,7 +44,7 @@ class PlanRun(JobSettings, JsonCommand):
         checked = check(self.job())
         from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
-        plan = plan_checked(checked)
+        plan = plan_checked(checked, is_exact=self.exact)
         self.report(plan, plan_lines(plan))
 
 
@@ -49,7 +52,9 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     """What a person reads of a plan."""
     asked = f"{quantity(plan['documents'], 'document')}, {quantity(plan['questions'], 'question')}"
     done = f"{plan['readings_done']:,} are done, {plan['readings_failed']:,} failed, {plan['readings_to_do']:,} to do"
-    yield f"{asked}: {quantity(plan['readings'], 'reading')}; {done}"
+    equal = plan["readings_of_equal_texts"]
+    shared = f", {equal:,} of texts that other documents have too, which are read once" if equal else ""
+    yield f"{asked}: {quantity(plan['readings'], 'reading')}; {done}{shared}"
     if plan["unreadable_documents"] or plan["missing_documents"]:
         yield f"no text: {plan['unreadable_documents']:,} can't be read, {plan['missing_documents']:,} are not there"
     if plan["largest_document"]:
@@ -62,6 +67,11 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     written = plan["completion_tokens_at_most"] + plan["follow_up_completion_tokens_at_most"]
     prompt = f"{plan['prompt_tokens_at_least']:,} to {most:,} prompt tokens"
     yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {written:,} tokens"
+    if plan["intervals"]:
+        yield (
+            f"estimated from {plan['documents_counted']:,} documents, drawn at random by size: tokens and turns are "
+            f"right to {_relative_error(plan):.1%} in 95 of 100 draws; --exact counts all"
+        )
     if plan["prompt_tokens_shared"]:
         yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"
     yield ""
@@ -69,3 +79,9 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         yield "next: `memagent answer` with the same options"
     else:
         yield "next: nothing is left to read; `memagent answer` with the same options writes the tables"
+
+
+def _relative_error(plan: Mapping[str, Any]) -> float:
+    """Half the width of the widest interval, as a share of its estimate."""
+    shares = [(high - low) / (2 * plan[name]) for name, (low, high) in plan["intervals"].items() if plan[name]]
+    return float(max(shares, default=0.0))

@@ -141,6 +141,7 @@ class CountedDocument(TypedDict):
     """What a plan shows of one document, and what a reading of it costs."""
 
     document_id: str
+    num_bytes: int
     num_tokens: int
     num_readings: int
     num_chunks: int
@@ -159,6 +160,7 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
     counted = [
         {
             "document_id": planned.document_id,
+            "num_bytes": planned.num_bytes,
             "num_tokens": planned.document.num_tokens,
             "num_readings": len(planned.readings),
             **asdict(cost_of(policy, prompts, planned.document)),

@@ -1,7 +1,7 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -39,13 +39,13 @@ from memagent_batch.domain.readings import Cost
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
-from memagent_batch.executors.tokenise import CountedDocument, count_tokens
 from memagent_batch.flows.check import CheckedJob, Inputs
+from memagent_batch.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
 from memagent_batch.logs import log_step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
 from memagent_batch.runs.history import last_hashes, last_run
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
 from memagent_batch.store.database import on_disk
@@ -63,16 +63,11 @@ _NO_DOCUMENT_AGAIN = (
 )
 
 
-class LargestDocument(TypedDict):
-    """The longest document to read."""
-
-    document_id: str
-    tokens: int
-
-
 class PlanSummary(TypedDict):
     """What `memagent plan` prints: counts of the whole run, and what the readings to do take.
 
+    Readings are done, failed, to do, or of a text that another document has too, which is read once for all. Tokens and
+    turns of many documents are estimated from `documents_counted` of them; `intervals` has the 95 % intervals then.
     `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
     prompts are the same; `turns` and tokens count them all, since only reading shows which. `prompt_tokens_shared` are
     those of chunks that an engine with a prefix cache computes once for all questions about them.
@@ -86,8 +81,10 @@ class PlanSummary(TypedDict):
     readings_done: int
     readings_failed: int
     readings_to_do: int
+    readings_of_equal_texts: int
     readings_to_close: int
     documents_to_read: int
+    documents_counted: int
     documents_read_before: int
     document_tokens: int
     largest_document: LargestDocument | None
@@ -96,23 +93,24 @@ class PlanSummary(TypedDict):
     prompt_tokens_at_most: int
     prompt_tokens_shared: int
     completion_tokens_at_most: int
+    intervals: Mapping[str, tuple[int, int]]
     follow_up_turns_at_most: int
     follow_up_prompt_tokens_at_most: int
     follow_up_completion_tokens_at_most: int
 
 
-def plan_checked(checked: CheckedJob) -> PlanSummary:
-    """What `answer` would read and cost; writes nothing."""
+def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
+    """Says what `answer` would read and cost; writes nothing. `is_exact`: counts the tokens of all documents."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False):
         plan = make_plan(checked)
-        log_step("counting tokens")
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
         before = last_run(output)
         hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
         bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
-        documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
-        return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
+        costs = estimate_costs(bundles, job=job, sources=plan.pinned(job), executor=executor, is_exact=is_exact)
+        counts = plan.counts(index, retry_failed=job.retry_failed)
+        return summarise_plan(plan, counts, bundles, costs=costs, agent=job.agent)
 
 
 def scan_plan(
@@ -178,19 +176,14 @@ def make_plan(checked: CheckedJob) -> Plan:
 
 
 def summarise_plan(
-    plan: Plan,
-    index: LogIndex,
-    bundles: Sequence[pa.Table],
-    *,
-    documents: Sequence[CountedDocument],
-    agent: AgentConfig,
+    plan: Plan, counts: PlanCounts, bundles: Sequence[pa.Table], *, costs: PendingCosts, agent: AgentConfig
 ) -> PlanSummary:
-    """Counts the readings in plan and log, and what those to do take where every budget is full."""
-    counts, pending = plan.counts(index), count_pending(bundles)
+    """Puts the counts of plan and log beside what the readings to do take where every budget is full."""
+    pending = count_pending(bundles)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
-    largest = max(documents, key=lambda row: row["num_tokens"], default=None)
-    turns = sum(row["num_readings"] * row["num_turns"] for row in documents)
+    sums = costs.sums
+    is_estimate = costs.num_counted < costs.num_documents
     follow_ups = _follow_up_cost(plan, bundles, agent=agent)
     return {
         "documents": plan.num_documents,
@@ -201,34 +194,25 @@ def summarise_plan(
         "readings_done": counts.done,
         "readings_failed": counts.failed,
         "readings_to_do": pending.readings - pending.follow_up_readings,
+        "readings_of_equal_texts": counts.waiting - (pending.readings - pending.follow_up_readings),
         "readings_to_close": pending.follow_up_readings,
-        "documents_to_read": len(documents),
+        "documents_to_read": costs.num_documents,
+        "documents_counted": costs.num_counted,
         "documents_read_before": sum(
             pc.sum(pc.greater(pc.list_value_length(bundle["last_hashes"]), 0)).as_py() for bundle in bundles
         ),
-        "document_tokens": sum(row["num_tokens"] for row in documents),
-        "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
-        "turns": turns,
-        "prompt_tokens_at_least": sum(row["num_readings"] * _fewest_prompt_tokens(row) for row in documents),
-        "prompt_tokens_at_most": sum(row["num_readings"] * row["num_prompt_tokens"] for row in documents)
-        + turns * (agent.policy.question_tokens + agent.policy.memory_tokens),
-        "prompt_tokens_shared": sum((row["num_readings"] - 1) * row["num_tokens"] for row in documents)
-        * make_prompt_tokens(agent).update.begins_with_chunk,
-        "completion_tokens_at_most": sum(row["num_readings"] * row["num_completion_tokens"] for row in documents),
+        "document_tokens": sums["document_tokens"].value,
+        "largest_document": costs.largest,
+        "turns": sums["turns"].value,
+        "prompt_tokens_at_least": sums["prompt_tokens_at_least"].value,
+        "prompt_tokens_at_most": sums["prompt_tokens_at_most"].value,
+        "prompt_tokens_shared": sums["shared_tokens"].value * make_prompt_tokens(agent).update.begins_with_chunk,
+        "completion_tokens_at_most": sums["completion_tokens_at_most"].value,
+        "intervals": {name: (sums[name].low, sums[name].high) for name in ESTIMATED if is_estimate},
         "follow_up_turns_at_most": follow_ups.num_turns,
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
         "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
     }
-
-
-def document_lengths(
-    bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig, executor: Executor
-) -> list[CountedDocument]:
-    """The documents to read; those that are only closed are left out."""
-    bundles = [bundle.filter(pc.greater(pc.list_value_length(bundle["readings"]), 0)) for bundle in bundles]
-    bundles = [bundle.combine_chunks() for bundle in bundles if bundle.num_rows]
-    counted = executor.map(partial(count_tokens, agent=agent, sources=sources), bundles)
-    return [row for table in counted for row in table.to_pylist()]
 
 
 def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.Table:
@@ -285,11 +269,6 @@ def _rows_to_group(rows: pa.Table, inputs: Inputs, *, sources: SourceConfig, exe
     ids = changed["document_id"].combine_chunks()
     yield from (pa.Table.from_batches([batch]) for batch in rows.to_batches())
     yield from (each.cast(rows.schema).filter(pc.is_in(each["document_id"], value_set=ids)) for each in others)
-
-
-def _fewest_prompt_tokens(document: CountedDocument) -> int:
-    fewest = document["min_prompt_tokens"]
-    return document["num_prompt_tokens"] if fewest is None else fewest
 
 
 def _follow_up_cost(plan: Plan, bundles: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:

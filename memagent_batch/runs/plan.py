@@ -143,7 +143,9 @@ from (select document, text, is_unreadable, question, place from texts, shared w
 """
 _COUNTS = """
 select count(*) as asked, count(*) filter (is_ok and not is_unreadable) as done,
-       count(*) filter (not is_ok or is_unreadable) as failed, count(*) filter (is_open) as to_close
+       count(*) filter (is_unreadable or (not is_ok and not $retry_failed)) as failed,
+       count(*) filter (not is_unreadable and (is_ok is null or (not is_ok and $retry_failed))) as waiting,
+       count(*) filter (is_open) as to_close
 from state
 """
 _NUM_BOUND = "select count(*) as count from bound join documents using (document_id)"
@@ -288,6 +290,9 @@ class PlanCounts:
     done: int
     """Answered by the log."""
     failed: int
+    """Failed, and not to be read again."""
+    waiting: int
+    """To be read, those of equal texts among them, of which only the first is read."""
     to_close: int
     """Answered by the log; something is asked after the answer that it does not hold."""
 
@@ -348,10 +353,11 @@ class Plan:
         with open_state(documents, self.asked.hashed, index, asked=asked, tables=tables) as database:
             yield database
 
-    def counts(self, index: LogIndex) -> PlanCounts:
+    def counts(self, index: LogIndex, *, retry_failed: bool = False) -> PlanCounts:
         """How many readings are asked for, done and failed."""
         with self.state(index) as database:
-            (counts,) = database.sql(_COUNTS).to_arrow_table().to_pylist()
+            found = database.sql(_COUNTS, params={"retry_failed": retry_failed})
+            (counts,) = found.to_arrow_table().to_pylist()
         return PlanCounts(**counts)
 
     def pending(

@@ -44,6 +44,26 @@ def test_plan_counts_only_what_the_output_does_not_hold(job: JobConfig, tmp_path
     assert all(0 < changed[name] < first[name] for name in COSTS)
 
 
+def test_plan_estimates_many_documents_from_a_sample(text_model: str, tmp_path: Path) -> None:
+    texts = {f"{number}.txt": f"{number} words " * (1 + number % 37) for number in range(1500)}
+    put_texts(tmp_path / "in", texts | {"again.txt": texts["7.txt"], "longest.txt": "long " * 4000})
+    checked = check(small_job(tmp_path, text_model, ask=("Who?", "When?")))
+    estimate: Mapping[str, Any] = plan_checked(checked)
+    exact: Mapping[str, Any] = plan_checked(checked, is_exact=True)
+    assert estimate["documents_to_read"] == exact["documents_to_read"] == exact["documents_counted"] == 1501
+    assert 900 < estimate["documents_counted"] < 1200
+    assert set(estimate["intervals"]) == set(COSTS)
+    assert exact["intervals"] == {}
+    for name, (low, high) in estimate["intervals"].items():
+        assert low <= estimate[name] <= high
+        assert estimate[name] == pytest.approx(exact[name], rel=0.03)
+    assert estimate["largest_document"] == exact["largest_document"]
+    assert estimate["largest_document"]["document_id"] == "longest.txt"
+    counts = ("readings_done", "readings_failed", "readings_to_do", "readings_of_equal_texts")
+    assert [estimate[name] for name in counts] == [0, 0, 3002, 2]
+    assert estimate["readings"] == 3004
+
+
 @pytest.mark.parametrize(("settings", "num_shared"), [({}, 2), ({"prompt_set": "default"}, 0)])
 def test_plan_says_what_questions_about_a_document_share(
     job: JobConfig, settings: Mapping[str, Any], num_shared: int
