@@ -181,7 +181,9 @@ def _zipped(file: Path, *, ending: str) -> str | Part:
 
 def _ole(sample: bytes, *, ending: str) -> str | Part:
     if ENCRYPTED_OFFICE in sample:
-        return Part(status=PartStatus.FAILED, reason="encrypted: it opens with a password only; remove it")
+        return Part(
+            status=PartStatus.FAILED, reason="encrypted: it opens with a password only; save it without the password"
+        )
     if OUTLOOK_STREAM in sample or ENDINGS.get(ending) == FileKind.OUTLOOK:
         return FileKind.OUTLOOK
     return _skipped("an Office file of before 2007 has no converter; save it as DOCX, XLSX, PPTX or PDF")

@@ -6,8 +6,10 @@ import resource
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from memagent_batch.convert.converter import Attachment, Line, Part, PartStatus
@@ -44,6 +46,40 @@ class Unsure(Quiet):
             reason="read by OCR" if is_sure else f"read by OCR, which is not sure of {text!r}",
             lines=[Line(text=text, confidence=0.5, **box)],
         )
+
+
+class Writing(Quiet):
+    """Writes to the path that the file names, and beside its parts, where it may."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        with tempfile.NamedTemporaryFile("w") as scratch:
+            scratch.write("a library's own temporary file")
+        for change in (
+            lambda path: path.write_text("changed"),
+            lambda path: path.unlink(),
+            lambda path: path.rename(path.with_name("moved")),
+            lambda path: path.with_name("new").mkdir(),
+            lambda path: os.truncate(path, 0),
+            lambda path: path.with_name("link").symlink_to(path),
+        ):
+            try:
+                change(Path(file.read_text()))
+            except PermissionError:
+                yield Part(locator="text", text="refused")
+
+
+class Forging(Quiet):
+    """Writes an answer of the server into every file that is open."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        if file.read_text() == "victim":
+            time.sleep(0.2)
+        else:
+            for number in range(3, 200):
+                with suppress(OSError):
+                    if not Path(f"/proc/self/fd/{number}").readlink().name.endswith("parts.jsonl"):
+                        os.write(number, b'{"failure": null}\n')
+        yield Part(locator="text", text=file.read_text().upper())
 
 
 class Endless(Quiet):

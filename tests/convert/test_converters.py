@@ -289,6 +289,19 @@ def test_zip_is_a_document_for_each_of_its_files_whatever_they_hold(rows_of: Row
     assert (empty["document_id"], empty["status"]) == ("none.zip", "empty")
 
 
+def test_zip_of_a_mac_has_no_documents_but_those_of_the_user(rows_of: RowsOf) -> None:
+    attributes, view = b"\0\x05\x16\x07\0\x02\0\0Mac OS X" + bytes(80), b"\0\0\0\x01Bud1" + bytes(40)
+    own = {"lease.txt": b"51 a share", "__MACOSX/._notes.txt": b"words of a user", "b/.DS_Store": b"more words"}
+    added = {"__MACOSX/._lease.txt": attributes, ".DS_Store": view, "a/.DS_Store": view, "__MACOSX/a/._x": attributes}
+    rows = rows_of("mac.zip", files.zipped({**added, **own}))
+    assert [row["document_id"] for row in rows] == [
+        "mac.zip/1-lease.txt",
+        "mac.zip/2-__MACOSX_._notes.txt",
+        "mac.zip/3-b_.DS_Store",
+    ]
+    assert [row["text"] for row in rows] == ["51 a share", "words of a user", "more words"]
+
+
 def test_zip_keeps_the_files_beside_a_damaged_one(rows_of: RowsOf) -> None:
     data = files.zipped({"a.txt": b"first words", "b.txt": b"second words"}, stored=True)
     damaged, read = rows_of("d.zip", data.replace(b"first", b"worst"))

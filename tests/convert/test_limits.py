@@ -79,6 +79,22 @@ def test_converter_reaches_no_network(server: ConverterServer, file: Path) -> No
         assert "PermissionError" in (converted(server, file, "Connecting").failure or "")
 
 
+def test_converter_writes_nothing_outside_of_its_folder(server: ConverterServer, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers/of another").write_text("kept")
+    file.write_text(str(tmp_path / "answers/of another"))
+    assert texts(server, file, "Writing") == ["refused"] * 6
+    assert [path.name for path in (tmp_path / "answers").iterdir()] == ["of another"]
+    assert (tmp_path / "answers/of another").read_text() == "kept"
+
+
+def test_converter_can_not_answer_for_the_next_file(server: ConverterServer, file: Path) -> None:
+    file.write_text("forger")
+    assert texts(server, file, "Forging") == ["FORGER"]
+    file.write_text("victim")
+    assert texts(server, file, "Forging") == ["VICTIM"]
+
+
 def test_converter_sees_no_variable_of_another_process(file: Path, server: ConverterServer) -> None:
     script = "import sys; print('started', flush=True); sys.stdin.read()"
     environment = {**os.environ, "AWS_SECRET_ACCESS_KEY": "hunter2"}

@@ -1,7 +1,8 @@
 """What keeps a converter in bounds: limits of time, memory and output, and system calls that it may not make. Linux.
 
 A hostile file may take over its converter. The converter then has no network, starts no program, signals no process,
-and reads neither memory nor environment of another one. It runs as the same user, so it can read files of that user.
+reads neither memory nor environment of another one, and writes nothing outside of its own folder. It runs as the same
+user, so it can read files of that user.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import resource
 import signal
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
@@ -48,10 +50,16 @@ LOAD, JUMP_IF_EQUAL, JUMP_IF_FROM, RETURN = 0x20, 0x15, 0x35, 0x06
 ALLOW, DENY = 0x7FFF0000, 0x00050000 | errno.EACCES
 CALL_NUMBER, CALL_MACHINE, CALL_ARGUMENT = 0, 4, 16
 
-LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 """Numbers of system calls, the same on all machines."""
-LANDLOCK_EXECUTE = 1
-"""The right to start programs, which the filter denies as well: a set of rules must name one right."""
+LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH = 1, 1
+LANDLOCK_EXECUTE, LANDLOCK_WRITE_FILE, LANDLOCK_TRUNCATE = 1 << 0, 1 << 1, 1 << 14
+LANDLOCK_FILES_AND_FOLDERS = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8
+"""The rights to make and remove files and folders."""
+LANDLOCK_RIGHTS = LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | sum(1 << bit for bit in range(4, 13))
+"""Rights that a converter gives up outside of its folder: to start programs, and to write, make and remove anything."""
+LANDLOCK_LATER_RIGHTS = {2: 1 << 13, 3: LANDLOCK_TRUNCATE}
+"""The rights to move a file to another folder and to cut one, by the version of Landlock that knows them."""
 CAPABILITY_VERSION = 0x20080522
 
 
@@ -75,8 +83,8 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def confine(limits: Limits, *, parent: int) -> None:
-    """Sets the limits for this process, for good; it ends with its `parent`.
+def confine(limits: Limits, *, parent: int, folder: Path) -> None:
+    """Sets the limits for this process, for good; it ends with its `parent`, and writes only into `folder`.
 
     Raises:
         OSError: the kernel knows no filters of system calls.
@@ -96,7 +104,7 @@ def confine(limits: Limits, *, parent: int) -> None:
         resource.setrlimit(kind, (bound, bound))
     _prctl(libc, PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities(libc)
-    _separate(libc)
+    _enter_landlock(libc, folder)
     _deny_calls(libc)
 
 
@@ -107,14 +115,26 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
         raise OSError(ctypes.get_errno(), "capset failed")
 
 
-def _separate(libc: ctypes.CDLL) -> None:
-    """Enters a Landlock domain: the kernel then hides memory and environment of all processes outside of it.
+def _enter_landlock(libc: ctypes.CDLL, folder: Path) -> None:
+    """Enters a Landlock domain: the kernel then hides memory and environment of all processes outside of it, and
+    refuses to write anywhere but in the folder.
 
     Does nothing if the kernel has no Landlock or its container forbids it.
     """
-    rules = libc.syscall(LANDLOCK_CREATE_RULESET, struct.pack("Q", LANDLOCK_EXECUTE), ctypes.c_size_t(8), 0)
-    if rules < 0:
+    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_CREATE_RULESET_VERSION)
+    if version < 1:
         return
+    rights = LANDLOCK_RIGHTS | sum(right for since, right in LANDLOCK_LATER_RIGHTS.items() if version >= since)
+    rules = libc.syscall(LANDLOCK_CREATE_RULESET, struct.pack("Q", rights), ctypes.c_size_t(8), 0)
+    if rules < 0:
+        raise OSError(ctypes.get_errno(), "landlock_create_ruleset failed")
+    in_folder = rights & (LANDLOCK_WRITE_FILE | LANDLOCK_FILES_AND_FOLDERS | LANDLOCK_TRUNCATE)
+    for path, allowed in ((folder, in_folder), (Path(os.devnull), LANDLOCK_WRITE_FILE)):
+        place = os.open(path, os.O_PATH)
+        rule = struct.pack("=Qi", allowed, place)
+        if libc.syscall(LANDLOCK_ADD_RULE, rules, LANDLOCK_RULE_PATH_BENEATH, rule, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"landlock_add_rule failed for {path}")
+        os.close(place)
     if libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0) != 0:
         raise OSError(ctypes.get_errno(), "landlock_restrict_self failed")
     os.close(rules)

@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -36,6 +37,8 @@ REASON_CHARACTERS = 500
 DONE, FAILED = 0, 1
 SOURCE_TIMES = 2
 """A file with all its attachments may unpack to this many times the limit of one process."""
+FIRST_OPENED = 3
+"""Number from which the server's own files are open: the pipe of its answers is one."""
 RECORD_BYTES = 512
 """What a part or attachment costs beside its content, bytes: its row."""
 MAX_DOCUMENTS = 1000
@@ -134,7 +137,9 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
     code, folder = FAILED, Path(request["folder"])
     try:
         os.close(0)
-        confine(limits, parent=server)
+        os.closerange(FIRST_OPENED, os.sysconf("SC_OPEN_MAX"))  # not to answer in the server's place
+        confine(limits, parent=server, folder=folder)
+        tempfile.tempdir = str(folder)
         with (folder / PARTS_FILE).open("wb", buffering=0) as lines:
             found = recognise(Path(request["file"]), own_endings=makers)
             if isinstance(found, Part):
