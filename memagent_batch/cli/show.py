@@ -9,7 +9,7 @@ from pydantic import Field
 
 from memagent_batch.cli.screen import evidence_text
 from memagent_batch.cli.settings import OutputCommand
-from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
+from memagent_batch.documents.converted import SOURCE_NOTES
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import percent
@@ -75,7 +75,6 @@ def _reading_lines(reading: RunReading, *, signed: SignOffs, width: int) -> Iter
         "signs": _signs(row),
         "why" if row["status"] != Status.OK else "problem": _row_problem(row),
         "not read": unread_of(row),
-        "check": row.get(SOURCE_REVIEW),
         "source": row.get("source"),
         "note": row.get(SOURCE_NOTES),
         "response": row["response"] if row["answer"] is None else None,

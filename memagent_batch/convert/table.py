@@ -68,13 +68,14 @@ class ConvertedTableRow(ConvertedRow):
 
     source_read: Annotated[float, Column("share of its document's parts and attachments that were read", "0 to 1")]
     source_unread: Annotated[
-        str | None, Column("what of its document and of what is attached was not read, and why; null if all was")
+        str | None,
+        Column("what of its document and of what is attached was not read, or may be wrong, and why; null if nothing"),
     ]
     source_notes: Annotated[
         str | None, Column("what to know of its document's parts that are ok: their reasons; null if there are none")
     ]
     source_review: Annotated[
-        str | None, Column("what of its document OCR may have read wrongly, and where; null if nothing")
+        str | None, Column("the part of source_unread that was read, but may be wrong; null if nothing")
     ]
 
 
@@ -108,7 +109,8 @@ def rows_table(rows: Sequence[ConvertedRow]) -> pa.Table:
     for row in rows:
         documents.setdefault(row["document_id"], []).append(row)
     unread = {document_id: _unread_parts(own) for document_id, own in documents.items()}
-    read_of = {document_id: _read_of(document_id, own, unread) for document_id, own in documents.items()}
+    doubtful = {document_id: _doubtful_parts(own) for document_id, own in documents.items()}
+    read_of = {document_id: _read_of(document_id, own, unread, doubtful) for document_id, own in documents.items()}
     return pa.Table.from_pylist([{**row, **read_of[row["document_id"]]} for row in rows], schema=CONVERTED)
 
 
@@ -119,20 +121,32 @@ def _unread_parts(rows: Sequence[ConvertedRow]) -> list[ConvertedRow]:
     return [row for row in rows if row["status"] in unread]
 
 
+def _doubtful_parts(rows: Sequence[ConvertedRow]) -> list[ConvertedRow]:
+    """Returns the parts of a document whose text may be wrong."""
+    return [row for row in rows if row["status"] == PartStatus.NEEDS_REVIEW]
+
+
 def _read_of(
-    document_id: str, rows: Sequence[ConvertedRow], unread: Mapping[str, Sequence[ConvertedRow]]
+    document_id: str,
+    rows: Sequence[ConvertedRow],
+    unread: Mapping[str, Sequence[ConvertedRow]],
+    doubtful: Mapping[str, Sequence[ConvertedRow]],
 ) -> dict[str, Any]:
-    """What of a document was read, and what to know of it. `unread` has, of each document of its source, the parts that
-    were not.
+    """Returns the columns that say what of a document was read, and what to know of it.
+
+    Args:
+        document_id: the document; of its attachments, which are documents too, it says the same.
+        rows: its parts.
+        unread: of each document of its source, the parts that were not read.
+        doubtful: of each document of its source, the parts whose text may be wrong.
     """
     attached = {name: parts for name, parts in unread.items() if name.startswith(f"{document_id}/")}
-    doubtful = [row for row in rows if row["status"] == PartStatus.NEEDS_REVIEW]
-    places = [(_why(row), _place(row, rows)) for row in (*unread[document_id], *doubtful)]
+    places = [(_why(row), _place(row, rows)) for row in (*unread[document_id], *doubtful[document_id])]
     for name, parts in attached.items():
         place = f"attachment {name.removeprefix(f'{document_id}/')}"
-        places += [(why, place) for why in dict.fromkeys(map(_why, parts))]
+        places += [(why, place) for why in dict.fromkeys(map(_why, (*parts, *doubtful[name])))]
     notes = [(row["reason"], _place(row, rows)) for row in rows if row["status"] == PartStatus.OK and row["reason"]]
-    review = [(_why(row), _place(row, rows)) for row in doubtful]
+    review = [(_why(row), _place(row, rows)) for row in doubtful[document_id]]
     num_parts = len(rows) + len(attached)
     num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
     return {

