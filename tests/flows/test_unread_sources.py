@@ -136,5 +136,5 @@ def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
     assert main(["answer", "--config", str(file), "--allow-code"]) == 7
     shown = capsys.readouterr()
     assert "7 documents were not read to the end, 11 answers not_read" in shown.err.splitlines()[-1]
-    assert '"num_unread_documents": 6' in shown.out
+    assert '"num_unread_documents": 7' in shown.out
     assert "left out by `memagent convert`, names that start with ., _ or ~$: '_draft.pdf'" in shown.err
