@@ -162,7 +162,7 @@ def _calendar_day(days: int) -> tuple[int, int, int]:
     return day.year, day.month, day.day
 
 
-def _clock(seconds: Decimal) -> str:
+def _clock(seconds: Decimal | int) -> str:
     whole = int(seconds)
     text = f"{whole // 3600:02}:{whole // 60 % 60:02}"
     rest = seconds % 60

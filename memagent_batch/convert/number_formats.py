@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
+from math import isfinite
 
 from memagent_batch.convert.date_formats import DateSection
 
@@ -408,11 +409,14 @@ def parse_number(text: str) -> Decimal:
     """Parses a number of a cell. Excel shows 15 significant digits; integers are kept as they are.
 
     Raises:
-        ValueError: it is no number.
+        ValueError: it is no number, or an endless one.
     """
-    if text.lstrip("-").isdecimal():
+    if text.lstrip("-").isdecimal() and len(text) <= MOST_DIGITS:
         return Decimal(text)
-    return Decimal(f"{float(text):.15g}")
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text!r} is no number of a cell")
+    return Decimal(f"{number:.15g}")
 
 
 def plain(value: Decimal) -> str:

@@ -4,8 +4,11 @@ import posixpath
 import re
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote
 
 STRICT = re.compile(rb"""(?<=["'])http://purl\.oclc\.org/ooxml/(\w+)/""")
@@ -56,3 +59,70 @@ def _repair_relations(name: str, xml: bytes, names: Mapping[str, str]) -> bytes:
         relation.set(*(("Target", f"/{member}") if member and target else ("TargetMode", "External")))
         changed = True
     return bytes(etree.tostring(root)) if changed else xml
+
+
+class PackagePart:
+    """A part of a package that is read when it is needed. Its attributes are called as those of python-docx."""
+
+    def __init__(self, package: zipfile.ZipFile, name: str) -> None:
+        self._package, self._name = package, name
+        self.partname = f"/{name}"
+        self.replacement: bytes | None = None
+        """What is read in place of its content."""
+
+    @property
+    def blob(self) -> bytes:
+        """The content of the part."""
+        return self._package.read(self._name) if self.replacement is None else self.replacement
+
+    def open(self) -> IO[bytes]:
+        """Opens the content of the part as a stream."""
+        return self._package.open(self._name)
+
+    @cached_property
+    def rels(self) -> dict[str, "Relation"]:
+        """The relations of the part by their ids; an empty name is the package itself."""
+        from lxml import etree
+
+        folder, name = posixpath.split(self._name)
+        member = posixpath.join(folder, "_rels", f"{name}.rels")
+        if member not in self._package.NameToInfo:
+            return {}
+        root = etree.fromstring(self._package.read(member), etree.XMLParser(resolve_entities=False, no_network=True))
+        relations = (
+            Relation(
+                rId=element.get("Id", ""),
+                reltype=element.get("Type", ""),
+                is_external=element.get("TargetMode") == "External",
+                target_ref=element.get("Target", ""),
+                target_part=self._at(element.get("Target", "")),
+            )
+            for element in root.iterfind("{*}Relationship")
+        )
+        return {relation.rId: relation for relation in relations}
+
+    def related(self, kind: str) -> list["PackagePart"]:
+        """Returns the parts inside the package to which this one has a relation of a kind, such as `comments`."""
+        return [each.target_part for each in self.rels.values() if each.kind == kind and not each.is_external]
+
+    def _at(self, target: str) -> "PackagePart":
+        path = posixpath.join(posixpath.dirname(self.partname), target)
+        return PackagePart(self._package, posixpath.normpath(path).lstrip("/"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A relation of a part. Its attributes are called as those of python-docx."""
+
+    rId: str  # noqa: N815
+    reltype: str
+    is_external: bool
+    target_ref: str
+    """A path inside the package; an address if it is external."""
+    target_part: PackagePart
+    """The part to which it leads if it is not external."""
+
+    @property
+    def kind(self) -> str:
+        """The end of its type, such as `image`."""
+        return self.reltype.rpartition("/")[2]

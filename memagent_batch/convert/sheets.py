@@ -1,29 +1,64 @@
-"""XLSX by openpyxl: a part for each sheet, then what belongs to it."""
+"""XLSX: a part for each sheet, then what is drawn and written beside its cells."""
 
 import re
-from collections.abc import Iterator
-from datetime import date, datetime, time
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.office import main_part, related_items
+from memagent_batch.convert.number_formats import BUILT_IN, NumberFormat, parse_number, plain
+from memagent_batch.convert.office import require_bounds, root_of
+from memagent_batch.convert.packages import PackagePart, open_package
+from memagent_batch.convert.sheet_objects import SheetObjects, normalise, people_of
+from memagent_batch.errors import ConversionError
 
-UNCOMPUTED = re.compile(
-    rb"""<c\b(?![^>]*\st=["']str["'])[^>]*>\s*<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>"""
+S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
+RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+SHEET_KINDS = frozenset({"worksheet", "chartsheet", "dialogsheet", "xlMacrosheet", "xlIntlMacrosheet"})
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, SyntaxError)
+"""What is raised where a member is packed wrongly, or where its XML is not well-formed."""
+
+DIGITS = "0123456789"
+MOST_COLUMNS = 16_384
+WIDEST_GAP = 20
+"""Most empty cells that are written as such. Before a cell that follows more of them stands its column: `XFD: 5`."""
+REMEMBERED_NUMBERS = 1 << 14
+"""Numbers of one format whose displays are kept, for they are often the same."""
+DAY_0 = {False: datetime(1899, 12, 30), True: datetime(1904, 1, 1)}
+"""By whether the workbook counts days from 1904."""
+
+MARGINS = ("oddHeader", "evenHeader", "firstHeader", "oddFooter", "evenFooter", "firstFooter")
+MARGIN_CODE = re.compile(
+    r'&(?:"[^"]*"|K(?:[0-9A-F]{6}|\d\d[+-]\d{3})|\d+|[LCR]|[BIUESXYOHG]|[PNDTFZA](?:[+-]\d+)?|&)', re.IGNORECASE
 )
-"""A cell whose formula has no value beside it; that of one whose value is a text may be the empty text."""
-UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)|([$€£¥])')
-"""Words and currencies in the format of a number."""
+"""Of what is printed above and below a sheet: a font, colour, size, place, style, picture or field, or the sign `&`."""
+MARGIN_FIELDS = {"P": "[Page]", "N": "[Pages]", "D": "[Date]", "T": "[Time]", "F": "[File]", "Z": "[Path]", "&": "&"}
+MARGIN_FIELDS |= dict.fromkeys("LCR", "\n")
+CONSTANT = re.compile(r'"(?:[^"]|"")*"|[-+]?\d[\d.]*(?:E[+-]?\d+)?%?', re.IGNORECASE)
+"""What a defined name stands for that names neither a range nor a formula."""
+PLACE = re.compile(r"(?:'?(?P<sheet>[^!]*?)'?!)?\$?(?P<column>[A-Z]{1,3})\$?(?P<row>\d+)")
+"""The first cell of a range: `'Price list'!$A$1:$A$5`."""
+
+UNCOMPUTED = "{} formulas without a saved value are not read: open the file in Excel, and save it"
+BROKEN = "{} cells are not read: the file lacks the texts that they name"
 
 
 class SheetsConverter(BuiltIn):
     """Sheets in order, hidden ones too: a line for each row with values, ` | ` between its cells.
 
-    Numbers are as they are stored, with the unit that their format shows; of formulas the value that was saved.
+    Numbers are as Excel displays them, with the stored value in brackets where the display alone could mislead; of
+    formulas the value that was saved.
     """
 
-    package, own, modules = "openpyxl", 3, ("openpyxl", "docx")
+    package, own, modules = "lxml", 4, ("lxml.etree", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it.
@@ -31,43 +66,262 @@ class SheetsConverter(BuiltIn):
         Raises:
             ConversionError: the package is damaged, unpacks to too much, or declares entities.
         """
-        import openpyxl
-
-        main = main_part(file, kind="an XLSX")
-        book = openpyxl.load_workbook(file, data_only=True)
-        for sheet in book.worksheets:
-            hidden = "" if sheet.sheet_state == "visible" else " (hidden)"
-            yield Part(locator=f"sheet {sheet.title}{hidden}", text="\n".join(_lines(sheet)))
-        parts = [relation.target_part for relation in main.rels.values() if not relation.is_external]
-        uncomputed = sum(len(UNCOMPUTED.findall(part.blob)) for part in parts if "/worksheets/" in part.partname)
-        if uncomputed:
-            reason = f"{uncomputed} formulas without a saved value are not read: open the file in Excel, and save it"
-            yield Part(locator="formulas", status=PartStatus.FAILED, reason=reason)
-        yield from related_items(main)
+        require_bounds(file, kind="an XLSX")
+        try:
+            with zipfile.ZipFile(open_package(file)) as package:
+                (main,) = PackagePart(package, "").related("officeDocument")
+                yield from Workbook(main).items()
+        except (ValueError, *DAMAGE) as error:
+            raise ConversionError(f"it can't be opened as an XLSX ({error}); is it whole?") from error
 
 
-def _lines(sheet: Any) -> Iterator[str]:
-    """What is printed above and below a sheet, and its rows."""
-    for name in ("oddHeader", "evenHeader", "firstHeader", "oddFooter", "evenFooter", "firstFooter"):
-        margin = getattr(sheet, name)
-        yield from filter(None, (place.text for place in (margin.left, margin.center, margin.right)))
-    for row in sheet.iter_rows():
-        cells = [_value_text(cell) for cell in row]
-        if any(cells):
-            yield " | ".join(cells).rstrip(" |")
+@dataclass(slots=True)
+class SheetText:
+    """What the cells of a sheet show."""
+
+    lines: list[str] = field(default_factory=list)
+    cells: dict[str, str] = field(default_factory=dict)
+    """Texts of the cells that were wanted, by their places (`B2`)."""
+    root: Any = None
+    """The XML of the sheet without its rows; None if it is damaged."""
+    damage: str | None = None
+    """Why the rows after the lines were not read."""
 
 
-def _value_text(cell: Any) -> str:
-    """The value of a cell, with the unit that its format shows."""
-    value, form = cell.value, str(cell.number_format)
-    if isinstance(value, datetime) and value.time() == time():
-        return value.date().isoformat()
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        positive = form.partition(";")[0]
-        if "%" in UNIT.sub("", positive):
-            return f"{100 * value:.10g} %"
-        units = "".join(map("".join, UNIT.findall(positive))).strip()
-        return f"{value} {units}".strip()
-    return "" if value is None else " ".join(str(value).split())
+class Workbook:
+    """The sheets of a workbook, with the texts and formats that they share."""
+
+    def __init__(self, main: PackagePart) -> None:
+        self._main, self._root = main, root_of(main)
+        settings = self._root.find(f"{S}workbookPr")
+        self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
+        items = (Elements(part, ITEM) for part in main.related("sharedStrings"))
+        self._texts = [_text_of(item) for item in chain.from_iterable(items)]
+        self._formats = [each for part in main.related("styles") for each in _cell_formats(part, self._epoch_1904)]
+        self._general = CellFormat("General", epoch_1904=self._epoch_1904)
+        self._losses = Counter[str]()
+
+    def items(self) -> Iterator[Part | Attachment]:
+        """Yields a part for each sheet, what stands beside its cells, and what was not read.
+
+        Raises:
+            ConversionError: a part declares entities.
+        """
+        seen, people = {self._main.partname}, people_of(self._main)
+        for number, sheet in enumerate(self._root.iterfind(f"{S}sheets/{S}sheet"), start=1):
+            title, is_visible = sheet.get("name", ""), sheet.get("state", "visible") == "visible"
+            place = f"sheet {title}" if is_visible else f"sheet {title} (hidden)"
+            part = self._sheet_part(sheet)
+            if part is None:
+                yield Part(locator=place, status=PartStatus.FAILED, reason="the file lacks this sheet")
+                continue
+            objects = SheetObjects(part, people=people)
+            text = self._read(part, wanted=objects.commented_cells)
+            margins = [] if text.root is None else list(_margins(text.root, title))
+            yield Part(locator=place, text="\n".join([*margins, *text.lines]))
+            if text.damage is not None:
+                yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
+            lookup = partial(self._cell_in, sheet=title)
+            yield from objects.items(text.root, text.cells, lookup, place=f"{place}, ", number=f"{number}-", seen=seen)
+        yield from self._closing_parts()
+
+    def _closing_parts(self) -> Iterator[Part]:
+        """Yields the names that stand for a value, not for cells or a formula, and the cells that were not read."""
+        names = [
+            f"{name.get('name')} = {normalise(name.text)}"
+            for name in self._root.iterfind(f"{S}definedNames/{S}definedName")
+            if CONSTANT.fullmatch((name.text or "").strip()) and not name.get("name", "").startswith("_xl")
+        ]
+        if names:
+            yield Part(locator="defined names", text="\n".join(names))
+        for reason, count in self._losses.items():
+            locator = "formulas" if reason == UNCOMPUTED else "cells"
+            yield Part(locator=locator, status=PartStatus.FAILED, reason=reason.format(count))
+
+    def _sheet_part(self, sheet: Any) -> PackagePart | None:
+        relation = self._main.rels.get(sheet.get(RELATION, ""))
+        if relation is None or relation.is_external or relation.kind not in SHEET_KINDS:
+            return None
+        return relation.target_part
+
+    def _read(self, part: PackagePart, *, wanted: Collection[str] = ()) -> SheetText:
+        """Reads the cells that a sheet has, row by row, however far apart they are.
+
+        Raises:
+            ConversionError: the sheet declares entities.
+        """
+        result, rows = SheetText(), Elements(part, ROW)
+        try:
+            for row in rows:
+                line = self._line(row, wanted, result.cells)
+                if line:
+                    result.lines.append(line)
+            result.root = rows.root
+        except DAMAGE as error:
+            result.damage = (
+                f"the sheet is damaged, and its rows after the first {len(result.lines)} are not read ({error})"
+            )
+        return result
+
+    def _line(self, row: Any, wanted: Collection[str], cells: dict[str, str]) -> str:
+        """Returns what a row shows; texts of wanted cells are added to the others."""
+        pieces, last, column = list[str](), 0, 0
+        for cell in row:
+            place = cell.get("r")
+            column = _column_number(place.rstrip(DIGITS)) if place else column + 1
+            text = self._cell_text(cell)
+            if not text:
+                continue
+            gap, last = column - last - 1, column
+            if gap <= WIDEST_GAP:
+                pieces.extend([""] * gap)
+                pieces.append(text)
+            else:
+                pieces.append(f"{place.rstrip(DIGITS) if place else column}: {text}")
+            if place in wanted:
+                cells[place] = text
+        return " | ".join(pieces)
+
+    def _cell_text(self, cell: Any) -> str:
+        """Returns what a cell shows, in one line; counts the cells that can't be read."""
+        kind, value, style = cell.get("t"), cell.findtext(VALUE), cell.get("s", "0")
+        is_known = style.isdecimal() and int(style) < len(self._formats)
+        cell_format = self._formats[int(style)] if is_known else self._general
+        if kind == "inlineStr":
+            return cell_format.text(_text_of(cell.find(INLINE)))
+        if not value:
+            if kind != "str" and cell.find(FORMULA) is not None:
+                self._losses[UNCOMPUTED] += 1
+            return ""
+        if kind is None or kind == "n":
+            return cell_format.number(value)
+        if kind == "s":
+            return cell_format.text(self._shared_text(value))
+        return self._typed_text(kind, value, cell_format)
+
+    def _shared_text(self, index: str) -> str:
+        if index.isdecimal() and int(index) < len(self._texts):
+            return self._texts[int(index)]
+        self._losses[BROKEN] += 1
+        return ""
+
+    def _typed_text(self, kind: str, value: str, cell_format: "CellFormat") -> str:
+        if kind == "b":
+            return "FALSE" if value in {"0", "false"} else "TRUE"
+        if kind == "d":
+            return cell_format.date(value)
+        return cell_format.text(normalise(value)) if kind == "str" else value
+
+    def _cell_in(self, area: str, *, row: int, sheet: str) -> str | None:
+        """Returns the text of a cell of a range, such as `Prices!$A$1:$A$9`, or None if it can't be found."""
+        named = {each.get("name"): each.text for each in self._root.iterfind(f"{S}definedNames/{S}definedName")}
+        found = PLACE.match((named.get(area) or area).strip())
+        title = sheet if found is None else found["sheet"] or sheet
+        parts = [
+            self._sheet_part(each) for each in self._root.iterfind(f"{S}sheets/{S}sheet") if each.get("name") == title
+        ]
+        if found is None or not parts or parts[0] is None:
+            return None
+        wanted, losses = f"{found['column']}{int(found['row']) + row}", self._losses.copy()
+        text = self._read(parts[0], wanted={wanted}).cells.get(wanted)
+        self._losses = losses
+        return text
+
+
+class CellFormat:
+    """The number format of cells."""
+
+    def __init__(self, code: str, *, epoch_1904: bool) -> None:
+        self._format, self._epoch_1904 = NumberFormat(code, epoch_1904=epoch_1904), epoch_1904
+        self._is_general = code.lower() == "general"
+        self.number = lru_cache(maxsize=REMEMBERED_NUMBERS)(self._number)
+        """Returns what Excel displays of a stored number."""
+
+    def _number(self, value: str) -> str:
+        try:
+            number = parse_number(value)
+        except ValueError:
+            return normalise(value)
+        return plain(number) if self._is_general else " ".join(self._format.describe(number).split())
+
+    def text(self, text: str) -> str:
+        """Returns a text as Excel displays it."""
+        return self._format.describe_text(text)
+
+    def date(self, value: str) -> str:
+        """Returns what Excel displays of a date that is stored as `2026-02-01T18:00:00`."""
+        try:
+            days = (datetime.fromisoformat(value).replace(tzinfo=None) - DAY_0[self._epoch_1904]) / timedelta(days=1)
+        except ValueError:
+            return value
+        return value if self._is_general else self.number(str(days))
+
+
+class Elements:
+    """Elements of one name in a part, each of which is forgotten when the next one is read."""
+
+    def __init__(self, part: PackagePart, tag: str) -> None:
+        self._part, self._tag = part, tag
+        self.root: Any = None
+        """What else there is in the part, once all were read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the elements in order.
+
+        Raises:
+            ConversionError: the part declares entities.
+        """
+        from lxml import etree
+
+        with self._part.open() as stream:
+            events = etree.iterparse(stream, tag=self._tag, resolve_entities=False, no_network=True, collect_ids=False)
+            for _, element in events:
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+            self.root = events.root
+        if self.root.getroottree().docinfo.internalDTD is not None:
+            root_of(self._part)
+
+
+@lru_cache(maxsize=MOST_COLUMNS)
+def _column_number(letters: str) -> int:
+    """Returns the number of a column, from 1: 28 for `AB`."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number
+
+
+def _cell_formats(part: PackagePart, epoch_1904: bool) -> list[CellFormat]:
+    """Returns the formats of a workbook, in the order of their numbers."""
+    styles = root_of(part)
+    codes = dict(BUILT_IN)
+    for each in styles.iterfind(f"{S}numFmts/{S}numFmt"):
+        codes[int(each.get("numFmtId", "0"))] = each.get("formatCode", "General")
+    numbers = [int(style.get("numFmtId", "0")) for style in styles.iterfind(f"{S}cellXfs/{S}xf")]
+    formats = {each: CellFormat(codes.get(each, "General"), epoch_1904=epoch_1904) for each in {*numbers}}
+    return [formats[each] for each in numbers]
+
+
+def _text_of(item: Any) -> str:
+    """Returns the text of a shared or inline text, without its pronunciation."""
+    if item is None:
+        return ""
+    texts = [
+        text.text or ""
+        for child in item
+        for text in ([child] if child.tag == TEXT else child.iterfind(TEXT))
+        if child.tag in {TEXT, RUN}
+    ]
+    return normalise("".join(texts))
+
+
+def _margins(root: Any, title: str) -> Iterator[str]:
+    """Yields the lines that are printed above and below a sheet."""
+    fields = MARGIN_FIELDS | {"A": title}
+    for name in MARGINS:
+        text = root.findtext(f"{S}headerFooter/{S}{name}") or ""
+        shown = MARGIN_CODE.sub(lambda code: fields.get(code[0][1].upper(), ""), text)
+        yield from filter(None, map(normalise, shown.split("\n")))
