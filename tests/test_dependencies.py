@@ -37,6 +37,7 @@ OF_EXTRA = {
         "convert/outlook.py",
         "convert/office.py",
         "convert/packages.py",
+        "convert/sheet_objects.py",
         "convert/sheets.py",
     ],
     "ocr": ["convert/ocr.py"],

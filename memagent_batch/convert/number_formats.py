@@ -11,36 +11,36 @@ from math import isfinite
 from memagent_batch.convert.date_formats import DateSection
 
 BUILT_IN = {
-    0: "General",
-    1: "0",
-    2: "0.00",
-    3: "#,##0",
-    4: "#,##0.00",
-    **dict.fromkeys((5, 6), "#,##0_);(#,##0)"),
-    **dict.fromkeys((7, 8), "#,##0.00_);(#,##0.00)"),
-    9: "0%",
-    10: "0.00%",
-    11: "0.00E+00",
-    12: "# ?/?",
-    13: "# ??/??",
-    14: "mm-dd-yy",
-    15: "d-mmm-yy",
-    16: "d-mmm",
-    17: "mmm-yy",
-    18: "h:mm AM/PM",
-    19: "h:mm:ss AM/PM",
-    20: "h:mm",
-    21: "h:mm:ss",
-    22: "m/d/yy h:mm",
-    **dict.fromkeys((27, 28, 29, 30, 31, 36, 50, 51, 52, 53, 54, 57, 58), "yyyy-mm-dd"),
-    **dict.fromkeys((32, 33, 34, 35, 55, 56), "h:mm:ss"),
-    **dict.fromkeys((37, 38, 41, 42), "#,##0_);(#,##0)"),
-    **dict.fromkeys((39, 40, 43, 44), "#,##0.00_);(#,##0.00)"),
-    45: "mm:ss",
-    46: "[h]:mm:ss",
-    47: "mm:ss.0",
-    48: "##0.0E+0",
-    49: "@",
+    "0": "General",
+    "1": "0",
+    "2": "0.00",
+    "3": "#,##0",
+    "4": "#,##0.00",
+    **dict.fromkeys(["5", "6"], "#,##0_);(#,##0)"),
+    **dict.fromkeys(["7", "8"], "#,##0.00_);(#,##0.00)"),
+    "9": "0%",
+    "10": "0.00%",
+    "11": "0.00E+00",
+    "12": "# ?/?",
+    "13": "# ??/??",
+    "14": "mm-dd-yy",
+    "15": "d-mmm-yy",
+    "16": "d-mmm",
+    "17": "mmm-yy",
+    "18": "h:mm AM/PM",
+    "19": "h:mm:ss AM/PM",
+    "20": "h:mm",
+    "21": "h:mm:ss",
+    "22": "m/d/yy h:mm",
+    **dict.fromkeys(["27", "28", "29", "30", "31", "36", "50", "51", "52", "53", "54", "57", "58"], "yyyy-mm-dd"),
+    **dict.fromkeys(["32", "33", "34", "35", "55", "56"], "h:mm:ss"),
+    **dict.fromkeys(["37", "38", "41", "42"], "#,##0_);(#,##0)"),
+    **dict.fromkeys(["39", "40", "43", "44"], "#,##0.00_);(#,##0.00)"),
+    "45": "mm:ss",
+    "46": "[h]:mm:ss",
+    "47": "mm:ss.0",
+    "48": "##0.0E+0",
+    "49": "@",
 }
 """Format codes that workbooks name by number only. The currency of 5 to 8, 42 and 44 is the one of the computer."""
 
@@ -417,6 +417,18 @@ def parse_number(text: str) -> Decimal:
     if not isfinite(number):
         raise ValueError(f"{text!r} is no number of a cell")
     return Decimal(f"{number:.15g}")
+
+
+def general(text: str) -> str:
+    """Returns a stored number with all its digits, without an exponent.
+
+    Raises:
+        ValueError: it is no number, or an endless one.
+    """
+    if text.isdecimal():
+        return text.lstrip("0") or "0"
+    short = f"{float(text):.15g}"
+    return short if short.lstrip("-").replace(".", "", 1).isdecimal() else plain(parse_number(text))
 
 
 def plain(value: Decimal) -> str:

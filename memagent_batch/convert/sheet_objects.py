@@ -54,39 +54,25 @@ class Control:
 class SheetObjects:
     """What one sheet shows beside its cells."""
 
-    def __init__(self, part: PackagePart, *, people: Mapping[str, str]) -> None:
-        self._part = part
-        self._comments = list(_comments(part, people))
-        self.commented_cells = frozenset(comment.cell for comment in self._comments)
+    def __init__(self, part: PackagePart, *, root: Any, people: Mapping[str, str], cells: Mapping[str, str]) -> None:
+        """Takes the XML of the sheet, None if it is damaged, and the texts of the cells with comments."""
+        self._part, self._root, self._people, self._cells = part, root, people, cells
 
-    def items(
-        self,
-        root: Any,
-        cells: Mapping[str, str],
-        lookup: CellLookup,
-        *,
-        place: str,
-        number: str,
-        seen: set[str],
-    ) -> Iterator[Part | Attachment]:
-        """Yields the parts and files beside the cells of a sheet.
-
-        `root` is its XML, None if it is damaged; `cells` has the texts of commented cells. Names of parts that were
-        taken are added to `seen`.
-        """
+    def items(self, lookup: CellLookup, *, place: str, number: str, seen: set[str]) -> Iterator[Part | Attachment]:
+        """Yields the parts and files beside the cells; names of parts that were taken are added to `seen`."""
         drawings = [(part, _forgiving_root(part)) for part in self._part.related("vmlDrawing")]
-        controls = _controls(self._part, root, [shapes for _, shapes in drawings])
+        controls = _controls(self._part, self._root, [shapes for _, shapes in drawings])
         _caption_controls(controls, self._part)
         texts = {
-            "comments": [_comment_line(comment, cells) for comment in self._comments],
-            "input messages": [] if root is None else list(_input_messages(root)),
+            "comments": [_comment_line(comment, self._cells) for comment in _comments(self._part, self._people)],
+            "input messages": [] if self._root is None else list(_input_messages(self._root)),
             "controls": [line for control in controls.values() if (line := _control_line(control, lookup))],
         }
         for name, lines in texts.items():
             if lines:
                 yield Part(locator=f"{place}{name}", text="\n".join(lines))
         seen.update(part.partname for kind in ("comments", "threadedComment") for part in self._part.related(kind))
-        seen.update(_previews(self._part, root, drawings))
+        seen.update(_previews(self._part, self._root, drawings))
         for position, (part, _) in enumerate(drawings, start=1):
             yield from related_items(part, place=place, number=f"{number}0-{position}-", seen=seen)
         yield from related_items(self._part, place=place, number=number, seen=seen)
@@ -96,6 +82,14 @@ def people_of(book: PackagePart) -> dict[str, str]:
     """Returns the names of those who wrote in threads of comments, by their ids."""
     people = (person for part in book.related("person") for person in root_of(part).iter("{*}person"))
     return {person.get("id", ""): person.get("displayName", "") for person in people}
+
+
+def commented_cells(sheet: PackagePart) -> frozenset[str]:
+    """Returns the places of the cells with comments."""
+    parts = [part for kind in ("comments", "threadedComment") for part in sheet.related(kind)]
+    return frozenset(
+        each.get("ref", "") for part in parts for each in root_of(part).iter("{*}comment", "{*}threadedComment")
+    )
 
 
 def normalise(text: str | None) -> str:
@@ -239,8 +233,8 @@ def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, A
 
 
 def _forgiving_root(part: PackagePart) -> Any:
-    """Returns the XML of a drawing in VML, which Excel accepts where it is not well-formed."""
+    """Returns the XML of a drawing in VML, in which Excel itself does not close line breaks."""
     from lxml import etree
 
-    root = etree.fromstring(part.blob, etree.XMLParser(recover=True, resolve_entities=False, no_network=True))
+    root = etree.fromstring(part.blob.replace(b"<br>", b"<br/>"), etree.XMLParser(recover=True, resolve_entities=False, no_network=True))
     return etree.Element("xml") if root is None else root

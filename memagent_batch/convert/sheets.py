@@ -4,19 +4,19 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.number_formats import BUILT_IN, NumberFormat, parse_number, plain
-from memagent_batch.convert.office import require_bounds, root_of
+from memagent_batch.convert.marks import Run, Script, join_runs, struck_out
+from memagent_batch.convert.number_formats import BUILT_IN, NumberFormat, general, parse_number
+from memagent_batch.convert.office import related_items, require_bounds, root_of
 from memagent_batch.convert.packages import PackagePart, open_package
-from memagent_batch.convert.sheet_objects import SheetObjects, normalise, people_of
+from memagent_batch.convert.sheet_objects import SheetObjects, commented_cells, normalise, people_of
 from memagent_batch.errors import ConversionError
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -47,8 +47,16 @@ CONSTANT = re.compile(r'"(?:[^"]|"")*"|[-+]?\d[\d.]*(?:E[+-]?\d+)?%?', re.IGNORE
 PLACE = re.compile(r"(?:'?(?P<sheet>[^!]*?)'?!)?\$?(?P<column>[A-Z]{1,3})\$?(?P<row>\d+)")
 """The first cell of a range: `'Price list'!$A$1:$A$5`."""
 
+SCRIPTS = {"superscript": Script.SUPER, "subscript": Script.SUB}
+LOCAL_CURRENCIES = frozenset(["5", "6", "7", "8", "42", "44"])
+"""Numbers of formats that show the currency of the computer, unless the workbook says which one."""
+LOCAL_CURRENCY = "some numbers have the currency of the computer on which they are shown; none is written here"
 UNCOMPUTED = "{} formulas without a saved value are not read: open the file in Excel, and save it"
 BROKEN = "{} cells are not read: the file lacks the texts that they name"
+RICH = "{} cells show a picture, linked data or an error of recent versions of Excel, which is not read"
+NO_FORMATS = "formats of cells are damaged: numbers are as they are stored, and dates are numbers of days"
+LOSSES = {UNCOMPUTED: "formulas", BROKEN: "cells", RICH: "cells", NO_FORMATS: "formats"}
+"""Why something is not read, with the locators of the parts that say so."""
 
 
 class SheetsConverter(BuiltIn):
@@ -95,11 +103,10 @@ class Workbook:
         self._main, self._root = main, root_of(main)
         settings = self._root.find(f"{S}workbookPr")
         self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
-        items = (Elements(part, ITEM) for part in main.related("sharedStrings"))
-        self._texts = [_text_of(item) for item in chain.from_iterable(items)]
-        self._formats = [each for part in main.related("styles") for each in _cell_formats(part, self._epoch_1904)]
-        self._general = CellFormat("General", epoch_1904=self._epoch_1904)
         self._losses = Counter[str]()
+        self._texts = list(self._shared_texts())
+        self._general = self._cell_format("General")
+        self._formats = self._cell_formats()
 
     def items(self) -> Iterator[Part | Attachment]:
         """Yields a part for each sheet, what stands beside its cells, and what was not read.
@@ -109,21 +116,31 @@ class Workbook:
         """
         seen, people = {self._main.partname}, people_of(self._main)
         for number, sheet in enumerate(self._root.iterfind(f"{S}sheets/{S}sheet"), start=1):
-            title, is_visible = sheet.get("name", ""), sheet.get("state", "visible") == "visible"
-            place = f"sheet {title}" if is_visible else f"sheet {title} (hidden)"
+            place = f"sheet {sheet.get('name', '')}{'' if sheet.get('state', 'visible') == 'visible' else ' (hidden)'}"
             part = self._sheet_part(sheet)
             if part is None:
                 yield Part(locator=place, status=PartStatus.FAILED, reason="the file lacks this sheet")
                 continue
-            objects = SheetObjects(part, people=people)
-            text = self._read(part, wanted=objects.commented_cells)
-            margins = [] if text.root is None else list(_margins(text.root, title))
-            yield Part(locator=place, text="\n".join([*margins, *text.lines]))
-            if text.damage is not None:
-                yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
-            lookup = partial(self._cell_in, sheet=title)
-            yield from objects.items(text.root, text.cells, lookup, place=f"{place}, ", number=f"{number}-", seen=seen)
+            try:
+                yield from self._sheet_items(part, sheet.get("name", ""), place, people, f"{number}-", seen)
+            except DAMAGE as error:
+                reason = f"comments and drawings are damaged, and not all of them are read ({error})"
+                yield Part(locator=f"{place}, drawings", status=PartStatus.FAILED, reason=reason)
+        for part in self._main.related("richValueRel"):
+            yield from related_items(part, number="0-", seen=seen)
         yield from self._closing_parts()
+
+    def _sheet_items(
+        self, part: PackagePart, title: str, place: str, people: Mapping[str, str], number: str, seen: set[str]
+    ) -> Iterator[Part | Attachment]:
+        text = self._read(part, wanted=commented_cells(part))
+        margins = [] if text.root is None else list(_margins(text.root, title))
+        is_local = any(each.has_local_currency and each.is_used for each in self._formats.values())
+        yield Part(locator=place, text="\n".join([*margins, *text.lines]), reason=LOCAL_CURRENCY if is_local else None)
+        if text.damage is not None:
+            yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
+        objects = SheetObjects(part, root=text.root, people=people, cells=text.cells)
+        yield from objects.items(partial(self._cell_in, sheet=title), place=f"{place}, ", number=number, seen=seen)
 
     def _closing_parts(self) -> Iterator[Part]:
         """Yields the names that stand for a value, not for cells or a formula, and the cells that were not read."""
@@ -135,8 +152,40 @@ class Workbook:
         if names:
             yield Part(locator="defined names", text="\n".join(names))
         for reason, count in self._losses.items():
-            locator = "formulas" if reason == UNCOMPUTED else "cells"
-            yield Part(locator=locator, status=PartStatus.FAILED, reason=reason.format(count))
+            yield Part(locator=LOSSES[reason], status=PartStatus.FAILED, reason=reason.format(count))
+
+    def _shared_texts(self) -> Iterator[str]:
+        for part in self._main.related("sharedStrings"):
+            try:
+                yield from map(_text_of, Elements(part, ITEM))
+            except DAMAGE:
+                return  # cells whose texts are missing are counted
+
+    def _cell_format(self, code: str, is_struck: bool = False, has_local_currency: bool = False) -> "CellFormat":
+        return CellFormat(code, epoch_1904=self._epoch_1904, is_struck=is_struck, has_local_currency=has_local_currency)
+
+    def _cell_formats(self) -> dict[str, "CellFormat"]:
+        """Returns the formats of cells by the numbers that cells name them with."""
+        formats = dict[str, CellFormat]()
+        for part in self._main.related("styles"):
+            try:
+                styles = root_of(part)
+            except DAMAGE:
+                self._losses[NO_FORMATS] += 1
+                continue
+            own = {
+                each.get("numFmtId"): each.get("formatCode", "") for each in styles.iterfind(f"{S}numFmts/{S}numFmt")
+            }
+            is_struck = [_is_on(font.find(f"{S}strike")) for font in styles.iterfind(f"{S}fonts/{S}font")]
+            made = dict[tuple[str, bool], CellFormat]()
+            for style in styles.iterfind(f"{S}cellXfs/{S}xf"):
+                number, font = style.get("numFmtId", "0"), int(style.get("fontId", "0"))
+                key = number, font < len(is_struck) and is_struck[font]
+                if key not in made:
+                    code, is_local = own.get(number), number in LOCAL_CURRENCIES and number not in own
+                    made[key] = self._cell_format(code or BUILT_IN.get(number, "General"), key[1], is_local)
+                formats[str(len(formats))] = made[key]
+        return formats
 
     def _sheet_part(self, sheet: Any) -> PackagePart | None:
         relation = self._main.rels.get(sheet.get(RELATION, ""))
@@ -184,9 +233,9 @@ class Workbook:
 
     def _cell_text(self, cell: Any) -> str:
         """Returns what a cell shows, in one line; counts the cells that can't be read."""
-        kind, value, style = cell.get("t"), cell.findtext(VALUE), cell.get("s", "0")
-        is_known = style.isdecimal() and int(style) < len(self._formats)
-        cell_format = self._formats[int(style)] if is_known else self._general
+        is_plain = len(cell) == 1 and cell[0].tag == VALUE  # findtext would take twice as long
+        value = cell[0].text if is_plain else cell.findtext(VALUE)
+        kind, cell_format = cell.get("t"), self._formats.get(cell.get("s", "0"), self._general)
         if kind == "inlineStr":
             return cell_format.text(_text_of(cell.find(INLINE)))
         if not value:
@@ -197,6 +246,8 @@ class Workbook:
             return cell_format.number(value)
         if kind == "s":
             return cell_format.text(self._shared_text(value))
+        if kind == "e" and cell.get("vm"):
+            self._losses[RICH] += 1
         return self._typed_text(kind, value, cell_format)
 
     def _shared_text(self, index: str) -> str:
@@ -231,22 +282,30 @@ class Workbook:
 class CellFormat:
     """The number format of cells."""
 
-    def __init__(self, code: str, *, epoch_1904: bool) -> None:
+    def __init__(
+        self, code: str, *, epoch_1904: bool, is_struck: bool = False, has_local_currency: bool = False
+    ) -> None:
         self._format, self._epoch_1904 = NumberFormat(code, epoch_1904=epoch_1904), epoch_1904
-        self._is_general = code.lower() == "general"
+        self._is_general, self._is_struck = code.lower() == "general", is_struck
+        self.has_local_currency, self.is_used = has_local_currency, False
+        """Whether Excel shows the currency of the computer, and whether a number has this format."""
         self.number = lru_cache(maxsize=REMEMBERED_NUMBERS)(self._number)
         """Returns what Excel displays of a stored number."""
 
     def _number(self, value: str) -> str:
+        self.is_used = True
         try:
-            number = parse_number(value)
+            text = general(value) if self._is_general else self._format.describe(parse_number(value))
         except ValueError:
-            return normalise(value)
-        return plain(number) if self._is_general else " ".join(self._format.describe(number).split())
+            text = value
+        return self._marked(" ".join(text.split()))
 
     def text(self, text: str) -> str:
         """Returns a text as Excel displays it."""
-        return self._format.describe_text(text)
+        return self._marked(self._format.describe_text(text))
+
+    def _marked(self, text: str) -> str:
+        return struck_out(text) if self._is_struck else text
 
     def date(self, value: str) -> str:
         """Returns what Excel displays of a date that is stored as `2026-02-01T18:00:00`."""
@@ -294,28 +353,26 @@ def _column_number(letters: str) -> int:
     return number
 
 
-def _cell_formats(part: PackagePart, epoch_1904: bool) -> list[CellFormat]:
-    """Returns the formats of a workbook, in the order of their numbers."""
-    styles = root_of(part)
-    codes = dict(BUILT_IN)
-    for each in styles.iterfind(f"{S}numFmts/{S}numFmt"):
-        codes[int(each.get("numFmtId", "0"))] = each.get("formatCode", "General")
-    numbers = [int(style.get("numFmtId", "0")) for style in styles.iterfind(f"{S}cellXfs/{S}xf")]
-    formats = {each: CellFormat(codes.get(each, "General"), epoch_1904=epoch_1904) for each in {*numbers}}
-    return [formats[each] for each in numbers]
+def _is_on(switch: Any) -> bool:
+    """Whether an element switches something on: it does so by being there, unless it says otherwise."""
+    return switch is not None and switch.get("val", "1") not in {"0", "false", "off"}
 
 
 def _text_of(item: Any) -> str:
-    """Returns the text of a shared or inline text, without its pronunciation."""
+    """Returns the text of a shared or inline text in one line, without its pronunciation."""
     if item is None:
         return ""
-    texts = [
-        text.text or ""
-        for child in item
-        for text in ([child] if child.tag == TEXT else child.iterfind(TEXT))
-        if child.tag in {TEXT, RUN}
-    ]
-    return normalise("".join(texts))
+    if len(item) == 1 and item[0].tag == TEXT:
+        return normalise(item[0].text)
+    return normalise(join_runs(_run(child) for child in item if child.tag in {TEXT, RUN}))
+
+
+def _run(element: Any) -> Run:
+    if element.tag == TEXT:
+        return Run(element.text or "")
+    raised = element.find(f"{S}rPr/{S}vertAlign")
+    script = SCRIPTS.get("" if raised is None else raised.get("val", ""), Script.NORMAL)
+    return Run(element.findtext(TEXT) or "", script, _is_on(element.find(f"{S}rPr/{S}strike")))
 
 
 def _margins(root: Any, title: str) -> Iterator[str]:
