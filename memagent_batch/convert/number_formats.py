@@ -428,7 +428,8 @@ def general(text: str) -> str:
     if text.isdecimal():
         return text.lstrip("0") or "0"
     short = f"{float(text):.15g}"
-    return short if short.lstrip("-").replace(".", "", 1).isdecimal() else plain(parse_number(text))
+    is_plain = short.lstrip("-").replace(".", "", 1).isdecimal() and short != "-0"
+    return short if is_plain else plain(parse_number(text))
 
 
 def plain(value: Decimal) -> str:

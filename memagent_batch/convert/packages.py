@@ -3,6 +3,7 @@
 import posixpath
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ STRICT = re.compile(rb"""(?<=["'])http://purl\.oclc\.org/ooxml/(\w+)/""")
 """Start of a namespace of Strict Open XML, such as `http://purl.oclc.org/ooxml/drawingml/` before `main`."""
 TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 XML_ENDINGS = (".xml", ".rels", ".vml")
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, SyntaxError)
+"""What is raised where a member is packed wrongly, or where its XML is not well-formed."""
 
 
 def open_package(file: Path) -> Path | BytesIO:

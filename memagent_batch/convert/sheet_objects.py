@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from memagent_batch.convert.converter import Attachment, Part
 from memagent_batch.convert.marks import CHECKED, UNCHECKED
 from memagent_batch.convert.office import related_items, root_of
-from memagent_batch.convert.packages import PackagePart
+from memagent_batch.convert.packages import DAMAGE, PackagePart
 
 RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 OFFICE = "{urn:schemas-microsoft-com:office:office}"
@@ -85,11 +85,13 @@ def people_of(book: PackagePart) -> dict[str, str]:
 
 
 def commented_cells(sheet: PackagePart) -> frozenset[str]:
-    """Returns the places of the cells with comments."""
+    """Returns the places of the cells with comments; none if the comments are damaged, which their own part says."""
     parts = [part for kind in ("comments", "threadedComment") for part in sheet.related(kind)]
-    return frozenset(
-        each.get("ref", "") for part in parts for each in root_of(part).iter("{*}comment", "{*}threadedComment")
-    )
+    try:
+        comments = [each for part in parts for each in root_of(part).iter("{*}comment", "{*}threadedComment")]
+    except DAMAGE:
+        return frozenset()
+    return frozenset(each.get("ref", "") for each in comments)
 
 
 def normalise(text: str | None) -> str:
@@ -236,5 +238,7 @@ def _forgiving_root(part: PackagePart) -> Any:
     """Returns the XML of a drawing in VML, in which Excel itself does not close line breaks."""
     from lxml import etree
 
-    root = etree.fromstring(part.blob.replace(b"<br>", b"<br/>"), etree.XMLParser(recover=True, resolve_entities=False, no_network=True))
+    root = etree.fromstring(
+        part.blob.replace(b"<br>", b"<br/>"), etree.XMLParser(recover=True, resolve_entities=False, no_network=True)
+    )
     return etree.Element("xml") if root is None else root

@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStat
 from memagent_batch.convert.marks import Run, Script, join_runs, struck_out
 from memagent_batch.convert.number_formats import BUILT_IN, NumberFormat, general, parse_number
 from memagent_batch.convert.office import related_items, require_bounds, root_of
-from memagent_batch.convert.packages import PackagePart, open_package
+from memagent_batch.convert.packages import DAMAGE, PackagePart, open_package
 from memagent_batch.convert.sheet_objects import SheetObjects, commented_cells, normalise, people_of
 from memagent_batch.errors import ConversionError
 
@@ -23,9 +22,6 @@ S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
 RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 SHEET_KINDS = frozenset({"worksheet", "chartsheet", "dialogsheet", "xlMacrosheet", "xlIntlMacrosheet"})
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, SyntaxError)
-"""What is raised where a member is packed wrongly, or where its XML is not well-formed."""
-
 DIGITS = "0123456789"
 MOST_COLUMNS = 16_384
 WIDEST_GAP = 20

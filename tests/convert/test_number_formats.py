@@ -1,6 +1,8 @@
 """Number formats, as Excel displays them in English."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memagent_batch.convert.number_formats import NumberFormat, parse_number
 
@@ -123,3 +125,42 @@ DISPLAYS = [
 @pytest.mark.parametrize(("code", "value", "display"), DISPLAYS)
 def test_number_is_displayed_as_in_excel(code: str, value: str, display: str) -> None:
     assert NumberFormat(code).display(parse_number(value)) == display
+
+
+PIECES = ("0", "#", "?", ".", ",", "%", "/", "E+", "@", ";", '"a"', "\\x", "_)", "* ", "[Red]", "[>=10]", "[$€-407]")
+DATE_PIECES = (
+    "[h]",
+    "[mm]",
+    "yyyy",
+    "m",
+    "mmm",
+    "d",
+    "h",
+    "ss",
+    ".0",
+    "AM/PM",
+    "General",
+    "-",
+    "g",
+    "16",
+    '"',
+    "\\",
+    "[",
+)
+
+
+@given(
+    pieces=st.lists(st.sampled_from(PIECES + DATE_PIECES), max_size=9),
+    value=st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**20), 10**20),
+    epoch_1904=st.booleans(),
+)
+def test_any_number_is_described_in_any_format(pieces: list[str], value: float, epoch_1904: bool) -> None:
+    assert NumberFormat("".join(pieces), epoch_1904=epoch_1904).describe(parse_number(str(value))).strip()
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [("@", "abc"), ("0", "abc"), ('"Ref "@', "Ref abc"), (";;;", "abc"), ('0;0;0;"n/a"', "n/a (abc)")],
+)
+def test_text_is_shown_as_its_format_says(code: str, shown: str) -> None:
+    assert NumberFormat(code).describe_text("abc") == shown

@@ -369,14 +369,17 @@ def test_picture_of_an_embedded_file_is_no_loss_beside_the_file(items_of: ItemsO
             "after the first 1 are not read",
             ["shared | 5"],
         ),
-        ("xl/drawings/drawing1.xml", "<a><b></a>", "sheet Data, drawings", "not all of them are read", ["shared | 5"]),
+        ("xl/comments1.xml", "<a><b></a>", "sheet Data, drawings", "not all of them are read", ["shared | 5"]),
     ],
 )
 def test_damaged_member_of_a_workbook_costs_itself(
     items_of: ItemsOf, member: str, xml: str | None, locator: str, reason: str, is_read: list[str]
 ) -> None:
     book = workbook(
-        row('<c t="s"><v>0</v></c>', number(5)), texts="<si><t>shared</t></si>", related=SHAPE, members=SHAPE_MEMBERS
+        row('<c t="s"><v>0</v></c>', number(5)),
+        texts="<si><t>shared</t></si>",
+        related=(("comments", "../comments1.xml"),),
+        members={"xl/comments1.xml": "<comments/>"},
     )
     if xml is None:
         with zipfile.ZipFile(io.BytesIO(book)) as package:
