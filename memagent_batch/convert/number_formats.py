@@ -184,16 +184,7 @@ class Section:
         self._percents = tokens.count(("symbol", "%"))
         currencies = [_literal(token) for token in tokens if token[0] == "currency" or token[1] in [*CURRENCIES]]
         self._currency = next(filter(None, currencies), "")
-        is_core = [kind == "digit" for kind, _ in tokens]
-        begin = is_core.index(True) if True in is_core else len(tokens)
-        if 0 < begin < len(tokens) and tokens[begin - 1] == ("symbol", "."):
-            begin -= 1
-        end = len(tokens) - is_core[::-1].index(True) if True in is_core else len(tokens)
-        while end < len(tokens) and tokens[end] in {("symbol", ","), ("symbol", ".")}:
-            end += 1
-        if ("symbol", "/") in tokens[begin:end] or (end < len(tokens) and tokens[end] == ("symbol", "/")):
-            while end < len(tokens) and (tokens[end][1] == "/" or tokens[end][1].isdecimal()):
-                end += 1
+        begin, end = _digits_range(tokens)
         before, core, after = tokens[:begin], tokens[begin:end], tokens[end:]
         self._prefix, self._suffix = _text(before), _text(after)
         self._number = _number_pattern(core) if core else None
@@ -353,6 +344,22 @@ class FractionPattern:
         if not rest and self._whole is not None and not self._least:
             return text if text.strip() else "0", number
         return f"{text.rstrip()} {int(rest * denominator)}/{denominator}".strip(), number
+
+
+def _digits_range(tokens: Sequence[Token]) -> tuple[int, int]:
+    """Returns where the placeholders of digits begin and end, with the signs between and at the end of them."""
+    places = [index for index, (kind, _) in enumerate(tokens) if kind == "digit"]
+    if not places:
+        return len(tokens), len(tokens)
+    begin, end = places[0], places[-1] + 1
+    if begin and tokens[begin - 1] == ("symbol", "."):
+        begin -= 1
+    while end < len(tokens) and tokens[end] in {("symbol", ","), ("symbol", ".")}:
+        end += 1
+    if ("symbol", "/") in tokens[begin : end + 1]:
+        while end < len(tokens) and (tokens[end][1] == "/" or tokens[end][1].isdecimal()):
+            end += 1  # a fixed denominator, such as 16
+    return begin, end
 
 
 def _number_pattern(core: Sequence[Token]) -> NumberPattern | ScientificPattern | FractionPattern:
