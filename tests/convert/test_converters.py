@@ -490,7 +490,7 @@ def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
     assert (header["locator"], header["text"]) == ("header", "Strictly private")
     sheets = rows_of("s.xlsx", planted.sheet("paid", place="hidden"))
     assert [row["locator"] for row in sheets] == ["sheet Prices", "sheet Notes (hidden)"]
-    assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01 | 5 $"
+    assert sheets[0]["text"] == "Item | Price | 12.5\n1,234.50 EUR | 25.0% | 2026-03-01 | $5.00"
     body = '<office:text><text:h>One</text:h><text:p>a<text:s text:c="2"/>b</text:p><text:h>Two</text:h></office:text>'
     sections = rows_of("s.odt", office.opendocument(body))
     assert [(row["locator"], row["text"]) for row in sections] == [
