@@ -132,7 +132,7 @@ CONVERTERS = PluginRegistry(
         "rtf": "memagent_batch.convert.rtf:RtfConverter",
         "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
         "slides": "memagent_batch.convert.office:SlidesConverter",
-        "sheets": "memagent_batch.convert.office:SheetsConverter",
+        "sheets": "memagent_batch.convert.sheets:SheetsConverter",
         "opendocument": "memagent_batch.convert.opendocument:OpenDocumentConverter",
     },
 )
