@@ -36,6 +36,8 @@ OF_EXTRA = {
         "convert/ocr.py",
         "convert/outlook.py",
         "convert/office.py",
+        "convert/packages.py",
+        "convert/sheets.py",
     ],
     "ocr": ["convert/ocr.py"],
     "cpu": ["engines/vllm/", "reading/follow_ups.py"],
