@@ -36,6 +36,8 @@ OF_EXTRA = {
         "convert/ocr.py",
         "convert/outlook.py",
         "convert/office.py",
+        "convert/docx.py",
+        "convert/slides.py",
         "convert/packages.py",
         "convert/sheets.py",
     ],

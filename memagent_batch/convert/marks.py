@@ -9,6 +9,8 @@ from typing import NamedTuple
 CHECKED, UNCHECKED = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX}"
 """Of check boxes and of radio buttons."""
 
+OPTIONAL_HYPHEN = "\N{SOFT HYPHEN}"
+"""Shows only where a line ends at it."""
 SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}'*|'+")
 """A raised or lowered text that needs no parentheses."""
 SUFFIXES = frozenset({"st", "nd", "rd", "th", "er", "ère", "ème", "tm", "sm"})
@@ -30,6 +32,7 @@ class Run(NamedTuple):
     text: str
     script: Script = Script.NORMAL
     is_struck: bool = False
+    is_equation: bool = False
 
 
 def superscript(text: str) -> str:
@@ -53,21 +56,24 @@ def deleted(text: str) -> str:
 
 
 def join_runs(runs: Iterable[Run]) -> str:
-    """Joins runs into one text; neighbours of one format share a mark, and raised digits stay apart from others."""
+    """Joins runs into one text without optional hyphens.
+
+    Neighbours of one format share a mark, and raised digits and equations do not run into what stands beside them.
+    """
     texts = list[str]()
-    for is_struck, stretch in groupby(runs, key=lambda run: run.is_struck):
+    for is_struck, stretch in groupby((run for run in runs if run.text), key=lambda run: run.is_struck):
         text = _join_scripts(stretch)
         texts.append(struck_out(text) if is_struck else text)
-    return "".join(texts)
+    return "".join(texts).replace(OPTIONAL_HYPHEN, "")
 
 
 def _join_scripts(runs: Iterable[Run]) -> str:
-    text, previous = "", Script.NORMAL
-    for script, stretch in groupby((run for run in runs if run.text), key=lambda run: run.script):
-        added = _scripted("".join(run.text for run in stretch), script)
-        if previous and _run_together(text[-1], added[0]):
+    text, is_apart = "", False
+    for (script, is_equation), stretch in groupby(runs, key=lambda run: (run.script, run.is_equation)):
+        added = _scripted((" " if is_equation else "").join(run.text for run in stretch), script)
+        if (is_apart or is_equation) and text and _run_together(text[-1], added[0]):
             text += " "
-        text, previous = text + added, script
+        text, is_apart = text + added, is_equation or script is not Script.NORMAL
     return RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
 
 
