@@ -154,6 +154,8 @@ class WordDocument:
 def _comment_anchors(body: Any) -> dict[str, str]:
     """Returns the text that each comment is about, by its id."""
     anchors, open_ids = dict[str, list[str]](), set[str]()
+    if next(body.iter(f"{W}commentRangeStart"), None) is None:
+        return {}
     tags = (f"{W}commentRangeStart", f"{W}commentRangeEnd", f"{W}t", f"{W}tab", f"{W}p")
     for element in shown_elements(body, *tags):
         if element.tag == f"{W}commentRangeStart":

@@ -38,7 +38,10 @@ def resolve_fields(root: Any) -> Counter[str]:
     Returns the number of fields without a result, by name.
     """
     lost, fields = Counter[str](), list[Field]()
-    for element in shown_elements(root):
+    borders = (f"{W}fldChar", f"{W}fldSimple")
+    if next(root.iter(*borders), None) is None:
+        return lost
+    for element in shown_elements(root, *borders, f"{W}instrText", f"{W}t"):
         name = str(element.tag).removeprefix(W)
         if name == "fldSimple":
             simple = Field(

@@ -1,6 +1,7 @@
 """Marks in plain text for what a document shows by its format: raised, lowered and struck-out text, and check boxes."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import groupby
@@ -11,7 +12,7 @@ CHECKED, UNCHECKED = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX}"
 
 OPTIONAL_HYPHEN = "\N{SOFT HYPHEN}"
 """Shows only where a line ends at it."""
-SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}'*|'+")
+SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}|\S")
 """A raised or lowered text that needs no parentheses."""
 SUFFIXES = frozenset({"st", "nd", "rd", "th", "er", "ère", "ème", "tm", "sm"})
 """Raised endings that belong to the word or number before them, as in `1st`."""
@@ -84,7 +85,8 @@ def _run_together(left: str, right: str) -> bool:
 def _scripted(text: str, script: Script) -> str:
     core = text.strip()
     is_suffix = script is Script.SUPER and core.lower() in SUFFIXES
-    if script is Script.NORMAL or is_suffix or not any(character.isalnum() for character in core):
+    is_sign = all(unicodedata.category(character) in ("Po", "So") for character in core)
+    if script is Script.NORMAL or is_suffix or is_sign:
         return text
     mark = f"{script}{core}" if SHORT_SCRIPT.fullmatch(core) else f"{script}({core})"
     return text.replace(core, mark, 1)

@@ -47,13 +47,17 @@ class Format:
         return self.ascii_font if symbol_font(self.other_font) is None and character > "\uefff" else self.other_font
 
 
+Properties = Mapping[str, Any]
+"""Properties of runs that change their reading, by their names in Word."""
+
+
 class Styles:
     """Styles of a document: which paragraphs are headings, and the formats of runs."""
 
     def __init__(self, styles: Iterable[Any] = ()) -> None:
         """Takes the `w:style` elements."""
         self._styles = {style.get(f"{W}styleId"): style for style in styles}
-        self._properties: dict[str, Mapping[str, Any]] = {"": {}}
+        self._properties: dict[str, Properties] = {"": {}}
         defaults = (name for name, style in self._styles.items() if _is_default_paragraph(style))
         self._default = next(defaults, "")
 
@@ -69,17 +73,23 @@ class Styles:
         name = "" if style is None else self.name(style.get(f"{W}val"))
         return name == "Title" or name.lower().startswith("heading ")
 
-    def format(self, run: Any, paragraph: Any) -> Format:
-        """Returns the format of a run of Word: its own, else of its style, else of the paragraph's style."""
-        paragraph_style, style = paragraph.find(f"{W}pPr/{W}pStyle"), run.find(f"{W}rPr/{W}rStyle")
-        properties = {
-            **self._of_style(self._default if paragraph_style is None else paragraph_style.get(f"{W}val", "")),
-            **self._of_style("" if style is None else style.get(f"{W}val", "")),
-            **_run_properties(run.find(f"{W}rPr")),
-        }
+    def paragraph_properties(self, paragraph: Any) -> Properties:
+        """Returns what the style of a paragraph of Word says of its runs."""
+        style = paragraph.find(f"{W}pPr/{W}pStyle")
+        properties = self._of_style(self._default if style is None else style.get(f"{W}val", ""))
+        return {**properties, "is_initial": True} if _is_initial(paragraph) else properties
+
+    def format(self, run: Any, inherited: Properties) -> Format:
+        """Returns the format of a run of Word: its own, else of its style, else what its paragraph has."""
+        own = run.find(f"{W}rPr")
+        if own is None and not inherited:
+            return PLAIN
+        style = None if own is None else own.find(f"{W}rStyle")
+        named = {} if style is None else self._of_style(style.get(f"{W}val", ""))
+        properties = {**inherited, **named, **_run_properties(own)}
         return _word_format(properties) if properties else PLAIN
 
-    def _of_style(self, style: str) -> Mapping[str, Any]:
+    def _of_style(self, style: str) -> Properties:
         """Returns the properties of runs that a style sets, with those of the styles that it is based on."""
         if style not in self._properties:
             self._properties[style] = {}  # a style that is based on itself ends here
@@ -119,9 +129,9 @@ def _fonts(element: Any) -> dict[str, str | None]:
     return {name: font for name, font in named.items() if font} | themed
 
 
-def _word_format(properties: Mapping[str, Any]) -> Format:
+def _word_format(properties: Properties) -> Format:
     is_struck = bool(properties.get("strike") or properties.get("dstrike"))
-    position = str(properties.get("position", ""))
+    position = "" if "is_initial" in properties else str(properties.get("position", ""))
     lift = int(position) if position.lstrip("+-").isdecimal() else 0
     script = {"superscript": Script.SUPER, "subscript": Script.SUB}.get(properties.get("vertAlign", ""))
     if script is None:
@@ -160,9 +170,11 @@ class TextReader:
 
     def located_blocks(self, root: Any) -> Iterator[tuple[str | None, str, Any]]:
         """Yields the titles and texts of `headed_blocks`, each with its element."""
+        initial = ""
         for block in outermost_blocks(root):
-            text = self.block_text(block)
-            if text.strip():
+            text = initial + self.block_text(block)
+            initial = text if _is_initial(block) else ""
+            if text.strip() and not initial:
                 yield (text if self.styles.is_heading(block) else None), text, block
 
     def block_text(self, block: Any) -> str:
@@ -172,11 +184,12 @@ class TextReader:
     def _paragraph(self, paragraph: Any) -> str:
         """Returns its text, then that of text boxes in it."""
         runs, boxes = [Run(_box_bullet(paragraph))], list[str]()
+        inherited = self.styles.paragraph_properties(paragraph)
         for child in paragraph:
-            self._collect(child, PLAIN, paragraph, runs, boxes)
+            self._collect(child, PLAIN, inherited, runs, boxes)
         return "\n".join(text for text in (join_runs(runs), *boxes) if text)
 
-    def _collect(self, element: Any, style: Format, paragraph: Any, runs: list[Run], boxes: list[str]) -> None:
+    def _collect(self, element: Any, style: Format, inherited: Properties, runs: list[Run], boxes: list[str]) -> None:
         """Appends the runs of text below an element, and the texts of the text boxes there."""
         tag = element.tag
         if tag in LEFT_OUT or not isinstance(tag, str):
@@ -190,23 +203,23 @@ class TextReader:
         elif tag in PARAGRAPHS | TABLES:
             boxes.append(self.block_text(element))
         elif tag == f"{W}ruby":
-            self._collect_ruby(element, style, paragraph, runs, boxes)
+            self._collect_ruby(element, style, inherited, runs, boxes)
         else:
-            inner = self._run_format(element, paragraph) or style
+            inner = self._run_format(element, inherited) or style
             for child in element:
-                self._collect(child, inner, paragraph, runs, boxes)
+                self._collect(child, inner, inherited, runs, boxes)
 
-    def _run_format(self, element: Any, paragraph: Any) -> Format | None:
+    def _run_format(self, element: Any, inherited: Properties) -> Format | None:
         if element.tag == f"{W}r":
-            return self.styles.format(element, paragraph)
+            return self.styles.format(element, inherited)
         return _drawing_format(element) if element.tag in (f"{A}r", f"{A}fld") else None
 
-    def _collect_ruby(self, ruby: Any, style: Format, paragraph: Any, runs: list[Run], boxes: list[str]) -> None:
+    def _collect_ruby(self, ruby: Any, style: Format, inherited: Properties, runs: list[Run], boxes: list[str]) -> None:
         """Appends a text, and in brackets how it is read."""
         reading = list[Run]()
         for name, target in (("rubyBase", runs), ("rt", reading)):
             for child in ruby.iterfind(f"{W}{name}/*"):
-                self._collect(child, style, paragraph, target, boxes)
+                self._collect(child, style, inherited, target, boxes)
         text = join_runs(replace_script(reading))
         runs.append(Run(f"({text})" if text else "", is_struck=style.is_struck))
 
@@ -253,12 +266,10 @@ def outermost_blocks(root: Any) -> Iterator[Any]:
 
 
 def shown_elements(root: Any, *tags: str) -> Iterator[Any]:
-    """Yields the elements below an element in order, those with these tags or all, except in what is left out."""
-    for child in root:
-        if not tags or child.tag in tags:
-            yield child
-        if child.tag not in LEFT_OUT:
-            yield from shown_elements(child, *tags)
+    """Yields the elements with these tags below an element in order, except in what is left out of the text."""
+    for element in root.iter(*tags):
+        if not any(around.tag in LEFT_OUT for around in element.iterancestors()):
+            yield element
 
 
 def _outermost(root: Any, tag: str) -> Iterator[Any]:
@@ -282,6 +293,12 @@ def _number(element: Any, default: int) -> int:
     """Returns a number of columns."""
     text = "" if element is None else element.get(f"{W}val", "")
     return min(int(text), GRID_COLUMNS) if text.isdecimal() and text.isascii() else default
+
+
+def _is_initial(block: Any) -> bool:
+    """Tells whether a paragraph is the large first letter of the next one."""
+    frame = block.find(f"{W}pPr/{W}framePr")
+    return frame is not None and frame.get(f"{W}dropCap", "none") != "none"
 
 
 def _box_bullet(paragraph: Any) -> str:

@@ -81,6 +81,8 @@ RAISED, LOWERED, STRUCK = '<w:vertAlign w:val="superscript"/>', '<w:vertAlign w:
 HALF = f"<m:f>{argument('num', '1')}{argument('den', '2')}</m:f>"
 TICKED = '<w14:checkbox><w14:checked w14:val="1"/></w14:checkbox>'
 PROMPT = '<w:rStyle w:val="PlaceholderText"/>'
+LOW = '<w:position w:val="-8"/>'
+INITIAL = f'<w:p><w:pPr><w:framePr w:dropCap="drop"/></w:pPr>{run("R", LOW)}</w:p>'
 RUBY = f"<w:ruby><w:rt>{run('kan')}</w:rt><w:rubyBase>{run('X')}</w:rubyBase></w:ruby>"
 
 
@@ -98,6 +100,7 @@ RUBY = f"<w:ruby><w:rt>{run('kan')}</w:rt><w:rubyBase>{run('X')}</w:rubyBase></w
         (paragraph(run("Interest: 2"), equation(HALF), run("% a month")), "Interest: 2 1/2% a month"),
         (paragraph(equation(f"<m:sSup>{argument('e', '10')}{argument('sup', '6')}</m:sSup>"), run("5")), "10^6 5"),
         (paragraph(equation(f"<m:rad>{argument('deg', '3')}{argument('e', 'a+1')}</m:rad>")), "√[3](a+1)"),
+        (INITIAL + paragraph(run("ent is due.")), "Rent is due."),
         (paragraph(run("Ltd"), "<w:r><w:ptab/></w:r>", run("12 May")), "Ltd\t12 May"),
         (
             paragraph(run("þ", font("Wingdings")), run(" yes "), run("\uf0a8", font("Wingdings")), run(" no")),
