@@ -67,7 +67,7 @@ class WordDocument:
         ]
         self._lists = [element for each in parts_of_kind(part, "numbering") for element in root_of(each)]
         self._reader = TextReader(Styles(self._styles))
-        self._body = root_of(part).find(f"{W}body")
+        self._body = next(root_of(part).iter(f"{W}body"), root_of(part))
         self._prepare(self._body)
         self._anchors = _comment_anchors(self._body)
         self._notes = {kind: self._note_elements(kind) for kind in NOTE_FORMATS}

@@ -118,14 +118,27 @@ def _related_item(part: Any, relation: Any, *, place: str, number: str, read: Re
         yield from picture_parts(f"{place}picture {name}", target.blob)
     elif kind in MEDIA:
         yield Part(locator=f"{place}media {name}", status=PartStatus.SKIPPED, reason=MEDIA_REASON)
-    elif kind == "control":
-        yield _control_part(target, f"{place}control {_control_name(part, relation.rId) or name}")
     elif kind in FILES:
         yield Attachment(number=number, name=name, locator=f"{place}file {name}", data=target.blob)
     else:
-        text, reason = read(target, kind)
-        if text.strip():
-            yield Part(locator=f"{place}{PART_PLACES.get(kind, kind)}", text=text, reason=reason)
+        name = _control_name(part, relation.rId) or name
+        locator = f"{place}control {name}" if kind == "control" else f"{place}{PART_PLACES.get(kind, kind)}"
+        item = _xml_part(target, kind, locator, read)
+        if item.text.strip() or item.status is PartStatus.FAILED:
+            yield item
+
+
+def _xml_part(part: Any, kind: str, locator: str, read: ReadPart) -> Part:
+    """Returns the text of a part; one whose XML is damaged costs itself."""
+    from lxml import etree
+
+    try:
+        if kind == "control":
+            return _control_part(part, locator)
+        text, reason = read(part, kind)
+    except etree.XMLSyntaxError as error:
+        return Part(locator=locator, status=PartStatus.FAILED, reason=f"its XML is damaged ({error})")
+    return Part(locator=locator, text=text, reason=reason)
 
 
 MEDIA_REASON = "media: sound or film, which is not read"

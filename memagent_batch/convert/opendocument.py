@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -68,13 +69,15 @@ class OpenDocumentConverter(BuiltIn):
             equations = _equations(package)
             reader = OpenTextReader(content, OpenStyles(content, styles), equations)
             tracked = TRACKED_CHANGES if _is_tracked(content) else None
-            for part in section_parts(reader.blocks(content), separator="\n\n"):
+            for part in section_parts(reader.blocks([content]), separator="\n\n"):
                 yield replace(part, reason="; ".join(filter(None, (tracked, symbol_note(part.text)))) or None)
                 tracked = None
             yield from _form_parts(content)
             if styles is not None:
                 yield from _margin_parts(styles)
             yield from _linked_parts(content, names)
+            for number, data in enumerate(content.iter(f"{OFFICE}binary-data"), start=1):
+                yield from picture_parts(f"inline picture {number}", _decoded(data.text))
             placed = {href(element) for element in content.iter(f"{DRAW}object")}
             for number, name in enumerate(names, start=1):
                 if name.removesuffix("/content.xml") not in placed & equations.keys():
@@ -94,6 +97,14 @@ def _root(package: zipfile.ZipFile, name: str) -> Any:
     if declared is not None and any(True for _ in declared.iterentities()):
         raise ConversionError("its XML declares entities; they are not followed")
     return root
+
+
+def _decoded(letters: str | None) -> bytes:
+    """Returns the bytes that are written in base64, or the letters if they are damaged."""
+    try:
+        return b64decode(letters or "")
+    except ValueError:
+        return (letters or "").encode()
 
 
 def _equations(package: zipfile.ZipFile) -> dict[str, str]:

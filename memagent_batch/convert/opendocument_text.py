@@ -21,8 +21,11 @@ HREF = "{http://www.w3.org/1999/xlink}href"
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 ANNOTATIONS = frozenset({f"{OFFICE}annotation", "{http://openoffice.org/2009/office}annotation"})
 SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
-NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TABLE}tracked-changes", f"{OFFICE}forms"})
-"""What was deleted, and the fields of forms, which are read in their places."""
+NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TABLE}tracked-changes", f"{OFFICE}forms"}) | {
+    f"{OFFICE}binary-data",
+    f"{TEXT}script",
+}
+"""What was deleted, the fields of forms, which are read in their places, and pictures and programs in letters."""
 BLOCKS = frozenset({f"{TEXT}p", f"{TEXT}h", f"{TEXT}list", f"{TABLE}table"})
 """What text boxes and other shapes hold, which stand inside a paragraph."""
 NOT_FILLED_IN = "[not filled in]"

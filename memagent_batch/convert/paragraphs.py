@@ -1,5 +1,6 @@
 """Paragraphs and tables of Word (WordprocessingML) and of slides and drawings (DrawingML) as text."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom",
 place."""
 GRID_COLUMNS = 63
 """Most columns of a table in Word."""
+HALF_POINTS = re.compile(r"-?[0-9]{1,4}")
 RAISED_HALF_POINTS = 4
 """A run that is raised or lowered by so much is read as a superscript or subscript."""
 
@@ -132,7 +134,7 @@ def _fonts(element: Any) -> dict[str, str | None]:
 def _word_format(properties: Properties) -> Format:
     is_struck = bool(properties.get("strike") or properties.get("dstrike"))
     position = "" if "is_initial" in properties else str(properties.get("position", ""))
-    lift = int(position) if position.lstrip("+-").isdecimal() else 0
+    lift = int(position) if HALF_POINTS.fullmatch(position) else 0
     script = {"superscript": Script.SUPER, "subscript": Script.SUB}.get(properties.get("vertAlign", ""))
     if script is None:
         script = Script.NORMAL if abs(lift) < RAISED_HALF_POINTS else Script.SUPER if lift > 0 else Script.SUB

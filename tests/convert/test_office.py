@@ -378,3 +378,9 @@ def test_drawn_paragraph_with_several_formats_is_one_line(tmp_path: Path) -> Non
         tmp_path, office.pptx(office.shape("a"), beside=("diagramData", smart_art.encode())), SlidesConverter()
     )
     assert (part.locator, part.text) == ("slide 1, diagram", "EUR 1,000")
+
+
+def test_part_whose_xml_is_damaged_costs_itself(tmp_path: Path) -> None:
+    text, loss = parts_of(tmp_path, office.docx_with_member("chart1.xml", "chart", b"<c><v>5</c>"))
+    assert (text.text, loss.locator, loss.status) == ("We pay in a month.", "chart", "failed")
+    assert "damaged" in (loss.reason or "")

@@ -1,5 +1,6 @@
 """What ODT, ODS and ODP files say by format, values, formulas, comments and forms, in the text that is read."""
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ FRACTION = "<math:mfrac><math:mn>1</math:mn><math:mn>12</math:mn></math:mfrac>"
             "<text:p>Too high.</text:p></office:annotation>",
             "5 % [comment by Ann, 2027-01-02: Too high.]",
         ),
+        ("a<text:script>alert(5)</text:script> b", "a b"),
         ('<draw:frame><draw:image xlink:href=""/><svg:title>Logo</svg:title></draw:frame>', "[Logo]"),
     ],
 )
@@ -237,3 +239,17 @@ def test_odt_table_inside_a_section_begins_no_part_and_a_table_in_a_cell_keeps_i
     table = f'<table:table table:name="T"><table:table-row>{row}</table:table-row></table:table>'
     (part,) = converted(tmp_path, text_document(f"<text:section>{table}</text:section>"))
     assert (part.locator, part.text) == ("text", "T\n\na | b ¦ b | c")
+
+
+def test_odt_picture_in_letters_is_a_picture(tmp_path: Path) -> None:
+    letters = b64encode(bytes(900)).decode()
+    body = f"<text:p>See<draw:image><office:binary-data>{letters}</office:binary-data></draw:image></text:p>"
+    text, picture = converted(tmp_path, text_document(body))
+    assert (text.text, picture.status, len(picture.picture)) == ("See", "needs_ocr", 900)
+
+
+def test_formula_that_is_a_document_is_read(tmp_path: Path) -> None:
+    formula = f"<math:math {office.OPEN_NAMESPACES}>{FRACTION}</math:math>".encode()
+    package = files.repacked(office.opendocument(""), {"content.xml": formula})
+    (part,) = converted(tmp_path, package)
+    assert part.text == "1/12"
