@@ -41,10 +41,10 @@ class DocxConverter(BuiltIn):
             ConversionError: the package is damaged, unpacks to too much, or declares entities.
         """
         document = WordDocument(main_part(file, kind="a DOCX"))
-        tracked = TRACKED_CHANGES if document.has_tracked_changes else None
+        is_tracked = document.has_tracked_changes
         for part in section_parts(document.blocks(), separator="\n\n"):
-            yield replace(part, reason="; ".join(filter(None, (tracked, symbol_note(part.text)))) or None)
-            tracked = None
+            yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
+            is_tracked = False
         yield from related_items(document.part, read=document.read_part)
         if document.lost_fields:
             fields = ", ".join(f"{name} ({count})" for name, count in document.lost_fields.items())
@@ -92,15 +92,15 @@ class WordDocument:
             return related_text(part, kind)
         root = root_of(part)
         if kind in ("footnotes", "endnotes"):  # those that stand in the body are taken from here
-            text = "\n\n".join(map(self._story_text, self._notes[kind.removesuffix("s")].values()))
-            return text, symbol_note(text)
+            notes = list(self._notes[kind.removesuffix("s")].values())
+            text = "\n\n".join(map(self._story_text, notes))
+            return text, text_note(text, is_tracked=any(map(_is_tracked, notes)))
         self._prepare(root)
         if kind == "comments":
             text = "\n\n".join(map(self._comment, root.iterfind(f"{W}comment")))
         else:
             text = self._story_text(root, separator="\n\n")
-        tracked = TRACKED_CHANGES if _is_tracked(root) else None
-        return text, "; ".join(filter(None, (tracked, symbol_note(text)))) or None
+        return text, text_note(text, is_tracked=_is_tracked(root))
 
     def _prepare(self, root: Any) -> None:
         """Writes into a story what Word shows in it: numbers, results of fields, and states of controls."""
@@ -166,6 +166,11 @@ def _comment_anchors(body: Any) -> dict[str, str]:
             for comment in open_ids:
                 anchors.setdefault(comment, []).append(element.text or " " if element.tag == f"{W}t" else " ")
     return {comment: "".join(texts) for comment, texts in anchors.items()}
+
+
+def text_note(text: str, *, is_tracked: bool) -> str | None:
+    """Returns what to know of a text."""
+    return "; ".join(filter(None, (TRACKED_CHANGES if is_tracked else None, symbol_note(text)))) or None
 
 
 def _is_tracked(root: Any) -> bool:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus, failure_reason, picture_parts
-from memagent_batch.convert.docx import TRACKED_CHANGES
+from memagent_batch.convert.docx import text_note
 from memagent_batch.convert.equations import MATHML, mathml_equation
 from memagent_batch.convert.office import MEDIA_REASON, require_bounds
+from memagent_batch.convert.opendocument_numbers import OpenNumbering
 from memagent_batch.convert.opendocument_text import (
     DRAW,
     OFFICE,
@@ -67,11 +68,12 @@ class OpenDocumentConverter(BuiltIn):
             content = _root(package, "content.xml")
             styles = _root(package, "styles.xml") if "styles.xml" in names else None
             equations = _equations(package)
+            OpenNumbering([content] if styles is None else [styles, content]).write(content)
             reader = OpenTextReader(content, OpenStyles(content, styles), equations)
-            tracked = TRACKED_CHANGES if _is_tracked(content) else None
+            is_tracked = _is_tracked(content)
             for part in section_parts(reader.blocks([content]), separator="\n\n"):
-                yield replace(part, reason="; ".join(filter(None, (tracked, symbol_note(part.text)))) or None)
-                tracked = None
+                yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
+                is_tracked = False
             yield from _form_parts(content)
             if styles is not None:
                 yield from _margin_parts(styles)
@@ -92,7 +94,9 @@ def _root(package: zipfile.ZipFile, name: str) -> Any:
     """
     from lxml import etree
 
-    root = etree.fromstring(package.read(name), etree.XMLParser(resolve_entities=False, no_network=True))
+    root = etree.fromstring(
+        package.read(name), etree.XMLParser(resolve_entities=False, no_network=True, collect_ids=False)
+    )
     declared = root.getroottree().docinfo.internalDTD
     if declared is not None and any(True for _ in declared.iterentities()):
         raise ConversionError("its XML declares entities; they are not followed")

@@ -101,6 +101,9 @@ class OpenTextReader:
         """Takes the XML, its styles, and the formulas of the package by the paths of their objects."""
         self._styles, self._equations = styles, equations
         self._controls = form_controls(root)
+        ends = {end.get(f"{OFFICE}name") for end in root.iter(f"{OFFICE}annotation-end")}
+        comments = (each for each in root.iter(*ANNOTATIONS) if each.get(f"{OFFICE}name") in ends)
+        self._comments_at_end = {each.get(f"{OFFICE}name"): each for each in comments}
         self._columns: dict[Any, list[str | None]] = {}
         self._inline_readers: dict[str, Callable[[Any, Format, Line], None]] = {
             f"{TEXT}span": self._read_span,
@@ -115,7 +118,7 @@ class OpenTextReader:
             f"{DRAW}object": self._read_object,
             f"{MATHML}math": self._read_equation,
             **dict.fromkeys((f"{SVG}title", f"{SVG}desc"), self._read_description),
-            **dict.fromkeys(ANNOTATIONS, lambda element, _, line: line.add(f" {self._comment(element)} ")),
+            **dict.fromkeys((*ANNOTATIONS, f"{OFFICE}annotation-end"), self._read_comment),
         }
 
     def blocks(self, root: Iterable[Any], style: Format = PLAIN) -> Iterator[tuple[str | None, str]]:
@@ -215,6 +218,14 @@ class OpenTextReader:
         line.add(mark)
         bodies = (child for child in note if child.tag != f"{TEXT}note-citation")
         line.notes.append(f"{mark} {' '.join(text for _, text in self.blocks(bodies)).strip()}")
+
+    def _read_comment(self, element: Any, _: Format, line: Line) -> None:
+        """Appends a comment, at the end of the text that it is about."""
+        name = element.get(f"{OFFICE}name")
+        if element.tag in ANNOTATIONS and name not in self._comments_at_end:
+            line.add(f" {self._comment(element)} ")
+        elif element.tag == f"{OFFICE}annotation-end" and name in self._comments_at_end:
+            line.add(f" {self._comment(self._comments_at_end[name])} ")
 
     def _read_ruby(self, ruby: Any, style: Format, line: Line) -> None:
         """Appends a text, and in brackets how it is read."""

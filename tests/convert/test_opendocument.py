@@ -108,6 +108,11 @@ FRACTION = "<math:mfrac><math:mn>1</math:mn><math:mn>12</math:mn></math:mfrac>"
             "<text:p>Too high.</text:p></office:annotation>",
             "5 % [comment by Ann, 2027-01-02: Too high.]",
         ),
+        (
+            "Fee <office:annotation office:name='1'><dc:creator>Ann</dc:creator><text:p>No.</text:p>"
+            "</office:annotation>5 %<office:annotation-end office:name='1'/> due",
+            "Fee 5 % [comment by Ann: No.]  due",
+        ),
         ("a<text:script>alert(5)</text:script> b", "a b"),
         ('<draw:frame><draw:image xlink:href=""/><svg:title>Logo</svg:title></draw:frame>', "[Logo]"),
     ],
@@ -253,3 +258,29 @@ def test_formula_that_is_a_document_is_read(tmp_path: Path) -> None:
     package = files.repacked(office.opendocument(""), {"content.xml": formula})
     (part,) = converted(tmp_path, package)
     assert part.text == "1/12"
+
+
+def level(number: int, form: str, more: str = "") -> str:
+    return f'<text:list-level-style-number text:level="{number}" style:num-format="{form}" {more}/>'
+
+
+def items(*contents: str, more: str = "") -> str:
+    return f"<text:list {more}>{''.join(f'<text:list-item>{each}</text:list-item>' for each in contents)}</text:list>"
+
+
+def test_odt_lists_and_headings_have_the_numbers_that_are_shown(tmp_path: Path) -> None:
+    levels = level(1, "1", 'style:num-suffix="."') + level(2, "1", 'text:display-levels="2"')
+    levels += level(3, "a", 'style:num-prefix="(" style:num-suffix=")"')
+    styles = f'<text:list-style style:name="L">{levels}</text:list-style>'
+    outline = level(1, "I").replace("list-level-style-number", "outline-level-style")
+    styles += f"<text:outline-style>{outline}</text:outline-style>"
+    inner = items("<text:p>b</text:p>", f"<text:p>c</text:p>{items('<text:p>d</text:p>')}")
+    body = "<text:h>Terms</text:h>" + items(
+        f"<text:p>a</text:p><text:p>more</text:p>{inner}", more='xml:id="x" text:style-name="L"'
+    )
+    body += items(items("<text:p>e</text:p>"), more='text:continue-list="x" text:style-name="L"')
+    body += items("<text:p>f</text:p>", more='text:continue-numbering="true" text:style-name="L"')
+    body += items("<text:p>g</text:p>", more='text:style-name="L"')
+    (part,) = converted(tmp_path, office.opendocument(f"<office:text>{body}</office:text>", styles=styles))
+    shown = ["I Terms", "1. a", "more", "1.1 b", "1.2 c", "(a) d", "1.3 e", "2. f", "1. g"]
+    assert part.text.split("\n\n") == shown
