@@ -130,7 +130,7 @@ def _mark_placeholder(content: Any, styles: Styles) -> None:
 
 
 def _write_content(content: Any, text: str) -> None:
-    """Puts a text in the place of what a control holds."""
+    """Replaces what a control holds by a text."""
     old = list(content.iter(f"{W}t", f"{W}sym"))
     for element in old[1:]:
         element.getparent().remove(element)

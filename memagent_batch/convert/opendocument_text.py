@@ -151,7 +151,7 @@ class OpenTextReader:
         yield from [(None, text)] if text else []
 
     def _row(self, row: Any) -> Iterator[tuple[str | None, str]]:
-        """Yields a row of a table as often as it stands there."""
+        """Yields a row of a table as often as it is repeated."""
         cells = list[str]()
         for cell in row.iterchildren(f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
             names = (cell.get(f"{TABLE}style-name"), row.get(f"{TABLE}default-cell-style-name"))
