@@ -122,7 +122,7 @@ CONVERTERS = PluginRegistry(
     built_in={
         "pdf": "memagent_batch.convert.pdf:PdfConverter",
         "html": "memagent_batch.convert.html:HtmlConverter",
-        "docx": "memagent_batch.convert.office:DocxConverter",
+        "docx": "memagent_batch.convert.docx:DocxConverter",
         "email": "memagent_batch.convert.mail:MailConverter",
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
@@ -131,7 +131,7 @@ CONVERTERS = PluginRegistry(
         "image": "memagent_batch.convert.ocr:PictureConverter",
         "rtf": "memagent_batch.convert.rtf:RtfConverter",
         "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
-        "slides": "memagent_batch.convert.office:SlidesConverter",
+        "slides": "memagent_batch.convert.slides:SlidesConverter",
         "sheets": "memagent_batch.convert.sheets:SheetsConverter",
         "opendocument": "memagent_batch.convert.opendocument:OpenDocumentConverter",
     },

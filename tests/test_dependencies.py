@@ -30,14 +30,17 @@ THROUGH = {
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
     "convert": [
+        "convert/charsets.py",
         "convert/html.py",
         "convert/opendocument.py",
         "convert/pdf.py",
         "convert/ocr.py",
         "convert/outlook.py",
         "convert/office.py",
+        "convert/docx.py",
         "convert/packages.py",
         "convert/sheet_objects.py",
+        "convert/slides.py",
         "convert/sheets.py",
     ],
     "ocr": ["convert/ocr.py"],

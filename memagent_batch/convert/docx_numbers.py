@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from memagent_batch.convert.symbols import BOXES, to_unicode
+
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 NUM_LEVELS = 9
@@ -92,7 +94,7 @@ class Numbering:
             if after is None or index < after:
                 counters.pop(below, None)
         if level.number_format == "bullet":
-            return ""
+            return level.text + level.ends_with if level.text in BOXES else ""
         number = PLACE.sub(lambda place: _shown(numbered, int(place[1]) - 1, counters, level), level.text)
         return number and number + level.ends_with
 
@@ -137,12 +139,15 @@ class Numbering:
 def _levels(elements: Iterable[Any]) -> Iterator[tuple[int, Level]]:
     for element in elements:
         restart, legal = element.find(f"{W}lvlRestart"), element.find(f"{W}isLgl")
+        fonts = element.find(f"{W}rPr/{W}rFonts")
         yield (
             _integer(element.get(f"{W}ilvl"), 0),
             Level(
                 start=_integer(_value(element.find(f"{W}start")), 0),
                 number_format=_value(element.find(f"{W}numFmt")) or "decimal",
-                text=_value(element.find(f"{W}lvlText")) or "",
+                text=to_unicode(
+                    _value(element.find(f"{W}lvlText")) or "", None if fonts is None else fonts.get(f"{W}ascii")
+                ),
                 restarts_after=None if restart is None else _integer(_value(restart), 0),
                 is_decimal=legal is not None and legal.get(f"{W}val", "1") not in ("0", "false", "off"),
                 style=_value(element.find(f"{W}pStyle")),

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.office import REPLACED_TAGS, symbol_note
 from memagent_batch.convert.outlook import CODE_PAGES
+from memagent_batch.convert.symbols import UNKNOWN_SYMBOL, symbol_note
 from memagent_batch.errors import ConversionError
 
 TOKEN = re.compile(
@@ -223,6 +223,6 @@ class _Reader:
             return
         charset = self._charsets.get(self._groups[-1].font, 0)
         if charset == SYMBOL_CHARSET:
-            self._show("".join(letter if letter.isspace() else REPLACED_TAGS for letter in data.decode("latin-1")))
+            self._show("".join(letter if letter.isspace() else UNKNOWN_SYMBOL for letter in data.decode("latin-1")))
         else:
             self._show(data.decode(CHARSETS.get(charset, self._page), "replace"))

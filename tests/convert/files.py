@@ -137,6 +137,11 @@ def repacked(package: bytes, members: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
+def member(package: bytes, name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(package)) as members:
+        return members.read(name)
+
+
 def zipped(members: dict[str, bytes], *, stored: bool = False) -> bytes:
     out = io.BytesIO()
     method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED

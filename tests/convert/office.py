@@ -85,24 +85,43 @@ def shape(text: str) -> str:
     return f"<p:sp><p:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>"
 
 
-OPEN_NAMESPACES = " ".join(
-    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{full}:1.0"'
-    for name, full in {
-        "office": "office",
-        "text": "text",
-        "table": "table",
-        "draw": "drawing",
-        "style": "style",
-    }.items()
+OPEN_NAMESPACES = (
+    " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{full}:1.0"'
+        for name, full in {
+            "office": "office",
+            "text": "text",
+            "table": "table",
+            "draw": "drawing",
+            "style": "style",
+            "form": "form",
+            "fo": "xsl-fo-compatible",
+            "svg": "svg-compatible",
+        }.items()
+    )
+    + " "
+    + " ".join(
+        f'xmlns:{name}="{address}"'
+        for name, address in {
+            "xlink": "http://www.w3.org/1999/xlink",
+            "dc": "http://purl.org/dc/elements/1.1/",
+            "math": "http://www.w3.org/1998/Math/MathML",
+            "field": "urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0",
+            "loext": "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0",
+        }.items()
+    )
 )
 
 
-def opendocument(body: str, *, header: str = "", members: dict[str, bytes] | None = None, manifest: str = "") -> bytes:
-    """A package of LibreOffice: the XML of its body, of its header, and further members."""
+def opendocument(
+    body: str, *, header: str = "", members: dict[str, bytes] | None = None, manifest: str = "", styles: str = ""
+) -> bytes:
+    """A package of LibreOffice: the XML of its body, of its header, of its styles, and further members."""
     return zipped(
         {
             "mimetype": b"application/vnd.oasis.opendocument.text",
-            "content.xml": f"<office:document-content {OPEN_NAMESPACES}><office:body>{body}</office:body>"
+            "content.xml": f"<office:document-content {OPEN_NAMESPACES}>"
+            f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>{body}</office:body>"
             "</office:document-content>".encode(),
             "styles.xml": f"<office:document-styles {OPEN_NAMESPACES}><office:master-styles><style:master-page>"
             f"<style:header>{header}</style:header></style:master-page></office:master-styles>"
