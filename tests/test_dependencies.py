@@ -30,6 +30,7 @@ THROUGH = {
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
     "convert": [
+        "convert/charsets.py",
         "convert/html.py",
         "convert/opendocument.py",
         "convert/pdf.py",

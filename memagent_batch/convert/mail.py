@@ -24,7 +24,13 @@ from memagent_batch.convert.converter import (
 )
 from memagent_batch.convert.html import decode_page, visible_text
 from memagent_batch.convert.kinds import ENDINGS
-from memagent_batch.convert.mail_headers import decode_base64, decode_header, decode_mail_text, header_text
+from memagent_batch.convert.mail_headers import (
+    decode_base64,
+    decode_header,
+    decode_mail_text,
+    decode_text_or_bytes,
+    header_text,
+)
 from memagent_batch.convert.mail_text import (
     find_phrases,
     remove_base64,
@@ -85,6 +91,8 @@ FILES_IN_TEXT = {
 }
 PARTS_IN_TEXT = re.compile(r"^--\S.*\n(?:[\w-]+:.*\n(?:[ \t].*\n)*)*?content-(?:type|transfer-encoding):", re.M | re.I)
 BOUNDARY = re.compile(rb"^--(\S[^\r\n]*?)[ \t]*\r?\n(?=content-|\r?\n)", re.M | re.I)
+AFTER_BASE64 = re.compile(r"^[^\n]*[^A-Za-z0-9+/=\s].*\Z", re.M | re.S)
+"""What mailing lists add behind an encoded text."""
 MIME_HINT = re.compile(r"\bmime\b|multi-?part", re.I)
 """What programs write before the first part, for those that show it."""
 
@@ -162,15 +170,16 @@ def message_items(
     for number_inside, picture in enumerate(content.pictures, start=1):
         yield from picture_parts(f"{locator}, picture {number_inside}", picture)
     for position, part in enumerate(content.files, start=1):
+        is_damaged = list[bool]()
         attachment = read_attachment(
             number=f"{below}{position}",
             locator=f"{place}attachment",
             name=partial(_attachment_name, part),
-            data=partial(_attachment_data, part),
+            data=partial(_attachment_data, part, is_damaged),
             failure="this attachment can't be unpacked",
         )
         yield attachment
-        if attachment.failure is None and _leaf_bytes(part)[1]:
+        if any(is_damaged):
             yield Part(locator=attachment.locator, status=PartStatus.FAILED, reason=DAMAGED_ENCODING)
 
 
@@ -199,7 +208,12 @@ class _Content:
         self._is_transcoded = is_transcoded
 
     def add(self, part: Message, *, is_body: bool = False) -> None:
-        """Adds a part with all that is in it. A file without a name is the text of a message if it is its only part."""
+        """Adds a part with all that is in it.
+
+        Args:
+            part: the message, or a part of it.
+            is_body: whether a text is that of the message even if it has a name, as files do.
+        """
         kind = part.get_content_type()
         if kind.startswith("multipart/"):
             self._add_multipart(part, kind)
@@ -226,8 +240,8 @@ class _Content:
         if kind == "multipart/alternative":
             self._add_alternatives(children)
         else:
-            for child in children:
-                self.add(child)
+            for position, child in enumerate(children):
+                self.add(child, is_body=position == 0 and kind == "multipart/related")
         self._add_beside(part.epilogue)
         if any(isinstance(defect, CloseBoundaryNotFoundDefect) for defect in part.defects):
             last = next((name for leaf in [*part.walk()][::-1] if (name := _file_name(leaf))), "its last part")
@@ -257,7 +271,7 @@ class _Content:
         phrases = set[tuple[str, ...]]()
         for child in sorted(children, key=lambda child: child.get_content_type() != "text/plain"):
             content = _Content(is_transcoded=self._is_transcoded)
-            content.add(child)
+            content.add(child, is_body=True)
             more = set[tuple[str, ...]]().union(*map(find_phrases, content.texts)) - phrases
             phrases |= more
             self.files += content.files
@@ -272,8 +286,8 @@ class _Content:
     def _add_notice(self, part: Message, kind: str) -> None:
         """Adds a part of a kind that is a message for programs, such as a report on a delivery."""
         if kind == "message/external-body":
-            place = part.get_param("url") or part.get_param("name") or part.get_param("access-type") or "unknown place"
-            self.losses[f"external file {_text_of(place)}: it is not in the message, and is not read"] = None
+            place = next(filter(None, (_parameter(part, name) for name in ("url", "name", "access-type"))), "")
+            self.losses[f"external file {place}: it is not in the message, and is not read"] = None
             return
         data, is_damaged = _leaf_bytes(part)
         if is_damaged:
@@ -281,7 +295,7 @@ class _Content:
         if kind != "message/partial":
             self._show(decode_header(data.decode("ascii", "surrogateescape"), label=self.label))
             return
-        number, total = _text_of(part.get_param("number") or "?"), _text_of(part.get_param("total") or "?")
+        number, total = _parameter(part, "number") or "?", _parameter(part, "total") or "?"
         self.losses[f"part {number} of {total} of a message (message/partial): the other parts are not read"] = None
         inner = message_from_bytes(data, policy=POLICY)
         self.texts += filter(None, ["\n".join(_header_lines(inner, self))])
@@ -289,6 +303,12 @@ class _Content:
 
     def _add_text(self, part: Message, kind: str) -> None:
         data, is_damaged = _leaf_bytes(part)
+        footer = ""
+        if is_damaged and (found := AFTER_BASE64.search(str(part.get_payload()))):
+            before, is_damaged = decode_base64(found.string[: found.start()].encode())
+            data, footer = (data, "") if is_damaged else (before, found[0])
+        if is_damaged:
+            self.losses[DAMAGED_ENCODING] = None
         is_page = "html" in kind
         label = None if self._is_transcoded and not _encoding(part) else _label(part)
         if label is not None and not is_ascii_label(label):
@@ -298,8 +318,6 @@ class _Content:
         except ConversionError:  # no text, whatever its header says
             self.files.append(part)
             return
-        if is_damaged:
-            self.losses[DAMAGED_ENCODING] = None
         if is_page:
             seen = visible_text(decoded.text)
             self.pictures += seen.pictures
@@ -311,6 +329,7 @@ class _Content:
             text = _shown_text(decoded.text.replace("\r\n", "\n"), part, kind)
             if kind not in CALENDARS or text not in self.texts:  # invitations often hold the same one twice
                 self._show(Decoded(text=text, doubt=decoded.doubt))
+        self._add_beside(footer)
 
     def _show(self, decoded: Decoded) -> None:
         """Adds a text without what is no text in it."""
@@ -334,8 +353,8 @@ def _shown_text(text: str, part: Message, kind: str) -> str:
         return unmark_enriched(text)
     if kind in INLINE_KINDS:
         return unfold_calendar(text)
-    if _text_of(part.get_param("format") or "").lower() == "flowed":
-        return unwrap_flowed(text, joins_words=_text_of(part.get_param("delsp") or "").lower() == "yes")
+    if _parameter(part, "format").lower() == "flowed":
+        return unwrap_flowed(text, joins_words=_parameter(part, "delsp").lower() == "yes")
     return text
 
 
@@ -353,14 +372,17 @@ def _children(part: Message) -> list[Message]:
     return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
 
 
-def _text_of(parameter: str | tuple[str | None, str | None, str]) -> str:
-    """Returns a parameter of a header; one with a charset (RFC 2231) is a tuple."""
-    return parameter[2] if isinstance(parameter, tuple) else parameter
+def _parameter(part: Message, name: str, *, header: str = "content-type") -> str:
+    """Returns a parameter of a header; empty if it is not there. One with a charset (RFC 2231) is a tuple."""
+    value = part.get_param(name, "", header)
+    if not isinstance(value, tuple):
+        return str(value)
+    charset, _, text = value
+    return decode_text_or_bytes(text.encode("latin-1", "replace"), label=charset or None).text
 
 
 def _label(part: Message) -> str | None:
-    label = part.get_param("charset")
-    return _text_of(label).strip() or None if label is not None else None
+    return _parameter(part, "charset").strip() or None
 
 
 def _encoding(part: Message) -> str:
@@ -390,20 +412,20 @@ def _leaf_bytes(part: Message) -> tuple[bytes, bool]:
 def _secure_reason(part: Message) -> str:
     """Why a part of S/MIME is not read."""
     head = _leaf_bytes(part)[0][:64]
-    is_signed = "signed" in _text_of(part.get_param("smime-type") or "").lower() or SIGNED_DATA in head
+    is_signed = "signed" in _parameter(part, "smime-type").lower() or SIGNED_DATA in head
     return SIGNED_UNREAD if is_signed and ENVELOPED_DATA not in head else f"S/MIME (smime.p7m): {ENCRYPTED_UNREAD}"
 
 
 def _file_name(part: Message) -> str:
     """Returns the name of a file; empty if it has none."""
-    name = part.get_filename()
-    return " ".join(decode_header(name, label=_label(part)).text.split()) if name else ""
+    name = _parameter(part, "filename", header="content-disposition") or _parameter(part, "name")
+    return " ".join(decode_header(name, label=_label(part)).text.split())
 
 
 def _attachment_name(part: Message) -> str:
     name, kind = _file_name(part), part.get_content_type()
     if kind in MESSAGE_KINDS and ENDINGS.get(ending_of(name)) != "email":
-        inner = next(iter(_children(part)), None)
+        inner = None if _encoding(part) else next(iter(_children(part)), None)
         subject = header_text(inner, "Subject").text if inner is not None else ""
         return f"{name or subject or 'message'}.eml"
     if kind.startswith("text/") and ending_of(name) not in ENDINGS:
@@ -411,13 +433,18 @@ def _attachment_name(part: Message) -> str:
     return name or f"unnamed{FILE_ENDINGS.get(kind, '.txt' if kind == 'text/plain' else '')}"
 
 
-def _attachment_data(part: Message) -> bytes:
+def _attachment_data(part: Message, is_damaged: list[bool]) -> bytes:
     """Returns the bytes of a file; a text in UTF-8 if a header names the charset that it has.
+
+    Args:
+        part: the attachment.
+        is_damaged: gets whether some of its bytes are lost.
 
     Raises:
         ConversionError: nothing here unpacks it.
     """
-    data, _ = _leaf_bytes(part)
+    data, is_lossy = _leaf_bytes(part)
+    is_damaged.append(is_lossy)
     if data.startswith(TNEF):
         raise ConversionError(TNEF_UNREAD)
     label = _label(part)

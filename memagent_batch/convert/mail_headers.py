@@ -14,7 +14,8 @@ ENCODED_WORD = re.compile(
     r"(?:\?=(?![0-9A-F]{2}\S*\?=)|(?==\?[\w-]+\?[bBqQ]\?)|$)"
 )
 """An encoded word; one whose end is missing ends with the header, or where the next one begins."""
-NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=\s]")
+BASE64_LETTERS = bytes(byte for byte in range(128) if chr(byte).isalnum()) + b"+/"
+OTHER_BYTES = bytes({*range(256)} - {*BASE64_LETTERS, *b"="})
 SHIFT_JIS = b"\x1b$"
 """Begins Japanese text in ISO-2022-JP, whose bytes look like ASCII."""
 
@@ -25,13 +26,13 @@ def decode_base64(data: bytes) -> tuple[bytes, bool]:
     Returns:
         The bytes, and whether characters are missing or of another kind.
     """
-    is_damaged = NOT_BASE64.search(data) is not None
-    data = re.sub(rb"\s+", b"", NOT_BASE64.sub(b"", data))
-    pieces = [piece for piece in re.split(rb"=+", data) if piece]
+    letters = data.translate(None, OTHER_BYTES)
+    is_damaged = len(b"".join(data.split())) > len(letters)
+    pieces = [piece for piece in letters.split(b"=") if piece]
     decoded = []
     for piece in pieces:
         num_missing = -len(piece) % 4
-        is_damaged |= num_missing == 3 or (num_missing > 0 and piece is pieces[-1] and not data.endswith(b"="))
+        is_damaged |= num_missing == 3 or (num_missing > 0 and piece is pieces[-1] and not letters.endswith(b"="))
         decoded.append(b64decode(piece[:-1] if num_missing == 3 else piece + b"=" * num_missing))
     return b"".join(decoded), is_damaged
 
@@ -85,9 +86,10 @@ def _decode_pieces(value: str, label: str | None) -> Iterator[Decoded]:
             yield _decode_raw(data, label)
             continue
         charset, is_base64 = words
-        data_bytes = data.encode("utf-8", "surrogateescape")
-        decoded = decode_base64(data_bytes)[0] if is_base64 else _unquote(data_bytes)
-        yield decode_text_or_bytes(decoded, label=charset)
+        encoded = data.encode("utf-8", "surrogateescape")
+        is_cut = is_base64 and len(re.sub(rb"[\s=]", b"", encoded)) % 4 == 1
+        decoded = decode_text_or_bytes(decode_base64(encoded)[0] if is_base64 else _unquote(encoded), label=charset)
+        yield Decoded(text=decoded.text, doubt="its end is missing" if is_cut else decoded.doubt)
 
 
 def _split_words(value: str) -> Iterator[tuple[tuple[str, bool] | None, str]]:

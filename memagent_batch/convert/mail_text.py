@@ -20,7 +20,7 @@ BASE64 = re.compile(
     r"|\A\s*(?:(?>[A-Za-z0-9+/]{60,})\s+)*(?>[A-Za-z0-9+/]{40,})={0,2}\s*\Z"
 )
 """Lines of base64: several long ones, a very long one, or nothing else in the text."""
-MIXED = re.compile(r"(?=.*[A-Z])(?=.*[g-z])(?=.*\d)", re.S)
+MIXED = re.compile(r"(?=.*[A-Z])(?=.*[g-z])(?=.*[0-9+/])", re.S)
 """What base64 has and numbers in hexadecimal digits, or words, lack."""
 
 

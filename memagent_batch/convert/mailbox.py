@@ -6,8 +6,8 @@ MARK = re.compile(rb"\xef\xbb\xbf|\xff\xfe|\xfe\xff")
 """A byte order mark before a message."""
 WIDE_BYTES = 64
 """Bytes by which UTF-16 without a byte order mark is recognised."""
-BEFORE_HEADERS = re.compile(rb"(?:[ \t]*\r?\n|\d+[ \t]*\r?\n(?=[A-Za-z-]+:))*(?:>From [^\r\n]*\r?\n)?")
-"""Blank lines, the length of an `.emlx` file, and an escaped line of a mailbox."""
+BEFORE_HEADERS = re.compile(rb"(?:[ \t]*\r?\n)*(?:(?P<length>\d{1,12})[ \t]*\r?\n(?=[\w-]+:))?")
+"""Blank lines, and the length of the message in an `.emlx` file."""
 HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:")
 SPACED_HEADER = re.compile(rb"^([!-9;-~]+)[ \t]+:", re.M)
 KNOWN_NAMES = (
@@ -15,6 +15,8 @@ KNOWN_NAMES = (
     rb"|newsgroups|xref|[a-z]+-[\w-]+)[ \t]*:"
 )
 KNOWN_HEADER = re.compile(KNOWN_NAMES)
+FROM_LINES = re.compile(rb"(?:>?From (?![ \t]*:)[^\n]*\n)+(?=" + KNOWN_NAMES + rb")")
+"""Lines of a mailbox before the headers."""
 MAIL_HEADERS = frozenset(
     {b"from", b"to", b"date", b"subject", b"received", b"return-path", b"message-id", b"mime-version", b"delivered-to"}
     | {
@@ -28,13 +30,11 @@ MAIL_HEADERS = frozenset(
 )
 """Two of these at the beginning of a file make it a message."""
 BORDER = re.compile(
-    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From (?=[^\r\n]*\d{4})[^\r\n]*\d:\d\d[^\r\n]*\r?\n(?=(?:>From [^\r\n]*\r?\n)?"
-    + KNOWN_NAMES
-    + rb")"
+    rb"From (?=[^\r\n]*\d{4})[^\r\n]*\d:\d\d[^\r\n]*\r?\n(?=(?:>From [^\r\n]*\r?\n)?" + KNOWN_NAMES + rb")"
 )
-"""How a message of a mailbox begins: sender, date and time, after a blank line and before a header. A sentence that
-begins with the word may have all but the header."""
-ESCAPED_FROM = re.compile(rb"^>(?=>*From )", re.M)
+"""How a message of a mailbox begins after a blank line: sender, date and time, before a header. A sentence that begins
+with the word may have all but the header."""
+ESCAPED_FROM = re.compile(rb"\n>(?=>*From )")
 MMDF_BORDER = re.compile(rb"^\x01{4}\r?\n", re.M)
 HEADERS_END = re.compile(rb"\n\r?\n|\r\r")
 
@@ -48,7 +48,7 @@ def is_mail(head: bytes) -> bool:
     for line in head.splitlines():
         if HEADER_LINE.match(line):
             names.add(line.partition(b":")[0].strip().lower())
-        elif not line.startswith((b" ", b"\t", b"From ")):
+        elif not line.startswith((b" ", b"\t", b"From ", b">From ")):
             break
     return len(names & MAIL_HEADERS) > 1
 
@@ -66,7 +66,9 @@ def to_bytes_of_mail(data: bytes) -> tuple[bytes, bool]:
         data = data.decode(codec, "replace").encode("utf-8")
     data = data[3:] if mark is not None and not codec else data
     start = BEFORE_HEADERS.match(data)
-    return data[start.end() if start else 0 :], bool(codec)
+    assert start is not None  # it matches nothing too
+    length = int(start["length"]) if start["length"] else len(data)
+    return data[start.end() :][:length], bool(codec)
 
 
 def split_mailbox(data: bytes) -> list[bytes] | None:
@@ -75,26 +77,35 @@ def split_mailbox(data: bytes) -> list[bytes] | None:
         return [message for message in MMDF_BORDER.split(data) if message.strip()]
     if BORDER.match(data) is None:
         return None
-    borders = [*BORDER.finditer(data)]
+    borders = [border for border in BORDER.finditer(data) if _is_after_blank_line(data, border.start())]
     ends = [*(border.start() for border in borders[1:]), len(data)]
     messages = (data[border.end() : end] for border, end in zip(borders, ends, strict=True))
-    return [ESCAPED_FROM.sub(b"", message) for message in messages]
+    return [ESCAPED_FROM.sub(b"\n", message) for message in messages]
 
 
 def repair_headers(message: bytes) -> bytes:
-    """Makes lines among the headers that are none a part of the header before, as in `To:` lists broken by programs.
+    """Removes the lines of a mailbox before the headers, and makes lines among them a part of the header before.
 
+    Programs break long lists of recipients without a blank at the beginning of the next line.
     Lines after the last known header may be the text of a message without a blank line, and stay as they are.
     """
+    from_lines = FROM_LINES.match(message)
+    message = message[from_lines.end() :] if from_lines else message
     end = HEADERS_END.search(message)
     head, rest = (message, b"") if end is None else (message[: end.start()], message[end.start() :])
     lines = SPACED_HEADER.sub(rb"\1:", head).split(b"\n")
-    last = max((number for number, line in enumerate(lines) if KNOWN_HEADER.match(line)), default=0)
-    for number in range(1, last):
+    known = [number for number, line in enumerate(lines) if KNOWN_HEADER.match(line)]
+    if not known:
+        return b"\n" + message  # a text without headers, whose first lines a parser could drop
+    for number in range(1, known[-1]):
         line = lines[number]
         if line.strip() and not line.startswith((b" ", b"\t")) and HEADER_LINE.match(line) is None:
             lines[number] = b" " + line
     return b"\n".join(lines) + rest
+
+
+def _is_after_blank_line(data: bytes, at: int) -> bool:
+    return at == 0 or data[max(0, at - 3) : at].endswith((b"\n\n", b"\n\r\n"))
 
 
 def _wide_codec(data: bytes) -> str:
