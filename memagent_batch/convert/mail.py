@@ -250,17 +250,21 @@ class _Content:
     def _add_unsplit(self, part: Message, kind: str) -> None:
         """Adds a part that names no boundary or a wrong one, split at the boundary that it has."""
         data, _ = _leaf_bytes(part)
-        found = BOUNDARY.search(data)
-        if found is not None:
-            head = b'Content-Type: %b; boundary="%b"\n\n' % (kind.encode(), found[1].replace(b'"', b'\\"'))
-            part = message_from_bytes(head + data, policy=POLICY)
-        if found is not None and isinstance(part.get_payload(), list):
-            self._add_multipart(part, kind)
-        else:
+        parts = _split_parts(data, kind)
+        if parts is None:
             self._show(decode_mail_text(data, label=None))
+        else:
+            self._add_multipart(parts, kind)
 
     def _add_beside(self, text: str | None) -> None:
-        """Adds what stands before the first part or after the last one, but not what says that it is MIME."""
+        """Adds what stands before the first part or after the last one, but not what says that it is MIME.
+
+        Programs that give two boundaries one name leave parts behind the last one.
+        """
+        parts = _split_parts((text or "").encode("utf-8", "surrogateescape"), "multipart/mixed")
+        if parts is not None:
+            self._add_multipart(parts, "multipart/mixed")
+            return
         paragraphs = re.split(r"\n\s*\n", (text or "").replace("\r\n", "\n"))
         shown = "\n\n".join(each for each in paragraphs if each.strip() and not MIME_HINT.search(each))
         if shown:
@@ -365,6 +369,16 @@ def _is_file(part: Message, kind: str, *, is_body: bool) -> bool:
         return True
     is_attached = "attach" in str(part.get("content-disposition", "")).partition(";")[0].lower()
     return is_attached or bool(_file_name(part) and not is_body)
+
+
+def _split_parts(data: bytes, kind: str) -> Message | None:
+    """Splits parts at the boundary that stands before the first one; returns None if there is none."""
+    found = BOUNDARY.search(data)
+    if found is None:
+        return None
+    head = b'Content-Type: %b; boundary="%b"\n\n' % (kind.encode(), found[1].replace(b'"', b'\\"'))
+    part = message_from_bytes(head + data, policy=POLICY)
+    return part if part.is_multipart() else None
 
 
 def _children(part: Message) -> list[Message]:

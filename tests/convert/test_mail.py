@@ -180,6 +180,10 @@ FORMS = {
         ).replace("boundary", "border"),
         "EUR 5\n\nin May",
     ),
+    "one_boundary_twice": (
+        many("mixed", many("alternative", leaf("Plain."), leaf("<p>EUR 5</p>", "text/html")), leaf("in May")),
+        "Plain.\n\nEUR 5\n\nin May",
+    ),
     "parts_in_base64": (
         "Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: base64\r\n\r\n"
         + encodebytes(b"--b\r\n\r\nEUR 5\r\n--b--").decode(),
