@@ -16,8 +16,6 @@ ENCODED_WORD = re.compile(
 """An encoded word; one whose end is missing ends with the header, or where the next one begins."""
 BASE64_LETTERS = bytes(byte for byte in range(128) if chr(byte).isalnum()) + b"+/"
 OTHER_BYTES = bytes({*range(256)} - {*BASE64_LETTERS, *b"="})
-SHIFT_JIS = b"\x1b$"
-"""Begins Japanese text in ISO-2022-JP, whose bytes look like ASCII."""
 
 
 def decode_base64(data: bytes) -> tuple[bytes, bool]:
@@ -38,13 +36,11 @@ def decode_base64(data: bytes) -> tuple[bytes, bool]:
 
 
 def decode_mail_text(data: bytes, *, label: str | None) -> Decoded:
-    """Decodes a text of a mail as `decode_text` does, and knows ISO-2022-JP also if nothing names it.
+    """Decodes a text of a mail as `decode_text` does. A charset that is not known is a doubt of its own.
 
     Raises:
         ConversionError: it is not text.
     """
-    if SHIFT_JIS in data and data.isascii() and (label is None or find_codec(label) in (None, "cp1252", "ascii")):
-        label = "iso-2022-jp"
     decoded = decode_text(data, label=label)
     if label and not data.isascii() and find_codec(label) is None and "charset" not in (decoded.doubt or ""):
         return Decoded(text=decoded.text, doubt=f"its characters may be wrong: its charset {label!r} is unknown")

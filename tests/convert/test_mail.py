@@ -297,7 +297,6 @@ def test_packed_files_of_outlook_in_a_mail_are_named(file: Path) -> None:
         ("=?utf-8*de?Q?Gr=C3=B6=C3=9Fe?=", "Gr\u00f6\u00dfe"),
         ("a =?utf-8?q?b?= c", "a b c"),
         ("=?", "=?"),
-        ("\x1b$B7@Ls\x1b(B", "\u5951\u7d04"),
         ("Gr\u00f6\u00dfe", "Gr\u00f6\u00dfe"),
     ],
 )
@@ -334,7 +333,6 @@ CHARSETS = [
     ("text/plain", "Geb\u00fchr \u20ac", "utf-8"),
     ("text/plain; charset=utf-7", "Geb\u00fchr \u20ac", "utf-7"),
     ("text/plain; charset=gb2312", "\u6731\u9555", "gbk"),
-    ("text/plain", "\u5951\u7d04", "iso2022_jp"),
     ("text/html", "<meta charset=windows-1251>\u0414\u043e\u0433\u043e\u0432\u043e\u0440", "cp1251"),
     ("text/html; charset=us-ascii", "<meta charset=utf-8>Geb\u00fchr \u20ac", "utf-8"),
     ("text/plain; charset=koi8-r; name=a.txt", "\u041f\u043b\u0430\u0442\u0430", "koi8-r"),
