@@ -56,10 +56,11 @@ INLINE_KINDS = CALENDARS | {"text/vcard", "text/x-vcard", "text/directory"}
 HEADER_KINDS = frozenset({"text/rfc822-headers", "text/rfc822-header"})
 ENRICHED = frozenset({"text/enriched", "text/richtext"})
 SIGNED_OR_ENCRYPTED = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
+SIGNATURE_NOTE = "its signature is not checked"
 WORDLESS = {
     **dict.fromkeys(
         ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"),
-        "its signature is not checked",
+        SIGNATURE_NOTE,
     ),
     "application/applefile": "the settings of a file of a Mac are not read",
     **dict.fromkeys(
@@ -91,7 +92,7 @@ FILES_IN_TEXT = {
 }
 PARTS_IN_TEXT = re.compile(r"^--\S.*\n(?:[\w-]+:.*\n(?:[ \t].*\n)*)*?content-(?:type|transfer-encoding):", re.M | re.I)
 BOUNDARY = re.compile(rb"^--(\S[^\r\n]*?)[ \t]*\r?\n(?=content-|\r?\n)", re.M | re.I)
-AFTER_BASE64 = re.compile(r"^[^\n]*[^A-Za-z0-9+/=\s].*\Z", re.M | re.S)
+AFTER_BASE64 = re.compile(r"(?<=\n)(?=[^\n]*\S[ \t]+\S|[-_*#~]+[ \t]*\r?\n).*\Z", re.S)
 """What mailing lists add behind an encoded text."""
 MIME_HINT = re.compile(r"\bmime\b|multi-?part", re.I)
 """What programs write before the first part, for those that show it."""
@@ -223,6 +224,8 @@ class _Content:
             self.losses[_secure_reason(part)] = None
         elif kind in WORDLESS and (not _file_name(part) or not kind.startswith("text/")):
             self.notes[WORDLESS[kind]] = None
+        elif _file_name(part).lower().endswith(".p7s"):
+            self.notes[SIGNATURE_NOTE] = None
         elif _is_file(part, kind, is_body=is_body):
             self.files.append(part)
         else:
@@ -233,7 +236,7 @@ class _Content:
             self._add_unsplit(part, kind)
             return
         if kind == "multipart/encrypted":
-            self.losses[PGP_UNREAD if "pgp" in part.as_string().lower() else ENCRYPTED_UNREAD] = None
+            self.losses[PGP_UNREAD if b"pgp" in part.as_bytes().lower() else ENCRYPTED_UNREAD] = None
             return
         children = _children(part)
         self._add_beside(part.preamble)
@@ -252,7 +255,7 @@ class _Content:
         data, _ = _leaf_bytes(part)
         parts = _split_parts(data, kind)
         if parts is None:
-            self._show(decode_mail_text(data, label=None))
+            self._show(decode_text_or_bytes(data, label=None))
         else:
             self._add_multipart(parts, kind)
 
@@ -268,11 +271,11 @@ class _Content:
         paragraphs = re.split(r"\n\s*\n", (text or "").replace("\r\n", "\n"))
         shown = "\n\n".join(each for each in paragraphs if each.strip() and not MIME_HINT.search(each))
         if shown:
-            self._show(decode_mail_text(shown.encode("utf-8", "surrogateescape"), label=None))
+            self._show(decode_text_or_bytes(shown.encode("utf-8", "surrogateescape"), label=None))
 
     def _add_alternatives(self, children: Sequence[Message]) -> None:
         """Adds plain text, then each alternative that says more than those before it; the files of all."""
-        phrases = set[tuple[str, ...]]()
+        phrases, is_shown = set[tuple[str, ...]](), False
         for child in sorted(children, key=lambda child: child.get_content_type() != "text/plain"):
             content = _Content(is_transcoded=self._is_transcoded)
             content.add(child, is_body=True)
@@ -282,7 +285,8 @@ class _Content:
             self.pictures += content.pictures
             self.losses |= content.losses
             self.label = self.label or content.label
-            if more:
+            if more or (not is_shown and "".join(content.texts).strip()):
+                is_shown = True
                 self.texts += content.texts
                 self.doubts |= content.doubts
                 self.notes |= content.notes

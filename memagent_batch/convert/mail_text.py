@@ -11,8 +11,10 @@ URL = re.compile(r"<?\b(?:https?://|www\.)[^\s<>\"]+>?", re.I)
 LIST_MARK = re.compile(r"^[\s>]*(?:[-*+\u2022\u00b7\u25aa\u25cf\u25e6\u2013o]|\(?(?:\d{1,3}|[a-z])[.)])[ \t]+", re.M)
 WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # characters of languages without blanks between words
-    r"|\d(?:[\d.,:/-]*\d)?|[^\W\d]+|[$\u00a2-\u00a5\u20a0-\u20bf%\u00a7]"
+    r"|(?<!\w)[-+\u2212]?\d(?:[\d.,:/-]*\d)?|\d+|[^\W\d]+|[$\u00a2-\u00a5\u20a0-\u20bf%\u00a7]"
+    r"|[\u2190-\u2bff\U0001f300-\U0001faff]"
 )
+"""Words, numbers with their signs, currencies, and pictures such as ticks."""
 ARMOUR = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z))", re.S)
 BASE64 = re.compile(
     r"(?<![^\s:;,])(?:(?>[A-Za-z0-9+/]{60,})\s+){2,}[A-Za-z0-9+/]*={0,2}(?!\S)"

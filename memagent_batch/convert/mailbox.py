@@ -1,9 +1,8 @@
 """Files of mail as bytes: mailboxes are split into messages, and messages are brought into the form of RFC 5322."""
 
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 
-MARK = re.compile(rb"\xef\xbb\xbf|\xff\xfe|\xfe\xff")
-"""A byte order mark before a message."""
 WIDE_BYTES = 64
 """Bytes by which UTF-16 without a byte order mark is recognised."""
 BEFORE_HEADERS = re.compile(rb"(?:[ \t]*\r?\n)*(?:(?P<length>\d{1,12})[ \t]*\r?\n(?=[\w-]+:))?")
@@ -60,11 +59,8 @@ def to_bytes_of_mail(data: bytes) -> tuple[bytes, bool]:
         The file, and whether it was converted from UTF-16 to UTF-8, so that the charsets that it names are not those of
         its bytes.
     """
-    mark = MARK.match(data)
-    codec = _wide_codec(data) if mark is None else {2: "utf-16", 3: ""}[len(mark[0])]
-    if codec:
-        data = data.decode(codec, "replace").encode("utf-8")
-    data = data[3:] if mark is not None and not codec else data
+    codec = "utf-16" if data.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else _wide_codec(data)
+    data = data.decode(codec, "replace").encode("utf-8") if codec else data.removeprefix(BOM_UTF8)
     start = BEFORE_HEADERS.match(data)
     assert start is not None  # it matches nothing too
     length = int(start["length"]) if start["length"] else len(data)

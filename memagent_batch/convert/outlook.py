@@ -225,15 +225,11 @@ class _Folder:
         return [(kind, number, value) for kind, number, _, value in entries]
 
     def _label(self, *numbers: int) -> str | None:
-        message = _Folder(self._ole, (), header_bytes=HEADER_BYTES) if self._is_inside else self
+        """Returns the encoding that properties name, here or else in the whole message."""
+        message = _Folder(self._ole, (), header_bytes=HEADER_BYTES)
         pages = (folder.numbers.get(number, 0) & 0xFFFFFFFF for folder in (self, message) for number in numbers)
         page = next(filter(None, pages), None)
         return None if page is None else code_page_label(page)
-
-    @property
-    def _is_inside(self) -> bool:
-        """Whether it is a recipient or an attachment, whose texts are in the code page of its message."""
-        return self._header_bytes == SMALL_HEADER_BYTES
 
 
 def _take(decoded: Decoded, losses: _Losses) -> str:

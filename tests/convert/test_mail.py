@@ -113,6 +113,15 @@ FORMS = {
         many("alternative", leaf("We do not pay the fee. See HTML."), leaf("<p>We pay the fee.</p>", "text/html")),
         "We do not pay the fee. See HTML.\n\nWe pay the fee.",
     ),
+    "ticks": (
+        many("alternative", leaf("yes no"), leaf("<p>\u2611 yes \u2610 no</p>", "text/html; charset=utf-8")),
+        "yes no\n\n\u2611 yes \u2610 no",
+    ),
+    "sign": (
+        many("alternative", leaf("It is 5 %."), leaf("<p>It is -5 %.</p>", "text/html")),
+        "It is 5 %.\n\nIt is -5 %.",
+    ),
+    "no_words": (many("alternative", leaf("!?"), leaf("<p>!?</p>", "text/html")), "!?"),
     "signed": (
         many(
             "signed",
@@ -256,6 +265,7 @@ UNREAD = {
     "damaged": many(
         "mixed", leaf("AAAAA!", "application/octet-stream; name=a.txt", "Content-Transfer-Encoding: base64")
     ),
+    "encoding is damaged": leaf(ENCODED + "VGhl!IGZlZQ==", "text/plain", "Content-Transfer-Encoding: base64"),
     "yEnc": "\r\n=ybegin line=128 size=5 name=a.bin\r\nxyz",
     "BinHex": "\r\n(This file must be converted with BinHex 4.0)\r\n:xyz:",
 }
