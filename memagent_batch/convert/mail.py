@@ -90,8 +90,10 @@ FILES_IN_TEXT = {
         "a file inside the text (BinHex), which is not read"
     ),
 }
-PARTS_IN_TEXT = re.compile(r"^--\S.*\n(?:[\w-]+:.*\n(?:[ \t].*\n)*)*?content-(?:type|transfer-encoding):", re.M | re.I)
-BOUNDARY = re.compile(rb"^--(\S[^\r\n]*?)[ \t]*\r?\n(?=content-|\r?\n)", re.M | re.I)
+PARTS_IN_TEXT = re.compile(
+    r"^--\S.*\n(?:[\w-]+:.*\n(?:[ \t].*\n){0,9}){0,20}?content-(?:type|transfer-encoding):", re.M | re.I
+)
+BOUNDARY = re.compile(rb"^--(\S[^\r\n]*)\r?\n(?=content-|\r?\n)", re.M | re.I)
 AFTER_BASE64 = re.compile(r"(?<=\n)(?=[^\n]*\S[ \t]+\S|[-_*#~]+[ \t]*\r?\n).*\Z", re.S)
 """What mailing lists add behind an encoded text."""
 MIME_HINT = re.compile(r"\bmime\b|multi-?part", re.I)
@@ -380,7 +382,7 @@ def _split_parts(data: bytes, kind: str) -> Message | None:
     found = BOUNDARY.search(data)
     if found is None:
         return None
-    head = b'Content-Type: %b; boundary="%b"\n\n' % (kind.encode(), found[1].replace(b'"', b'\\"'))
+    head = b'Content-Type: %b; boundary="%b"\n\n' % (kind.encode(), found[1].rstrip().replace(b'"', b'\\"'))
     part = message_from_bytes(head + data, policy=POLICY)
     return part if part.is_multipart() else None
 

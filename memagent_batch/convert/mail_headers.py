@@ -11,7 +11,7 @@ from memagent_batch.errors import ConversionError
 
 ENCODED_WORD = re.compile(
     r"=\?(?P<charset>[\w.:+()-]+)(?:\*[\w-]*)?\?(?:(?P<b>[bB])\?(?P<base64>[\w+/=\s-]*?)|[qQ]\?(?P<quoted>.*?))"
-    r"(?:\?=(?![0-9A-F]{2}\S*\?=)|(?==\?[\w-]+\?[bBqQ]\?)|$)"
+    r"(?:\?=(?![0-9A-F]{2}\S{0,75}\?=)|(?==\?[\w-]+\?[bBqQ]\?)|$)"
 )
 """An encoded word; one whose end is missing ends with the header, or where the next one begins."""
 BASE64_LETTERS = bytes(byte for byte in range(128) if chr(byte).isalnum()) + b"+/"

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 IGNORED = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff_]")
 """Characters inside words that nobody sees, and the marks of emphasis in plain text."""
-PLACEHOLDER = re.compile(r"\[(?:cid|image)\b[^\]]*\]|\[\d{1,3}\]|<?mailto:\S+", re.I)
+PLACEHOLDER = re.compile(r"\[(?:cid|image)\b[^\]]{0,200}\]|\[\d{1,3}\]|<?mailto:\S+", re.I)
 URL = re.compile(r"<?\b(?:https?://|www\.)[^\s<>\"]+>?", re.I)
-LIST_MARK = re.compile(r"^[\s>]*(?:[-*+\u2022\u00b7\u25aa\u25cf\u25e6\u2013o]|\(?(?:\d{1,3}|[a-z])[.)])[ \t]+", re.M)
+LIST_MARK = re.compile(r"^[ \t>]*(?:[-*+\u2022\u00b7\u25aa\u25cf\u25e6\u2013o]|\(?(?:\d{1,3}|[a-z])[.)])[ \t]+", re.M)
 WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # characters of languages without blanks between words
     r"|(?<!\w)[-+\u2212]?\d(?:[\d.,:/-]*\d)?|\d+|[^\W\d]+|[$\u00a2-\u00a5\u20a0-\u20bf%\u00a7]"
@@ -47,7 +47,7 @@ def remove_base64(text: str) -> tuple[str, bool]:
 
 
 def _keep_digits(lines: re.Match[str]) -> str:
-    return "" if MIXED.search(lines[0]) else lines[0]
+    return "" if MIXED.match(lines[0]) else lines[0]
 
 
 def unwrap_flowed(text: str, *, joins_words: bool) -> str:
@@ -57,24 +57,23 @@ def unwrap_flowed(text: str, *, joins_words: bool) -> str:
         text: text whose lines end with a blank where the next one continues them.
         joins_words: whether that blank is not a part of the text (`DelSp`).
     """
-    lines, open_depth = list[str](), -1
+    paragraphs, open_depth = list[list[str]](), -1
     for line in text.split("\n"):
         depth = len(line) - len(line.lstrip(">"))
         content = line[depth:].removeprefix(" ")
-        if depth == open_depth and content != "-- ":
-            lines[-1] += content
-        else:
-            lines.append(f"{'>' * depth}{' ' if depth else ''}{content}")
         is_open = content.endswith(" ") and content != "-- "
+        shown = content[:-1] if is_open and joins_words else content
+        if depth == open_depth and content != "-- ":
+            paragraphs[-1].append(shown)
+        else:
+            paragraphs.append([">" * depth, " " if depth else "", shown])
         open_depth = depth if is_open else -1
-        if is_open and joins_words:
-            lines[-1] = lines[-1].removesuffix(" ")
-    return "\n".join(lines)
+    return "\n".join("".join(paragraph) for paragraph in paragraphs)
 
 
 def unmark_enriched(text: str) -> str:
     """Removes the marks of text/enriched and text/richtext."""
-    text = re.sub(r"<param>.*?</param>|<comment>.*?</comment>", "", text, flags=re.I | re.S)
+    text = re.sub(r"<param>[^<]*</param>|<comment>[^<]*</comment>", "", text, flags=re.I)
     text = re.sub(r"<nl>", "\n", text.replace("<<", "\0"), flags=re.I)
     text = re.sub(r"<lt>", "\0", text, flags=re.I)
     return re.sub(r"</?[A-Za-z][\w-]*>", "", text).replace("\0", "<")

@@ -29,7 +29,8 @@ MAIL_HEADERS = frozenset(
 )
 """Two of these at the beginning of a file make it a message."""
 BORDER = re.compile(
-    rb"From (?=[^\r\n]*\d{4})[^\r\n]*\d:\d\d[^\r\n]*\r?\n(?=(?:>From [^\r\n]*\r?\n)?" + KNOWN_NAMES + rb")"
+    rb"From (?:(?<=\nFrom )|(?<=\AFrom ))"
+    rb"(?=[^\r\n]*\d{4})[^\r\n]*\d:\d\d[^\r\n]*\r?\n(?=(?:>From [^\r\n]*\r?\n)?" + KNOWN_NAMES + rb")"
 )
 """How a message of a mailbox begins after a blank line: sender, date and time, before a header. A sentence that begins
 with the word may have all but the header."""

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
@@ -177,8 +178,10 @@ class _Folder:
 
     def time(self, number: int) -> str:
         """A time as e-mail writes it; empty if it is not there."""
-        time = self.numbers.get(number)
-        return format_datetime(EPOCH + timedelta(microseconds=time // 10)) if time else ""
+        with suppress(OverflowError):  # beyond the year 9999: it stands for none
+            time = self.numbers.get(number)
+            return format_datetime(EPOCH + timedelta(microseconds=time // 10)) if time else ""
+        return ""
 
     def inner(self, name: str, *, header_bytes: int) -> "_Folder":
         """A folder inside."""
