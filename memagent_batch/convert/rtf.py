@@ -79,7 +79,7 @@ CHOICES = (1, 2)
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    own = 2
+    own = 3
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The text, and a part for each kind of text beside it.
