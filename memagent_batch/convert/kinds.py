@@ -7,9 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from memagent_batch.convert.converter import Part, PartStatus, ending_of
-from memagent_batch.convert.mail import MBOX_START
+from memagent_batch.convert.mailbox import is_mail
 
-KINDS_VERSION = "6"
+KINDS_VERSION = "7"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""
@@ -38,11 +38,12 @@ class FileKind(StrEnum):
     RTF = "rtf"
 
 
+MAIL_ENDINGS = (".eml", ".emlx", ".mbox", ".mbx", ".mht", ".mhtml")
 ENDINGS = {
     ".pdf": FileKind.PDF,
     **dict.fromkeys((".html", ".htm", ".xhtml"), FileKind.HTML),
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), FileKind.DOCX),
-    **dict.fromkeys((".eml", ".mbox", ".mbx"), FileKind.EMAIL),
+    **dict.fromkeys(MAIL_ENDINGS, FileKind.EMAIL),
     **dict.fromkeys((".md", ".markdown"), FileKind.MARKDOWN),
     **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ""), FileKind.TEXT),
     ".zip": FileKind.ZIP,
@@ -54,7 +55,9 @@ ENDINGS = {
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
-QUOTING_ENDINGS = frozenset(ending for ending, kind in ENDINGS.items() if ending and kind in PLAIN | {FileKind.HTML})
+QUOTING_ENDINGS = frozenset(
+    ending for ending, kind in ENDINGS.items() if ending and kind in PLAIN | {FileKind.HTML, FileKind.EMAIL}
+)
 """Endings of texts that may name the mark of a PDF near their beginning."""
 ZIP_MARK = b"PK\x03\x04"
 PDF_MARK = b"%PDF-"
@@ -82,13 +85,6 @@ BINARY_SHEETS = "xl/workbook.bin"
 
 HTML_START = re.compile(rb"\s*+(?><\?xml[^>]*>\s*)?+(?><!--.*?-->\s*)*+<(!doctype html|html|head|body)\b", re.I | re.S)
 """How a page begins. Each piece matches in one way only: the time stays linear whatever the file holds."""
-MAIL_HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
-HEADER_LINES = 8
-"""Lines at the beginning of a message among which its headers are looked for."""
-MAIL_HEADERS = frozenset(
-    {b"from", b"to", b"date", b"subject", b"received", b"return-path", b"message-id", b"mime-version", b"delivered-to"}
-    | {b"content-type", b"x-mozilla-status", b"reply-to", b"dkim-signature", b"x-gmail-labels"}
-)
 
 
 def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
@@ -128,14 +124,15 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
         return FileKind.IMAGE
     if head.startswith(OLE):
         return _ole(head + tail, ending=ending)
+    if ending != ".pdf" and ENDINGS.get(ending or ".eml") not in PLAIN and is_mail(head):
+        return FileKind.EMAIL  # before PDF, which a message may name or hold
     if _is_pdf(head, ending=ending):
         return FileKind.PDF
     if HTML_START.match(head):
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
         return FileKind.RTF
-    is_mail = MBOX_START.match(head) or _has_headers(head)
-    return FileKind.EMAIL if is_mail and ENDINGS.get(ending if ending else ".eml") not in PLAIN else None
+    return None
 
 
 def _is_pdf(head: bytes, *, ending: str) -> bool:
@@ -148,18 +145,6 @@ def _is_pdf(head: bytes, *, ending: str) -> bool:
 def _is_bitmap(head: bytes) -> bool:
     """Whether it is a BMP: its four reserved bytes are zero, and those of a text that begins with BM are not."""
     return head.startswith(b"BM") and head[6:10] == bytes(4)
-
-
-def _has_headers(head: bytes) -> bool:
-    """Whether text begins with headers of a message: two that are known."""
-    names = set()
-    for line in head.splitlines()[:HEADER_LINES]:
-        header = MAIL_HEADER.match(line)
-        if header is not None:
-            names.add(header[1].lower())
-        elif not line.startswith((b" ", b"\t")):
-            break
-    return len(names & MAIL_HEADERS) > 1
 
 
 def _zipped(file: Path, *, ending: str) -> str | Part:

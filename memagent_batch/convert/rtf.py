@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.convert.code_pages import code_page_label
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.outlook import CODE_PAGES
 from memagent_batch.convert.symbols import UNKNOWN_SYMBOL, symbol_note
 from memagent_batch.errors import ConversionError
 
@@ -79,7 +79,7 @@ CHOICES = (1, 2)
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    own = 2
+    own = 3
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The text, and a part for each kind of text beside it.
@@ -87,10 +87,18 @@ class RtfConverter(BuiltIn):
         Raises:
             ConversionError: it is not RTF.
         """
-        data = file.read_bytes()
-        if not data.lstrip().startswith(b"{\\rtf"):
-            raise ConversionError("it does not begin as RTF does; is it whole?")
-        yield from _Reader().parts(data)
+        yield from rtf_parts(file.read_bytes())
+
+
+def rtf_parts(data: bytes) -> Iterator[Part]:
+    """Reads the text, and a part for each kind of text beside it.
+
+    Raises:
+        ConversionError: it is not RTF.
+    """
+    if not data.lstrip().startswith(b"{\\rtf"):
+        raise ConversionError("it does not begin as RTF does; is it whole?")
+    yield from _Reader().parts(data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +204,7 @@ class _Reader:
         if name in FILE_PAGES:
             self._page = FILE_PAGES[name]
         elif name == "ansicpg":
-            self._page = CODE_PAGES.get(number or 0, f"cp{number or 1252}")
+            self._page = code_page_label(number or 1252)
         elif name == "fcharset" and group.in_fonts:
             self._charsets[group.font] = number or 0
         elif name == "f":

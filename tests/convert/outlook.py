@@ -16,14 +16,32 @@ def message(
     texts: Mapping[int, str | bytes],
     *,
     attached: Sequence[Tree] = (),
+    recipients: Sequence[Tree] = (),
     numbers: Mapping[int, int] = {},
+    narrow: Mapping[int, bytes] = {},
+    names: Sequence[int] = (),
     header_bytes: int = 32,
 ) -> Tree:
-    """A message of texts (as Unicode) and bytes by the numbers of their properties, and of attachments."""
+    """Makes a message of texts (as Unicode) and bytes by the numbers of their properties.
+
+    Args:
+        texts: texts and bytes.
+        attached: attachments.
+        recipients: recipients, as messages with a header of 8 bytes.
+        numbers: numbers and times.
+        narrow: texts in a code page.
+        names: numbers of the names of the properties from 0x8000 on.
+        header_bytes: bytes before the first number.
+    """
     tree: dict[str, bytes | Tree] = {"__properties_version1.0": _numbers(numbers, header_bytes)}
     for number, value in texts.items():
         kind, data = ("001F", value.encode("utf-16-le")) if isinstance(value, str) else ("0102", value)
         tree[f"__substg1.0_{number:04X}{kind}"] = data
+    tree |= {f"__substg1.0_{number:04X}001E": data for number, data in narrow.items()}
+    tree |= {f"__recip_version1.0_#{position:08X}": each for position, each in enumerate(recipients)}
+    if names:
+        entries = b"".join(struct.pack("<IHH", name, 6, position) for position, name in enumerate(names))
+        tree["__nameid_version1.0"] = {"__substg1.0_00030102": entries}
     return tree | {f"__attach_version1.0_#{position:08X}": each for position, each in enumerate(attached)}
 
 
@@ -38,7 +56,7 @@ def attachment(name: str, content: bytes | Tree | None) -> Tree:
 
 def _numbers(numbers: Mapping[int, int], header_bytes: int) -> bytes:
     return bytes(header_bytes) + b"".join(
-        struct.pack("<HHIQ", 3, number, 0, value) for number, value in numbers.items()
+        struct.pack("<HHIQ", 3 if value < 1 << 32 else 0x40, number, 0, value) for number, value in numbers.items()
     )
 
 
