@@ -17,6 +17,8 @@ SMALL_PIXELS, SMALL_MARGIN_PIXELS = 48, 20
 """Shorter side to which smaller images are enlarged, and the margin that they get."""
 DARK, DOTS_SHARE = 128, 0.3
 """Greatest level of a dark pixel, and the share of dark pixels that stand alone where dots make up the letters."""
+LEGIBLE = 0.5
+"""Least confidence of the surest line of a page that has words at all."""
 NAMED_LINES = 3
 UNKNOWN_LETTERS = "\N{REPLACEMENT CHARACTER}"
 """Stands for a line in which RapidOCR knows no letter."""
@@ -96,13 +98,14 @@ class OcrConverter(BuiltIn):
         lines = [*reading_order([self._surest(turned, line) for line in lines])]
         if not lines:
             return Part(locator=locator, status=PartStatus.NEEDS_OCR, reason="OCR finds no words on it")
-        read = [line for line in lines if line.text]
+        is_legible = any(line.text and line.confidence >= LEGIBLE for line in lines)
+        read = [line for line in lines if line.text and is_legible]
         doubtful = sorted(filter(self._is_doubtful, read), key=lambda line: line.confidence)
         status, reasons = PartStatus.OK, list[str]()
         if doubtful:
             status, reasons = PartStatus.NEEDS_REVIEW, [_why_doubtful(doubtful)]
         if len(read) < len(lines):
-            status, reasons = PartStatus.NEEDS_OCR, [_why_unread(lines), *reasons]
+            status, reasons = PartStatus.NEEDS_OCR, [_why_unread(lines, read), *reasons]
         return Part(
             locator=locator,
             text="\n".join(line.text for line in read),
@@ -191,9 +194,9 @@ def _why_doubtful(lines: Sequence[Line]) -> str:
     return f"read by OCR, which is not sure of {', '.join(named)}{more}"
 
 
-def _why_unread(lines: Sequence[Line]) -> str:
+def _why_unread(lines: Sequence[Line], read: Sequence[Line]) -> str:
     """What a page's reason says of the lines that OCR sees and can't read."""
-    unread = [line for line in lines if not line.text]
+    unread = [line for line in lines if line not in read]
     places = ", ".join(f"{_height(line):.0%}" for line in unread[:NAMED_LINES])
     more = f" and {len(unread) - NAMED_LINES} more" if len(unread) > NAMED_LINES else ""
     return f"OCR can't read {len(unread)} of its {len(lines)} lines ({places}{more} down the page); it knows {LETTERS}"

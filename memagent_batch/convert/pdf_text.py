@@ -36,88 +36,10 @@ SHORT_NUMBER = 6
 """Characters of a number each of which is compared with its neighbours; of a longer one, the first and last are."""
 COLUMN_GAP, MIN_COLUMN_LINES, COLUMN_WORDS = 1.5, 4, 3
 """Least gap between columns as a share of the height of a line, their least number of lines, and of words a line."""
-COMPOUND_HEADS = frozenset(
-    [
-        "all",
-        "anti",
-        "bi",
-        "cross",
-        "counter",
-        "co",
-        "double",
-        "e",
-        "eight",
-        "eighty",
-        "ex",
-        "extra",
-        "fifty",
-        "first",
-        "five",
-        "forty",
-        "four",
-        "full",
-        "half",
-        "hand",
-        "hard",
-        "high",
-        "in",
-        "inter",
-        "intra",
-        "large",
-        "left",
-        "light",
-        "long",
-        "low",
-        "mid",
-        "mini",
-        "multi",
-        "nine",
-        "ninety",
-        "no",
-        "non",
-        "off",
-        "on",
-        "one",
-        "open",
-        "out",
-        "over",
-        "post",
-        "pre",
-        "pro",
-        "pseudo",
-        "quasi",
-        "re",
-        "right",
-        "second",
-        "self",
-        "semi",
-        "seven",
-        "seventy",
-        "short",
-        "single",
-        "six",
-        "sixty",
-        "small",
-        "so",
-        "sub",
-        "super",
-        "ten",
-        "third",
-        "thirty",
-        "three",
-        "time",
-        "top",
-        "two",
-        "twenty",
-        "ultra",
-        "under",
-        "up",
-        "vice",
-        "well",
-        "wide",
-        "x",
-        "year",
-    ]
+COMPOUND_HEAD = re.compile(
+    "all|anti|co|counter|cross|ex|extra|full|half|high|in|inter|intra|large|long|low|mid|multi|non|off|on|one|open|out|"
+    "over|post|pre|pro|quasi|right|second|self|semi|short|single|six|so|sub|super|third|three|time|two|up|vice|well|year|"
+    "(?:twen|thir|for|fif|six|seven|eigh|nine)ty|four|five|seven|eight|nine|ten|first|[a-z]"
 )
 """First parts of words that keep their hyphen, where the page does not tell."""
 
@@ -451,7 +373,7 @@ def _without_line_hyphens(text: str) -> str:
 
     def join(word: re.Match[str]) -> str:
         head, tail = word[1].lower(), word[2]
-        is_compound = f"{head}-{tail.lower()}" in compounds or head in COMPOUND_HEADS or head in words
+        is_compound = f"{head}-{tail.lower()}" in compounds or COMPOUND_HEAD.fullmatch(head) or head in words
         may_join = tail[0].islower() and head.isalpha() and not word[3] and not is_compound
         is_joined = may_join or f"{head}{tail.lower()}" in words
         return f"{word[1]}{'' if is_joined else '-'}{tail}{word[3]}"
