@@ -302,6 +302,8 @@ class _FileContent:
                 self.num_damaged += 1
                 return
             end = len(data)
+        if not data[start:end].strip():
+            return
         unpacker, has_objects = zlib.decompressobj(-zlib.MAX_WBITS), b"/ObjStm" in head
         try:
             for at in range(start + ZLIB_HEADER_BYTES, end, UNPACKED_AT_ONCE):

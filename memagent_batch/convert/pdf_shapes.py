@@ -204,7 +204,13 @@ def _add_path(shapes: Shapes, handle: Any, matrix: Any, order: int) -> None:
 
 def hiding_boxes(shapes: Shapes, *, page_area: float, most_share: float) -> list[Path]:
     """Opaque shapes and pictures that were drawn over some text; not those that fill the page, such as a scan."""
-    covers = [cover for cover in shapes.covers if cover.box.area < most_share * page_area]
+    scans = [box for box in merge_boxes(shapes.pictures) if box.area >= most_share * page_area]
+    covers = [
+        cover
+        for cover in shapes.covers
+        if cover.box.area < most_share * page_area
+        and (cover.num_segments or not any(scan.holds(cover.box.center) for scan in scans))
+    ]
     texts = [(_bounds(handle, matrix), order) for handle, matrix, order in shapes.texts] if covers else []
     return [
         cover

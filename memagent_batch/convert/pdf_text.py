@@ -187,8 +187,8 @@ class TextReader:
     def _drop_doubled_letters(self) -> None:
         for found in DOUBLED.finditer(self._text):
             first, second = (self._loose_box(found.start() + step) for step in (0, 1))
-            most = DOUBLED_SHIFT * first.height
-            if abs(first.left - second.left) < most and abs(first.bottom - second.bottom) < most:
+            shift = max(abs(first.left - second.left), abs(first.bottom - second.bottom))
+            if 0 < shift < DOUBLED_SHIFT * first.height:  # both letters of a ligature have the same box
                 self._characters[found.start() + 1] = ""
 
     def _mark_columns(self) -> list[tuple[float, float]]:
@@ -254,10 +254,16 @@ class TextReader:
 
         covered = set[int]()
         for box, later in covers:
+            found = set[int]()
             for index in self._inside([box]):
                 handle = pdfium.FPDFText_GetTextObject(self._texts, index)
-                if handle and ctypes.addressof(handle.contents) not in later:
-                    covered.add(index)
+                is_shown = (
+                    handle and pdfium.FPDFTextObj_GetTextRenderMode(handle) != pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
+                )
+                if is_shown and ctypes.addressof(handle.contents) not in later:
+                    found.add(index)
+            if any(self._text[index].isalnum() for index in found):  # a field covers the line that it stands on
+                covered |= found
         return covered
 
     def _place(self, box: CheckBox) -> bool:

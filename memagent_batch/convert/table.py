@@ -74,7 +74,7 @@ class ConvertedTableRow(ConvertedRow):
         str | None, Column("what to know of its document's parts that are ok: their reasons; null if there are none")
     ]
     source_review: Annotated[
-        str | None, Column("what of its document OCR may have read wrongly, and where; null if nothing")
+        str | None, Column("what of its document may have been read wrongly, and where; null if nothing")
     ]
 
 

@@ -37,7 +37,7 @@ SOURCE_COLUMNS = pa.schema(
         column(SOURCE_READ, pa.float64(), "share of its parts and attachments that were read", unit="0 to 1"),
         column(SOURCE_UNREAD, pa.string(), "what of it was not read, and why; null if all was", nullable=True),
         column(SOURCE_NOTES, pa.string(), "what to know of its text that was read; null if nothing", nullable=True),
-        column(SOURCE_REVIEW, pa.string(), "what of it OCR may have read wrongly; null if nothing", nullable=True),
+        column(SOURCE_REVIEW, pa.string(), "what of it may have been read wrongly; null if nothing", nullable=True),
     ]
 )
 """Columns of `answers`, behind the others, if the documents are a table of `memagent convert`."""

@@ -103,6 +103,8 @@ PAGES = {
     "columns_by_lines": (side_by_side(SELLER, BUYER), "\n".join((*SELLER, *BUYER))),
     "table": (side_by_side(["Rent", "Deposit", "Fee", "Tax"], ["500", "600", "70", "80"]), TABLE),
     "empty_boxes": (square(50, 700) + at(65, 700, "Yes") + square(150, 700) + at(165, 700, "No"), "Yes No"),
+    "field_over_its_line": (at(50, 700, "Name: ______") + "0.9 g 85 690 90 20 re f", "Name: ______"),
+    "invisible_text_under_a_picture": (f"3 Tr {at(50, 700, 'Rent 500')} q 90 0 0 20 40 690 cm /Im1 Do Q", "Rent 500"),
     "shade_behind_text": ("0.9 g 40 690 190 25 re f 0 g " + at(50, 700, "Price: 500"), "Price: 500"),
 }
 """Content of pages, and their text."""
@@ -175,6 +177,7 @@ def mapped(codes: str) -> bytes:
         ("0080", "€", None),
         ("0092", "’", None),
         ("D83DDE00", "😀", None),
+        ("00660066", "ff", None),
         ("D800", "\ufffd", "1 characters without a meaning are not read"),
         ("E001", "\ue001", "1 characters without a meaning are not read"),
     ],
@@ -293,6 +296,17 @@ def scan(image: Image.Image, content: str, *, box: str = "600 0 0 800 0 0") -> b
     return planted.with_resource(f"q {box} cm /Im2 Do Q {content}", resources, [planted.image_object(image)])
 
 
+def test_scan_in_strips_over_its_text_layer_hides_nothing(tmp_path: Path) -> None:
+    image = printed(*LINES)
+    height = image.height // 8
+    strips = [image.crop((0, row * height, image.width, (row + 1) * height)) for row in range(8)]
+    content = "".join(f"q 600 0 0 100 0 {700 - 100 * row} cm /Im{6 + row} Do Q " for row in range(8))
+    names = " ".join(f"/Im{6 + row} {6 + row} 0 R" for row in range(8))
+    layer = column(LINES)
+    data = planted.with_resource(layer + content, f"/XObject << {names} >>", list(map(planted.image_object, strips)))
+    assert [(part.status, part.reason) for part in parts_of(tmp_path, data)] == [(OK, None)]
+
+
 NOISE = "~|;l 1i;' .,~ xq;k| wz|l ,;~. jj|q zxv;t l|;1 "
 
 
@@ -351,6 +365,12 @@ def test_picture_is_cut_out_of_its_page_as_it_is_shown(tmp_path: Path, turn: int
         assert (shown.width > shown.height) == (turn in (0, 180))
         dark = sum(shown.convert("L").histogram()[:64])
         assert dark > 0.9 * shown.width * shown.height
+
+
+def test_content_without_a_byte_is_whole(tmp_path: Path) -> None:
+    empty = b"<< /Filter /FlateDecode /Length 0 >>\nstream\n\nendstream"
+    parts = parts_of(tmp_path, pdf(at(50, 700, "Rent 500"), "x").replace(stream("", b"x"), empty))
+    assert [part.status for part in parts] == [OK, PartStatus.EMPTY]
 
 
 @pytest.mark.parametrize(("is_cut", "status"), [(False, OK), (True, PartStatus.FAILED)])
