@@ -115,15 +115,15 @@ def _page_items(document: Any, number: int, *, ocr: bool, has_layers: bool) -> I
         page.close()
         page = document[number]
     is_layer_hidden = has_layers and remove_hidden_layers(page)
-    sheet = _Sheet(page, annotations, is_layer_hidden=is_layer_hidden)
+    shown_page = _Page(page, annotations, is_layer_hidden=is_layer_hidden)
     place = f"page {number + 1}"
-    status, reason = sheet.judge()
+    status, reason = shown_page.judge()
     picture = _drawn(page) if ocr and status is PartStatus.NEEDS_OCR else b""
-    yield Part(locator=place, text=sheet.text.text, status=status, reason=reason, picture=picture)
-    if notes := sheet.notes():
+    yield Part(locator=place, text=shown_page.text.text, status=status, reason=reason, picture=picture)
+    if notes := shown_page.notes(with_check_boxes=bool(picture)):
         yield Part(locator=f"{place}, notes", text="\n".join(notes))
     if status is not PartStatus.NEEDS_OCR:
-        for position, box in enumerate(sheet.unread_pictures, start=1):
+        for position, box in enumerate(shown_page.unread_pictures, start=1):
             why = "a picture without a text layer: what it shows is not read"
             picture = _drawn(page, box) if ocr else b""
             locator = f"{place}, picture {position}"
@@ -135,7 +135,7 @@ def _page_items(document: Any, number: int, *, ocr: bool, has_layers: bool) -> I
     yield from annotations.attachments
 
 
-class _Sheet:
+class _Page:
     """A page with its text, its annotations and what else it shows."""
 
     def __init__(self, page: Any, annotations: Annotations, *, is_layer_hidden: bool) -> None:
@@ -155,6 +155,7 @@ class _Sheet:
         return self._reader.read(
             check_boxes=sorted(check_boxes),
             strikes=[*annotations.strikes, *strike_boxes(shapes, self._reader.rects)],
+            rules=[path.box for path in shapes.paths],
             covers=[
                 (cover.box, {address for address, order in shapes.orders.items() if order > cover.order})
                 for cover in covers
@@ -186,15 +187,19 @@ class _Sheet:
         is_stamp = sum(rect.area for rect in rects) < STAMP_SHARE * box.area
         return bool(scans) and is_stamp and all(map(is_blank_picture, scans))
 
-    def notes(self) -> list[str]:
-        """Texts of annotations that the page does not show."""
+    def notes(self, *, with_check_boxes: bool) -> list[str]:
+        """Texts of annotations that the page does not show.
+
+        Check boxes among its words are notes, too, if OCR of the page takes the place of its text.
+        """
         unshown = [
             f"{placed.label}{placed.text}"
             for placed in self._annotations.placed_texts
             if "".join(placed.text.split()) not in self._reader.text_in(placed.box)
         ]
-        boxes = [f"{CHECKED if box.is_checked else UNCHECKED} {box.name}" for box in self.text.unplaced_boxes]
-        return [note for note in (*self._annotations.notes, *unshown, *boxes) if note.strip()]
+        boxes = self._annotations.check_boxes if with_check_boxes else self.text.unplaced_boxes
+        marks = [f"{CHECKED if box.is_checked else UNCHECKED} {box.name}" for box in boxes]
+        return [note for note in (*self._annotations.notes, *unshown, *marks) if note.strip()]
 
     def judge(self) -> tuple[PartStatus, str | None]:
         """What the text of the page is worth, and why."""

@@ -36,6 +36,9 @@ class PlacedText(NamedTuple):
 class Annotations:
     """What the annotations of a page hold."""
 
+    page_number: int = 0
+    position: int = 0
+    """Position of the annotation that is being read, from 1."""
     notes: list[str] = field(default_factory=list)
     """Texts that the page does not show."""
     placed_texts: list[PlacedText] = field(default_factory=list)
@@ -57,7 +60,7 @@ def read_annotations(document: Any, page: Any, *, number: int) -> Annotations:
     """
     import pypdfium2.raw as pdfium
 
-    annotations = Annotations()
+    annotations = Annotations(page_number=number)
     readers: dict[int, Callable[[Annotations, Any, Any], bool]] = {
         pdfium.FPDF_ANNOT_WIDGET: _read_field,
         **dict.fromkeys(_markup_kinds(), _read_note),
@@ -65,12 +68,12 @@ def read_annotations(document: Any, page: Any, *, number: int) -> Annotations:
         pdfium.FPDF_ANNOT_INK: _read_ink,
         pdfium.FPDF_ANNOT_STRIKEOUT: _read_strike,
         pdfium.FPDF_ANNOT_POPUP: _skip,
-        pdfium.FPDF_ANNOT_FILEATTACHMENT: partial(_read_attachment, number=number),
+        pdfium.FPDF_ANNOT_FILEATTACHMENT: _read_attachment,
         **dict.fromkeys(_media_kinds(), _read_media),
     }
     for index in range(pdfium.FPDFPage_GetAnnotCount(page)):
         annotation = pdfium.FPDFPage_GetAnnot(page, index)
-        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        kind, annotations.position = pdfium.FPDFAnnot_GetSubtype(annotation), index + 1
         is_drawn = readers.get(kind, _read_drawn_note)(annotations, annotation, document)
         if not is_drawn:
             flags = pdfium.FPDFAnnot_GetFlags(annotation)
@@ -148,15 +151,15 @@ def _skip(annotations: Annotations, annotation: Any, document: Any) -> bool:
     return False
 
 
-def _read_attachment(annotations: Annotations, annotation: Any, document: Any, *, number: int) -> bool:
+def _read_attachment(annotations: Annotations, annotation: Any, document: Any) -> bool:
     import pypdfium2
     import pypdfium2.raw as pdfium
 
     if handle := pdfium.FPDFAnnot_GetFileAttachment(annotation):
         opened = partial(pypdfium2.PdfAttachment, handle, document)
-        position = len(annotations.attachments) + 1
-        attachment = embedded_file(opened, number=f"p{number}-{position}", place=f"page {number}, ")
-        annotations.attachments.append(attachment)
+        page_number = annotations.page_number
+        number, place = f"p{page_number}-{annotations.position}", f"page {page_number}, "
+        annotations.attachments.append(embedded_file(opened, number=number, place=place))
     return _read_note(annotations, annotation, document)
 
 

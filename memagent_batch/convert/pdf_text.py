@@ -34,6 +34,8 @@ RAISED_SHARE, SMALL_SHARE = 0.15, 0.9
 """Least rise of a raised character and greatest size of a smaller one, as shares of the height of its neighbour."""
 SHORT_NUMBER = 6
 """Characters of a number each of which is compared with its neighbours; of a longer one, the first and last are."""
+MIN_RULES = 2
+"""Lines across a gap from which it is one between the cells of a table."""
 COLUMN_GAP, MIN_COLUMN_LINES, COLUMN_WORDS = 1.5, 4, 3
 """Least gap between columns as a share of the height of a line, their least number of lines, and of words a line."""
 COMPOUND_HEAD = re.compile(
@@ -87,11 +89,11 @@ class TextReader:
     """Reads the text layer of a page."""
 
     def __init__(self, page: Any) -> None:
-        self._texts, self._has_turned_text = _upright_text(page)
+        self._texts, turns = _upright_text(page)
+        self._has_turned_text, self._is_turned = turns != {0}, turns <= {1, 3}
         self._text = _text_of(self._texts)
         self._characters = list(self._text)
         self._boxes, self._loose_boxes = dict[int, Box](), dict[int, Box]()
-        self._is_turned = page.get_rotation() in (90, 270)
         self.rects = _text_rects(self._texts)
 
     def text_in(self, box: Box) -> str:
@@ -99,16 +101,22 @@ class TextReader:
         return "".join(self._texts.get_text_bounded(*box.grown(1)).split())
 
     def read(
-        self, *, check_boxes: Sequence[CheckBox], strikes: Sequence[Box], covers: Sequence[tuple[Box, set[int]]]
+        self,
+        *,
+        check_boxes: Sequence[CheckBox],
+        strikes: Sequence[Box],
+        rules: Sequence[Box],
+        covers: Sequence[tuple[Box, set[int]]],
     ) -> PageText:
         """Reads the text, with marks for check boxes and struck-out words.
 
-        `covers` are shapes with the addresses of the text objects that were drawn after them.
+        `rules` may be lines between the rows of tables, `covers` are shapes with the addresses of the text objects
+        that were drawn after them.
         """
         num_visible, num_unreadable, longest = self._count_unreadable()
         self._join_cut_words()
         self._drop_doubled_letters()
-        columns = self._mark_columns()
+        columns = self._mark_columns(rules)
         scripts = self._scripts()
         struck = self._inside(strikes)
         unplaced = [box for box in check_boxes if not self._place(box)]
@@ -191,8 +199,8 @@ class TextReader:
             if 0 < shift < DOUBLED_SHIFT * first.height:  # both letters of a ligature have the same box
                 self._characters[found.start() + 1] = ""
 
-    def _mark_columns(self) -> list[tuple[float, float]]:
-        """Marks wide gaps in lines that share them with lines above or below; returns where the gaps are."""
+    def _mark_columns(self, rules: Sequence[Box]) -> list[tuple[float, float]]:
+        """Marks wide gaps in lines, but not those of tables with rules across them; returns where the gaps are."""
         import pypdfium2.raw as pdfium
 
         gaps = [
@@ -200,6 +208,7 @@ class TextReader:
             for left, right in pairwise(self.rects)
             if right.left - left.right > COLUMN_GAP * max(left.height, right.height)
             and left.common(right._replace(left=left.left, right=left.right)).height > 0
+            and sum(rule.left < left.right and right.left < rule.right for rule in rules) < MIN_RULES
         ]
         if self._is_turned or len(gaps) < MIN_COLUMN_LINES:
             return []
@@ -302,8 +311,8 @@ class TextReader:
         return join_runs(Run("".join(run.text for run in stretch), *form) for form, stretch in grouped)
 
 
-def _upright_text(page: Any) -> tuple[Any, bool]:
-    """Loads the text of a page; returns whether some of it is turned, too.
+def _upright_text(page: Any) -> tuple[Any, set[int]]:
+    """Loads the text of a page; returns the quarter turns that set its characters upright, too.
 
     The page is turned so that most of the text reads from left to right: PDFium else reverses its lines.
     """
@@ -316,7 +325,7 @@ def _upright_text(page: Any) -> tuple[Any, bool]:
         page.set_rotation(upright)
         texts = page.get_textpage()
         page.set_rotation(rotation)
-    return texts, set(turns) != {0}
+    return texts, set(turns) or {0}
 
 
 def _quarter_turns(texts: Any, index: int) -> int:

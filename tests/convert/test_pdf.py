@@ -102,6 +102,10 @@ PAGES = {
     "columns": (lines(*SELLER) + lines(*BUYER, x=320), "\n".join((*SELLER, *BUYER))),
     "columns_by_lines": (side_by_side(SELLER, BUYER), "\n".join((*SELLER, *BUYER))),
     "table": (side_by_side(["Rent", "Deposit", "Fee", "Tax"], ["500", "600", "70", "80"]), TABLE),
+    "table_with_rules": (
+        side_by_side(SELLER, BUYER) + "".join(f"50 {696 - 14 * row} m 500 {696 - 14 * row} l S " for row in range(4)),
+        "\n".join(map(" ".join, zip(SELLER, BUYER, strict=True))),
+    ),
     "empty_boxes": (square(50, 700) + at(65, 700, "Yes") + square(150, 700) + at(165, 700, "No"), "Yes No"),
     "field_over_its_line": (at(50, 700, "Name: ______") + "0.9 g 85 690 90 20 re f", "Name: ______"),
     "invisible_text_under_a_picture": (f"3 Tr {at(50, 700, 'Rent 500')} q 90 0 0 20 40 690 cm /Im1 Do Q", "Rent 500"),
@@ -262,14 +266,25 @@ PAGE = at(50, 700, "Exclusive") + at(250, 700, "Not exclusive")
 
 @pytest.mark.parametrize("has_form", [True, False])
 @pytest.mark.parametrize("look", [LOOK, ""])
-@pytest.mark.parametrize("radio", ["", "/Ff 32768"])
-def test_check_boxes_stand_beside_their_words(tmp_path: Path, has_form: bool, look: str, radio: str) -> None:
+@pytest.mark.parametrize(("more", "turn"), [("", 0), ("/Ff 32768", 0), ("", 90)])
+def test_check_boxes_stand_beside_their_words(tmp_path: Path, has_form: bool, look: str, more: str, turn: int) -> None:
     boxes = [
-        BOX.format(name=name, value=value, x=x, right=x + 15) + look + radio
+        BOX.format(name=name, value=value, x=x, right=x + 15) + look + more
         for name, value, x in (("a", "Yes", 150), ("b", "Off", 360))
     ]
-    (part,) = parts_of(tmp_path, form(fields=boxes, page=PAGE, has_form=has_form))
+    data = form(fields=boxes, page=PAGE, has_form=has_form)
+    (part,) = parts_of(tmp_path, data.replace(b"/Type /Page /", f"/Type /Page /Rotate {turn} /".encode()))
     assert (part.text, part.status, part.reason) == ("Exclusive ☑ Not exclusive ☐", OK, None)
+
+
+def test_check_boxes_of_a_scan_are_kept_when_ocr_reads_it(tmp_path: Path) -> None:
+    box = BOX.format(name="exclusive", value="Yes", x=150, right=165)
+    page = at(50, 700, "Exclusive") + at(50, 600, "\x01\x02\x03")
+    (tmp_path / "a.pdf").write_bytes(form(fields=[box], page=page, has_form=True))
+    first, *others = PdfConverter(ocr=True).convert(tmp_path / "a.pdf")
+    assert isinstance(first, Part)
+    assert (first.text[:11], first.status) == ("Exclusive ☑", NEEDS_OCR)
+    assert [part.text for part in others if isinstance(part, Part)] == ["☑ exclusive"]
 
 
 def test_check_box_whose_value_is_not_what_it_shows_needs_review(tmp_path: Path) -> None:
