@@ -150,16 +150,12 @@ class _Page:
 
     def _read(self, drawn_boxes: list[tuple[Box, bool]]) -> PageText:
         shapes, annotations = self._shapes, self._annotations
-        covers = hiding_boxes(shapes, page_area=self._bounds.area, most_share=SCAN_SHARE)
         check_boxes = [*annotations.check_boxes, *(CheckBox(*drawn) for drawn in drawn_boxes)]
         return self._reader.read(
             check_boxes=sorted(check_boxes),
             strikes=[*annotations.strikes, *strike_boxes(shapes, self._reader.rects)],
             rules=[path.box for path in shapes.paths],
-            covers=[
-                (cover.box, {address for address, order in shapes.orders.items() if order > cover.order})
-                for cover in covers
-            ],
+            covers=hiding_boxes(shapes, page_area=self._bounds.area, most_share=SCAN_SHARE),
         )
 
     def _unread_pictures(self) -> list[Box]:
@@ -190,7 +186,7 @@ class _Page:
     def notes(self, *, with_check_boxes: bool) -> list[str]:
         """Texts of annotations that the page does not show.
 
-        Check boxes among its words are notes, too, if OCR of the page takes the place of its text.
+        Check boxes among its words are notes, too, if OCR replaces the text of the page.
         """
         unshown = [
             f"{placed.label}{placed.text}"

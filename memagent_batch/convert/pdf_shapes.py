@@ -116,8 +116,6 @@ class Shapes:
     paths: list[Path] = field(default_factory=list)
     texts: list[tuple[Any, Any, int]] = field(default_factory=list)
     """Text objects, with the matrices that lead from their form to the page and their order of drawing."""
-    orders: dict[int, int] = field(default_factory=dict)
-    """The order of drawing of each text object, by its address."""
     num_curves: int = 0
     """Segments of shapes that are more than boxes."""
 
@@ -131,7 +129,6 @@ def read_shapes(page: Any) -> Shapes:
         shapes.is_blank &= kind == pdfium.FPDF_PAGEOBJ_FORM
         if kind == pdfium.FPDF_PAGEOBJ_TEXT:
             shapes.texts.append((handle, matrix, order))
-            shapes.orders[ctypes.addressof(handle.contents)] = order
         elif kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             box = _bounds(handle, matrix)
             shapes.covers.append(Path(box, order, 0, handle))
@@ -202,8 +199,11 @@ def _add_path(shapes: Shapes, handle: Any, matrix: Any, order: int) -> None:
         shapes.covers.append(path)
 
 
-def hiding_boxes(shapes: Shapes, *, page_area: float, most_share: float) -> list[Path]:
-    """Opaque shapes and pictures that were drawn over some text; not those that fill the page, such as a scan."""
+def hiding_boxes(shapes: Shapes, *, page_area: float, most_share: float) -> list[tuple[Box, set[int]]]:
+    """Opaque shapes and pictures that were drawn over some text; not those that fill the page, such as a scan.
+
+    Each has the addresses of the text objects that were drawn before it.
+    """
     scans = [box for box in merge_boxes(shapes.pictures) if box.area >= most_share * page_area]
     covers = [
         cover
@@ -212,10 +212,14 @@ def hiding_boxes(shapes: Shapes, *, page_area: float, most_share: float) -> list
         and (cover.num_segments or not any(scan.holds(cover.box.center) for scan in scans))
     ]
     texts = [(_bounds(handle, matrix), order) for handle, matrix, order in shapes.texts] if covers else []
-    return [
+    covers = [
         cover
         for cover in covers
         if any(order < cover.order and _is_under(box, cover.box) for box, order in texts) and _is_opaque(cover)
+    ]
+    return [
+        (cover.box, {ctypes.addressof(handle.contents) for handle, _, order in shapes.texts if order < cover.order})
+        for cover in covers
     ]
 
 

@@ -1,5 +1,6 @@
 """The text layer of a PDF page, with what its format means: raised digits, struck-out words, hyphens and columns."""
 
+import ctypes
 import math
 import re
 import sys
@@ -23,7 +24,7 @@ SAMPLES = 50
 LETTER_GAPS = 4
 """Gaps between the letters before a space that tell how far its letters stand apart."""
 SAME_GAP = 1.2
-"""A gap of at most this many times those between letters is no space between words."""
+"""A gap of at most this many times those between letters does not separate words."""
 LETTER_SPACING = 0.08
 """Least gap between letters, as a share of their height, that are set apart."""
 WORD_GAP = 0.1
@@ -111,7 +112,7 @@ class TextReader:
         """Reads the text, with marks for check boxes and struck-out words.
 
         `rules` may be lines between the rows of tables, `covers` are shapes with the addresses of the text objects
-        that were drawn after them.
+        that were drawn before them.
         """
         num_visible, num_unreadable, longest = self._count_unreadable()
         self._join_cut_words()
@@ -135,8 +136,6 @@ class TextReader:
         )
 
     def _box(self, index: int) -> Box:
-        import ctypes
-
         import pypdfium2.raw as pdfium
 
         if index not in self._boxes:
@@ -157,6 +156,13 @@ class TextReader:
                 box = Box(box.bottom, -box.right, box.top, -box.left)
             self._loose_boxes[index] = box
         return self._loose_boxes[index]
+
+    def _text_object(self, index: int) -> int:
+        """The address of the object that draws a character, in one size and on one line."""
+        import pypdfium2.raw as pdfium
+
+        handle = pdfium.FPDFText_GetTextObject(self._texts, index)
+        return ctypes.addressof(handle.contents) if handle else 0
 
     def _count_unreadable(self) -> tuple[int, int, int]:
         """Counts the visible characters, those without a meaning, and most of these in a row."""
@@ -206,11 +212,15 @@ class TextReader:
         gaps = [
             (left, right)
             for left, right in pairwise(self.rects)
-            if right.left - left.right > COLUMN_GAP * max(left.height, right.height)
-            and left.common(right._replace(left=left.left, right=left.right)).height > 0
+            if right.left - left.right > COLUMN_GAP * (left.top - left.bottom)
+            and right.bottom < left.top
+            and left.bottom < right.top
             and sum(rule.left < left.right and right.left < rule.right for rule in rules) < MIN_RULES
         ]
         if self._is_turned or len(gaps) < MIN_COLUMN_LINES:
+            return []
+        lengths = (len(WORD.findall(line)) for line in self._text.splitlines())
+        if sum(num_words >= 2 * COLUMN_WORDS for num_words in lengths) < MIN_COLUMN_LINES:
             return []
         marked = dict[int, tuple[float, float]]()
         for left, right in gaps:
@@ -226,6 +236,8 @@ class TextReader:
         scripts = dict[int, Script]()
         for number in NUMBER.finditer(self._text):
             indexes = range(*number.span())
+            if self._text_object(indexes[0]) == self._text_object(indexes[-1]):
+                continue
             looked_at = indexes if len(indexes) <= SHORT_NUMBER else (indexes[0], indexes[-2], indexes[-1])
             boxes = {index: self._loose_box(index) for index in looked_at}
             usual = max(boxes.values(), key=lambda box: box.height)
@@ -257,20 +269,18 @@ class TextReader:
 
     def _covered(self, covers: Sequence[tuple[Box, set[int]]]) -> set[int]:
         """Characters under shapes that were drawn after them."""
-        import ctypes
-
         import pypdfium2.raw as pdfium
 
         covered = set[int]()
-        for box, later in covers:
-            found = set[int]()
-            for index in self._inside([box]):
-                handle = pdfium.FPDFText_GetTextObject(self._texts, index)
-                is_shown = (
-                    handle and pdfium.FPDFTextObj_GetTextRenderMode(handle) != pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
-                )
-                if is_shown and ctypes.addressof(handle.contents) not in later:
-                    found.add(index)
+        for box, earlier in covers:
+            handles = {index: pdfium.FPDFText_GetTextObject(self._texts, index) for index in self._inside([box])}
+            found = {
+                index
+                for index, handle in handles.items()
+                if handle
+                and ctypes.addressof(handle.contents) in earlier
+                and pdfium.FPDFTextObj_GetTextRenderMode(handle) != pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
+            }
             if any(self._text[index].isalnum() for index in found):  # a field covers the line that it stands on
                 covered |= found
         return covered
@@ -359,8 +369,6 @@ def _with_pairs(text: str) -> str:
 
 
 def _text_rects(texts: Any) -> list[Box]:
-    import ctypes
-
     import pypdfium2.raw as pdfium
 
     rects = list[Box]()
