@@ -13,7 +13,17 @@ from memagent_batch.errors import ConversionError
 ENLARGED = 2
 MARGIN_PIXELS = 6
 """Pixels around a line that is read again."""
+SMALL_PIXELS, SMALL_MARGIN_PIXELS = 48, 20
+"""Shorter side to which smaller images are enlarged, and the margin that they get."""
+DARK, DOTS_SHARE = 128, 0.3
+"""Greatest level of a dark pixel, and the share of dark pixels that stand alone where dots make up the letters."""
+LEGIBLE = 0.5
+"""Least confidence of the surest line of a page that has words at all."""
 NAMED_LINES = 3
+UNKNOWN_LETTERS = "\N{REPLACEMENT CHARACTER}"
+"""Stands for a line in which RapidOCR knows no letter."""
+LETTERS = "Latin, Chinese and Japanese letters"
+"""What the models that come with RapidOCR read; it would download others."""
 LINE_CHARACTERS = 60
 COLUMN_LINES = 4
 COLUMN_SHARE = 0.25
@@ -35,7 +45,7 @@ class PictureConverter(BuiltIn):
 class OcrConverter(BuiltIn):
     """An image, such as a page or a picture that another converter found."""
 
-    package, own, extra, modules = "rapidocr", 3, "ocr", ("rapidocr",)
+    package, own, extra, modules = "rapidocr", 4, "ocr", ("rapidocr",)
     settings = ("ocr_min_confidence",)
 
     def __init__(self, *, ocr_min_confidence: float = MIN_CONFIDENCE) -> None:
@@ -66,22 +76,42 @@ class OcrConverter(BuiltIn):
     def _engine(self) -> Any:
         from rapidocr import RapidOCR
 
+        class Engine(RapidOCR):  # type: ignore[misc]
+            """Keeps the lines in which it knows no letter, which RapidOCR drops."""
+
+            def build_final_output(
+                self, image: Any, boxes: Any, classes: Any, texts: Any, pieces: Any, record: Any
+            ) -> Any:
+                if texts.txts is not None:
+                    texts.txts = tuple(text if text.strip() else UNKNOWN_LETTERS for text in texts.txts)
+                return super().build_final_output(image, boxes, classes, texts, pieces, record)
+
         threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
-        return RapidOCR(params={"Global.log_level": "error", **threads})
+        return Engine(params={"Global.log_level": "error", "Global.text_score": 0.0, **threads})
 
     def part(self, image: Any, *, locator: str) -> Part:
-        """What an image says, in the order of reading; `needs_review` if a line is doubtful."""
+        """What an image says, in the order of reading.
+
+        `needs_review` if a line is doubtful, `needs_ocr` if there are lines that can't be read.
+        """
         turned, lines = self._upright(image)
         lines = [*reading_order([self._surest(turned, line) for line in lines])]
         if not lines:
             return Part(locator=locator, status=PartStatus.NEEDS_OCR, reason="OCR finds no words on it")
-        doubtful = sorted(filter(self._is_doubtful, lines), key=lambda line: line.confidence)
+        is_legible = any(line.text and line.confidence >= LEGIBLE for line in lines)
+        read = [line for line in lines if line.text and is_legible]
+        doubtful = sorted(filter(self._is_doubtful, read), key=lambda line: line.confidence)
+        status, reasons = PartStatus.OK, list[str]()
+        if doubtful:
+            status, reasons = PartStatus.NEEDS_REVIEW, [_why_doubtful(doubtful)]
+        if len(read) < len(lines):
+            status, reasons = PartStatus.NEEDS_OCR, [_why_unread(lines, read), *reasons]
         return Part(
             locator=locator,
-            text="\n".join(line.text for line in lines),
-            status=PartStatus.NEEDS_REVIEW if doubtful else PartStatus.OK,
-            reason=_why_doubtful(doubtful) if doubtful else "read by OCR",
-            lines=lines,
+            text="\n".join(line.text for line in read),
+            status=status,
+            reason="; ".join(reasons) or "read by OCR",
+            lines=read,
         )
 
     def _is_doubtful(self, line: Line) -> bool:
@@ -103,10 +133,11 @@ class OcrConverter(BuiltIn):
     def _lines(self, image: Any) -> list[Line]:
         import numpy as np
 
-        found = self._engine(np.asarray(image)[:, :, ::-1], use_cls=False)  # BGR
+        larger, scale, margin = _enlarged(_smoothed(image))
+        found = self._engine(np.asarray(larger)[:, :, ::-1], use_det=True, use_cls=False)  # BGR
         if found.boxes is None:
             return []
-        boxes = np.asarray(found.boxes) / (image.width, image.height)
+        boxes = ((np.asarray(found.boxes) - margin) / scale / (image.width, image.height)).clip(0, 1)
         return [
             Line(text=_read_line(text), confidence=float(score), **_bounds(box))
             for text, score, box in zip(found.txts, found.scores, boxes, strict=True)
@@ -132,14 +163,47 @@ class OcrConverter(BuiltIn):
         return replace(line, text=_read_line(found.txts[0]), confidence=float(found.scores[0]))
 
 
+def _smoothed(image: Any) -> Any:
+    """An image without the dots that stand for grey in a fax, between which no letter is found."""
+    import numpy as np
+    from PIL import ImageFilter
+
+    dark = np.asarray(image.convert("L")) < DARK
+    alone = dark[1:-1, 1:-1] & ~(dark[1:-1, :-2] | dark[1:-1, 2:] | dark[:-2, 1:-1] | dark[2:, 1:-1])
+    return image.filter(ImageFilter.GaussianBlur(1)) if alone.sum() > DOTS_SHARE * max(1, dark.sum()) else image
+
+
+def _enlarged(image: Any) -> tuple[Any, float, int]:
+    """A small image larger and with a margin, without which its text is not found; the scale, and the margin."""
+    from PIL import ImageOps
+
+    scale = max(1.0, SMALL_PIXELS / min(image.size))
+    if scale == 1.0:
+        return image, scale, 0
+    size = (round(image.width * scale), round(image.height * scale))
+    return ImageOps.expand(image.resize(size), SMALL_MARGIN_PIXELS, "white"), scale, SMALL_MARGIN_PIXELS
+
+
 def _why_doubtful(lines: Sequence[Line]) -> str:
     """What a page's reason says of its doubtful lines, the worst first."""
     named = (
-        f"{line.text[:LINE_CHARACTERS]!r} ({line.confidence:.2f}, {(line.top + line.bottom) / 2:.0%} down the page)"
+        f"{line.text[:LINE_CHARACTERS]!r} ({line.confidence:.2f}, {_height(line):.0%} down the page)"
         for line in lines[:NAMED_LINES]
     )
     more = f" and {len(lines) - NAMED_LINES} more lines" if len(lines) > NAMED_LINES else ""
     return f"read by OCR, which is not sure of {', '.join(named)}{more}"
+
+
+def _why_unread(lines: Sequence[Line], read: Sequence[Line]) -> str:
+    """What a page's reason says of the lines that OCR sees and can't read."""
+    unread = [line for line in lines if line not in read]
+    places = ", ".join(f"{_height(line):.0%}" for line in unread[:NAMED_LINES])
+    more = f" and {len(unread) - NAMED_LINES} more" if len(unread) > NAMED_LINES else ""
+    return f"OCR can't read {len(unread)} of its {len(lines)} lines ({places}{more} down the page); it knows {LETTERS}"
+
+
+def _height(line: Line) -> float:
+    return (line.top + line.bottom) / 2
 
 
 def _confidence(lines: Sequence[Line]) -> float:
@@ -166,12 +230,12 @@ def _bounds(box: Any) -> dict[str, float]:
 
 
 def _read_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(text.replace(UNKNOWN_LETTERS, "").split())
 
 
 def reading_order(lines: Sequence[Line]) -> Iterator[Line]:
     """Lines from top to bottom; where they stand in columns, one column after the other."""
-    rest = sorted(lines, key=lambda line: (line.top + line.bottom, line.left))
+    rest = _row_by_row(lines)
     while rest:
         for end in range(len(rest), COLUMN_LINES - 1, -1):
             columns = _two_columns(rest[:end])
@@ -182,6 +246,17 @@ def reading_order(lines: Sequence[Line]) -> Iterator[Line]:
                 break
         else:
             yield rest.pop(0)
+
+
+def _row_by_row(lines: Sequence[Line]) -> list[Line]:
+    """Lines from top to bottom; pieces of one line, whose middles differ a little, from left to right."""
+    rows = list[list[Line]]()
+    for line in sorted(lines, key=_height):
+        if rows and _height(line) - _height(rows[-1][0]) < (line.bottom - line.top) / 2:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+    return [line for row in rows for line in sorted(row, key=lambda line: line.left)]
 
 
 def _two_columns(lines: Sequence[Line]) -> tuple[list[Line], list[Line]] | None:

@@ -120,7 +120,7 @@ class SourceConverter:
         if not self._is_late():
             read = self._converted(converted.folder / Path(str(item["picture"])).name)
             failure, kind = read.failure, read.kind
-            pages = [page for page in read.items if str(page.get("text", "")).strip()]
+            pages = [*read.items] if any(str(page.get("text", "")).strip() for page in read.items) else []
             if not (failure or pages):
                 why = next((page.get("reason") for page in read.items), None) or "OCR reads nothing"
                 yield converted.kind, {**item, "reason": f"{item['reason']}; {why}"}

@@ -125,7 +125,7 @@ class ReadingView:
     accepted: str | None
     """Why the run accepts that; None if it does not."""
     review: str | None
-    """What of the source OCR may have read wrongly; None if nothing."""
+    """What of the source may have been read wrongly; None if nothing."""
     outcome: str
     trace: Trace
     evidence: tuple[Row, ...]

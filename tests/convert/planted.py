@@ -93,7 +93,51 @@ def xfa(fact: str) -> bytes:
     return data.replace(b"/Names 5 0 R", b"/AcroForm 6 0 R /NeedsRendering true")
 
 
+def appearance(content: str) -> bytes:
+    """What an annotation shows."""
+    resources = "/Resources << /Font << /F1 3 0 R >> /XObject << /Im2 8 0 R >> >>"
+    return files.stream(f"/Type /XObject /Subtype /Form /BBox [0 0 250 100] {resources}", content.encode())
+
+
+def image_object(image: Image.Image) -> bytes:
+    size = f"/Width {image.width} /Height {image.height} /ColorSpace /DeviceGray /BitsPerComponent 8"
+    return files.stream(f"/Type /XObject /Subtype /Image {size}", image.convert("L").tobytes())
+
+
+def in_layers(off: str, on: str) -> bytes:
+    """A PDF with a text on a layer that is off, and one on a layer that is on."""
+    layers = (b"<< /Type /OCG /Name (Draft) >>", b"<< /Type /OCG /Name (Final) >>")
+    page = f"/OC /P0 BDC {written(off)} EMC /OC /P1 BDC {written(on).replace('750', '400')} EMC"
+    data = pdf(page, extra=(b"<< >>", *layers))
+    data = data.replace(b"/Names 5 0 R", b"/OCProperties << /OCGs [6 0 R 7 0 R] /D << /OFF [6 0 R] >> >>")
+    return data.replace(b"/XObject << /Im1", b"/Properties << /P0 6 0 R /P1 7 0 R >> /XObject << /Im1")
+
+
+LEGEND = (
+    "Case 1:24-cv-01234 Document 57-3 Filed 03/04/24 Page 12 of 80. Confidential, subject to protective order. "
+    "Produced by Fernmill Ltd. FERN-0001234567. For the eyes of attorneys only. "
+) * 2
+"""What the producers of documents stamp on scanned pages."""
+
 PDF: dict[str, Maker] = {
+    "pdf-stamp.pdf": lambda fact: annotated(
+        "/Subtype /Stamp /AP << /N 7 0 R >>", appearance(f"BT /F1 20 Tf 5 40 Td ({fact}) Tj ET")
+    ),
+    "pdf-stamped_picture.pdf": lambda fact: annotated(
+        "/Subtype /Stamp /AP << /N 7 0 R >>",
+        appearance("q 250 0 0 100 0 0 cm /Im2 Do Q"),
+        image_object(Image.open(io.BytesIO(picture(fact)))),
+    ),
+    "pdf-ink.pdf": lambda _: annotated("/Subtype /Ink /InkList [[60 510 100 550 150 520]]"),
+    "pdf-film.pdf": lambda _: annotated("/Subtype /Screen /T (deposition.mp4)"),
+    "pdf-field_without_form.pdf": lambda fact: annotated(
+        f"/Subtype /Widget /FT /Tx /T (code) /V ({fact}) /AP << /N 7 0 R >>",
+        appearance(f"BT /F1 12 Tf 5 40 Td ({fact}) Tj ET"),
+    ),
+    "pdf-field_without_appearance.pdf": lambda fact: annotated(f"/Subtype /Widget /FT /Tx /T (code) /V ({fact})"),
+    "pdf-legend.pdf": lambda fact: scanned(fact, text=LEGEND),
+    "pdf-hidden_layer.pdf": lambda fact: in_layers(fact, LONG),
+    "pdf-shown_layer.pdf": lambda fact: in_layers(LONG, fact),
     "pdf-form.pdf": files.form_pdf,
     "pdf-attached.pdf": lambda fact: files.pdf_with_file("a.txt", fact.encode()),
     "pdf-attached_encrypted.pdf": lambda _: files.pdf_with_file("a.pdf", files.encrypted_pdf()),

@@ -62,17 +62,12 @@ def test_pdf_has_a_part_for_each_page(rows_of: RowsOf) -> None:
     assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pdf", "a/b.pdf", "0")}
 
 
-def test_pdf_keeps_the_hyphen_of_a_word_that_goes_on_in_the_next_line(rows_of: RowsOf) -> None:
-    (row,) = rows_of("a.pdf", files.pdf("BT /F1 10 Tf 12 TL 40 750 Td (a third-) Tj T* (party licence) Tj ET"))
-    assert (row["text"], row["status"], row["reason"]) == ("a third-party licence", "ok", None)
-
-
 def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of: RowsOf) -> None:
-    stamp = written("Page 2 of 5") + SCAN
-    rows = rows_of("scan.pdf", files.pdf(SCAN, stamp, "", DRAWN, written(LONG) + SCAN))
-    assert [row["status"] for row in rows] == ["needs_ocr", "needs_ocr", "empty", "needs_ocr", "ok"]
-    assert rows[1]["text"] == "Page 2 of 5"
-    assert all(row["reason"] for row in rows if row["status"] == "needs_ocr")
+    rows = rows_of("scan.pdf", files.pdf(SCAN, "", DRAWN, written(LONG) + SCAN))
+    assert [row["status"] for row in rows] == ["needs_ocr", "empty", "needs_ocr", "ok"]
+    (stamped,) = rows_of("stamped.pdf", planted.scanned(FACT, text="Page 2 of 5"))
+    assert (stamped["status"], stamped["text"]) == ("needs_ocr", "Page 2 of 5")
+    assert all(row["reason"] for row in (*rows, stamped) if row["status"] == "needs_ocr")
 
 
 def test_pdf_whose_packed_content_is_written_as_letters_is_whole_unless_it_is_cut(rows_of: RowsOf) -> None:
@@ -446,18 +441,22 @@ UNREAD = {
     ("failed", "Failed to load page"): "pdf-hole.pdf",
     ("failed", "XFA"): "pdf-xfa.pdf",
     ("needs_ocr", "a picture"): "docx-picture.docx html-picture.html office-sheet_picture.xlsx "
-    "office-slides_picture.pptx office-writer_picture.odt",
-    ("needs_ocr", "an image"): "mail-cid.eml mail-picture.eml pdf-stamped.pdf text-picture.png text-picture.tif "
+    "office-slides_picture.pptx office-writer_picture.odt pdf-ink.pdf pdf-mixed.pdf pdf-signature.pdf "
+    "pdf-stamped_picture.pdf",
+    (
+        "needs_ocr",
+        "an image",
+    ): "mail-cid.eml mail-picture.eml pdf-legend.pdf pdf-stamped.pdf text-picture.png text-picture.tif "
     "text-picture.txt zip-picture.zip",
     ("needs_ocr", "no text layer"): "pdf-scan.pdf",
-    ("needs_ocr", "pictures without a text layer"): "pdf-mixed.pdf",
-    ("ok", "small pictures are not read"): "pdf-signature.pdf",
+    ("needs_ocr", "8 of the"): "pdf-glyphs.pdf",
     ("ok", "drawn shapes"): "pdf-drawn.pdf",
-    ("ok", "8 characters without a meaning"): "pdf-glyphs.pdf",
+    ("ok", "layers that are off"): "pdf-hidden_layer.pdf",
     ("failed", "S/MIME"): "mail-smime.eml",
     ("failed", "TNEF"): "mail-tnef.eml",
     ("skipped", "no converter"): "office-old.doc text-gz.gz",
     ("skipped", "scripts"): "html-script.html html-script_more.html",
+    ("skipped", "media"): "pdf-film.pdf",
     ("skipped", "other pages"): "html-frame_in_frame.html html-other_frame.html",
     ("skipped", "8 deep"): "mail-too_deep.eml",
 }

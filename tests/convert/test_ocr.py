@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pypdfium2
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from memagent_batch.convert import pdf
 from memagent_batch.convert.converter import Line, Part, PartStatus
@@ -16,7 +17,7 @@ from memagent_batch.convert.ocr import OcrConverter, reading_order
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import SourceConverter
-from tests.convert import files, planted
+from tests.convert import files, office, planted
 from tests.convert.files import written
 from tests.convert.test_converters import RowsOf, chosen
 
@@ -88,25 +89,90 @@ def test_mixed_pdf_keeps_its_text_layer_and_reads_columns_one_by_one(rows_of: Ro
 
 
 @pytest.mark.slow
-def test_page_on_which_no_word_can_be_read_still_needs_ocr(tmp_path: Path) -> None:
+def test_page_on_which_no_word_can_be_read_is_not_ok(tmp_path: Path) -> None:
     (part,) = parts_of(tmp_path, saved(scan(column(LINES, left=60), dpi=60, blur=2.0), form="PNG"))
-    assert (part.text, part.status, part.reason) == ("", PartStatus.NEEDS_OCR, "OCR finds no words on it")
+    assert part.status in (PartStatus.NEEDS_OCR, PartStatus.NEEDS_REVIEW)
+    assert (part.reason or "") != "read by OCR"
+    assert not any(word in part.text for line in LINES for word in line.split())
+
+
+def words(text: str, *, size: tuple[int, int] = (320, 50), height: int = 20) -> Image.Image:
+    image = Image.new("L", size, 255)
+    ImageDraw.Draw(image).text((5, size[1] // 4), text, font=ImageFont.load_default(height))
+    return image
+
+
+@pytest.mark.slow
+def test_line_in_which_no_letter_is_known_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    converter = OcrConverter()
+    recognise = converter._engine.recognize_txt
+
+    def without_first(pieces: Any) -> Any:
+        """Knows no letter of the first line, as the models do with other scripts than theirs."""
+        read = recognise(pieces)
+        read.txts = ("", *read.txts[1:])
+        return read
+
+    monkeypatch.setattr(converter._engine, "recognize_txt", without_first)
+    part = converter.part(
+        scan(column(LINES[:2], left=60), dpi=100).crop((0, 100, 500, 220)).convert("RGB"), locator="1"
+    )
+    assert (part.text, part.status) == (LINES[1], PartStatus.NEEDS_OCR)
+    assert (part.reason or "").startswith("OCR can't read 1 of its 2 lines (")
+    assert "it knows Latin, Chinese and Japanese letters" in (part.reason or "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        (words("EUR 4,250,000", size=(80, 14), height=9), "EUR 4,250,000"),
+        (words("The code is K1.", size=(600, 100), height=40).point(lambda level: max(level, 150)), "The code is K1."),
+    ],
+    ids=["tiny", "dots of a fax"],
+)
+def test_tiny_or_dotted_letters_are_read(tmp_path: Path, image: Image.Image, text: str) -> None:
+    (part,) = parts_of(tmp_path, saved(image.convert("1") if image.height > 50 else image, form="PNG"))
+    assert part.text == text
+
+
+@pytest.mark.slow
+def test_each_page_of_a_picture_inside_a_file_has_its_outcome(rows_of: RowsOf) -> None:
+    out = io.BytesIO()
+    words("Signed").save(out, "TIFF", save_all=True, append_images=[Image.new("L", (320, 50), 255)])
+    rows = rows_of("a.docx", office.docx_with_member("media/image1.tif", "image", out.getvalue()))
+    read = {row["locator"]: (row["text"], row["status"]) for row in rows if row["converter"] == "rapidocr"}
+    assert read == {
+        "picture image1.tif, image 1": ("Signed", "ok"),
+        "picture image1.tif, image 2": ("", "needs_ocr"),
+    }
+
+
+@pytest.mark.slow
+def test_page_after_one_with_a_doubtful_line_is_read(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    words("Rent 500").save(out, "TIFF", save_all=True, append_images=[words("Fee 70")])
+    (tmp_path / "source").write_bytes(out.getvalue())
+    parts = [*OcrConverter(ocr_min_confidence=1.0).convert(tmp_path / "source")]
+    assert [part.text for part in parts if isinstance(part, Part)] == ["Rent 500", "Fee 70"]
 
 
 class Guess(OcrConverter):
     """Reads one line of three badly; its piece, larger, as `again` says for each turn."""
 
-    def __init__(self, again: Sequence[float], *, min_confidence: float = 0.7) -> None:
+    def __init__(self, again: Sequence[float], *, min_confidence: float = 0.7, unread: bool = False) -> None:
         super().__init__(ocr_min_confidence=min_confidence)
-        self._tries = iter(again)
+        self._tries, self._unread = iter(again), unread
 
     def _lines(self, image: Image.Image) -> list[Line]:
         del image
         sure = [line("It begins.", 0, 0, 1), line("It ends.", 0, 0.2, 1)]
-        return [*sure, replace(line("2ns wns n", 0, 0.46, 1), confidence=0.41)]
+        return [*sure, replace(line("" if self._unread else "2ns wns n", 0, 0.46, 1), confidence=0.41)]
 
     def _words(self, piece: Image.Image, line: Line) -> Line:
         del piece
+        if self._unread:
+            return line
         confidence = next(self._tries)
         return replace(line, text=f"read at {confidence}", confidence=confidence)
 
@@ -120,6 +186,28 @@ def test_page_with_a_doubtful_line_needs_review_at_its_place() -> None:
     assert (part.status, part.text) == (PartStatus.NEEDS_REVIEW, "It begins.\nIt ends.\n2ns wns n")
     assert part.reason == "read by OCR, which is not sure of '2ns wns n' (0.41, 50% down the page)"
     assert [line.confidence for line in part.lines] == [1.0, 1.0, 0.41]
+
+
+def test_page_whose_lines_are_all_illegible_has_no_text() -> None:
+    class Noise(OcrConverter):
+        def _lines(self, image: Image.Image) -> list[Line]:
+            del image
+            return [replace(line("2ns wns n", 0, 0.46, 1), confidence=0.2)]
+
+        def _words(self, piece: Image.Image, line: Line) -> Line:
+            del piece
+            return line
+
+    part = Noise().part(Image.new("RGB", (100, 100)), locator="page 1")
+    assert (part.text, part.status, part.lines) == ("", PartStatus.NEEDS_OCR, [])
+    assert (part.reason or "").startswith("OCR can't read 1 of its 1 lines (50% down the page)")
+
+
+def test_page_needs_ocr_if_some_of_its_lines_cannot_be_read() -> None:
+    part = Guess((), unread=True).part(Image.new("RGB", (100, 100)), locator="page 1")
+    assert (part.status, part.text) == (PartStatus.NEEDS_OCR, "It begins.\nIt ends.")
+    assert (part.reason or "").startswith("OCR can't read 1 of its 3 lines (50% down the page)")
+    assert [line.text for line in part.lines] == ["It begins.", "It ends."]
 
 
 def test_doubtful_line_is_read_again_larger_and_turned_and_the_surest_is_taken() -> None:
@@ -187,6 +275,10 @@ def test_columns_are_read_one_by_one_and_rows_of_a_table_across() -> None:
         line(f"{side}{row}", left, 0.1 * row, left + 0.1) for row in (1, 2, 3) for side, left in (("a", 0), ("b", 0.9))
     ]
     assert read(cells) == ["a1", "b1", "a2", "b2", "a3", "b3"]
+
+
+def test_pieces_of_one_line_are_read_from_left_to_right() -> None:
+    assert read([line("K1234567.", 0.5, 0.1, 1), line("The code is", 0, 0.11, 0.4)]) == ["The code is", "K1234567."]
 
 
 def line(text: str, left: float, top: float, right: float) -> Line:

@@ -1,0 +1,412 @@
+"""What a PDF page shows besides its text layer: pictures, drawn shapes, covered text, and layers that are off."""
+
+import ctypes
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NamedTuple
+
+FORM_DEPTH = 5
+"""How deep forms inside forms of a page are looked into."""
+MAX_OBJECTS = 10_000
+"""Objects of a page that are looked at."""
+BOX_SEGMENTS = 16
+"""Most segments of a path that is a line, a box or a circle."""
+LINE_POINTS = 2.0
+"""Greatest height of a line that strikes text out."""
+BOX_POINTS = (5.0, 24.0)
+"""Least and greatest side of a drawn check box."""
+TOLERANCE_POINTS = 3.0
+COVER_POINTS = 4.0
+"""Least side of a shape that may cover text."""
+SQUARE_SHARE = 0.8
+"""Least share of the longer side that the shorter one of a check box has."""
+BORDER_SEGMENTS = 5
+"""Fewest segments of a rectangle; a tick or a cross has fewer."""
+STRIKE_BAND = (0.25, 0.7)
+"""Where a line crosses a text that is struck out, as shares of the text's height."""
+MIN_PICTURE_PIXELS = 8
+"""Least side of a picture that can show a letter."""
+LAYER_MARK = "OC"
+RENDER_SCALE = 0.5
+"""Pixels for each point of a page that is compared with its text layer."""
+BLOCK_PIXELS = 4
+EDGE_CONTRAST = 40
+"""Least difference between neighbouring pixels at the edge of a letter, of 255."""
+BLANK_CONTRAST = 8
+"""Greatest difference between the pixels of a picture that shows nothing."""
+BLOCK_EDGES = 2
+"""Fewest edges in a block that shows letters; a speck has one."""
+
+
+class Box(NamedTuple):
+    """A rectangle on a page, in points from the lower left corner."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    @property
+    def width(self) -> float:
+        """Its width, 0 if it is empty."""
+        return max(0.0, self.right - self.left)
+
+    @property
+    def height(self) -> float:
+        """Its height, 0 if it is empty."""
+        return max(0.0, self.top - self.bottom)
+
+    @property
+    def area(self) -> float:
+        """Its area in square points."""
+        return self.width * self.height
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """The point in its middle."""
+        return (self.left + self.right) / 2, (self.bottom + self.top) / 2
+
+    def common(self, other: "Box") -> "Box":
+        """The part that it shares with another box; its area is 0 if there is none."""
+        return Box(
+            max(self.left, other.left),
+            max(self.bottom, other.bottom),
+            min(self.right, other.right),
+            min(self.top, other.top),
+        )
+
+    def union(self, other: "Box") -> "Box":
+        """The smallest box that holds both."""
+        return Box(
+            min(self.left, other.left),
+            min(self.bottom, other.bottom),
+            max(self.right, other.right),
+            max(self.top, other.top),
+        )
+
+    def grown(self, points: float) -> "Box":
+        """The box with a margin around it."""
+        return Box(self.left - points, self.bottom - points, self.right + points, self.top + points)
+
+    def holds(self, point: tuple[float, float]) -> bool:
+        """Whether a point lies in it."""
+        return self.left <= point[0] <= self.right and self.bottom <= point[1] <= self.top
+
+
+class Path(NamedTuple):
+    """A line, box or circle, with its position in the order of drawing."""
+
+    box: Box
+    order: int
+    num_segments: int
+    handle: Any
+
+
+@dataclass(slots=True)
+class Shapes:
+    """The objects of a page by their kind."""
+
+    is_blank: bool = True
+    pictures: list[Box] = field(default_factory=list)
+    """Pictures that are large enough to show a letter."""
+    covers: list[Path] = field(default_factory=list)
+    """Shapes and pictures that hide a text drawn before them if they are opaque."""
+    paths: list[Path] = field(default_factory=list)
+    texts: list[tuple[Any, Any, int]] = field(default_factory=list)
+    """Text objects, with the matrices that lead from their form to the page and their order of drawing."""
+    num_curves: int = 0
+    """Segments of shapes that are more than boxes."""
+
+
+def read_shapes(page: Any) -> Shapes:
+    """Collects what is drawn on a page."""
+    import pypdfium2.raw as pdfium
+
+    shapes = Shapes()
+    for order, (handle, kind, matrix) in enumerate(_objects(page, pdfium.FPDFPage_CountObjects, matrix=None)):
+        shapes.is_blank &= kind == pdfium.FPDF_PAGEOBJ_FORM
+        if kind == pdfium.FPDF_PAGEOBJ_TEXT:
+            shapes.texts.append((handle, matrix, order))
+        elif kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+            box = _bounds(handle, matrix)
+            shapes.covers.append(Path(box, order, 0, handle))
+            if _may_show_letters(handle):
+                shapes.pictures.append(box)
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH:
+            _add_path(shapes, handle, matrix, order)
+        if order > MAX_OBJECTS:
+            break
+    return shapes
+
+
+def _objects(parent: Any, count: Any, *, matrix: Any, depth: int = 1) -> Iterator[tuple[Any, int, Any]]:
+    """Objects of a page with their kinds; those of a form follow it, with the matrix that leads to the page."""
+    import pypdfium2
+    import pypdfium2.raw as pdfium
+
+    get = pdfium.FPDFPage_GetObject if count is pdfium.FPDFPage_CountObjects else pdfium.FPDFFormObj_GetObject
+    for index in range(count(parent)):
+        handle = get(parent, index)
+        kind = pdfium.FPDFPageObj_GetType(handle)
+        yield handle, kind, matrix
+        if kind == pdfium.FPDF_PAGEOBJ_FORM and depth < FORM_DEPTH:
+            raw = pdfium.FS_MATRIX()
+            pdfium.FPDFPageObj_GetMatrix(handle, raw)
+            inner = pypdfium2.PdfMatrix.from_raw(raw)
+            inner = inner.multiply(matrix) if matrix else inner
+            yield from _objects(handle, pdfium.FPDFFormObj_CountObjects, matrix=inner, depth=depth + 1)
+
+
+def _bounds(handle: Any, matrix: Any) -> Box:
+    import pypdfium2.raw as pdfium
+
+    sides = [ctypes.c_float() for _ in range(4)]
+    pdfium.FPDFPageObj_GetBounds(handle, *sides)
+    box = Box(*(side.value for side in sides))
+    return Box(*matrix.on_rect(*box)) if matrix else box
+
+
+def _may_show_letters(picture: Any) -> bool:
+    import pypdfium2.raw as pdfium
+
+    width, height = ctypes.c_uint(), ctypes.c_uint()
+    is_known = pdfium.FPDFImageObj_GetImagePixelSize(picture, width, height)
+    return not is_known or min(width.value, height.value) >= MIN_PICTURE_PIXELS
+
+
+def is_blank_picture(picture: Any) -> bool:
+    """Whether a picture has one colour alone, or can't be decoded."""
+    import numpy as np
+    import pypdfium2
+    import pypdfium2.raw as pdfium
+
+    handle = pdfium.FPDFImageObj_GetBitmap(picture)
+    return not handle or np.ptp(pypdfium2.PdfBitmap.from_raw(handle).to_numpy()) <= BLANK_CONTRAST
+
+
+def _add_path(shapes: Shapes, handle: Any, matrix: Any, order: int) -> None:
+    import pypdfium2.raw as pdfium
+
+    num_segments = pdfium.FPDFPath_CountSegments(handle)
+    if num_segments > BOX_SEGMENTS:
+        shapes.num_curves += num_segments
+        return
+    path = Path(_bounds(handle, matrix), order, num_segments, handle)
+    shapes.paths.append(path)
+    if min(path.box.width, path.box.height) >= COVER_POINTS:
+        shapes.covers.append(path)
+
+
+def hiding_boxes(shapes: Shapes, *, page_area: float, most_share: float) -> list[tuple[Box, set[int]]]:
+    """Opaque shapes and pictures that were drawn over some text; not those that fill the page, such as a scan.
+
+    Each has the addresses of the text objects that were drawn before it.
+    """
+    scans = [box for box in merge_boxes(shapes.pictures) if box.area >= most_share * page_area]
+    covers = [
+        cover
+        for cover in shapes.covers
+        if cover.box.area < most_share * page_area
+        and (cover.num_segments or not any(scan.holds(cover.box.center) for scan in scans))
+    ]
+    texts = [(_bounds(handle, matrix), order) for handle, matrix, order in shapes.texts] if covers else []
+    covers = [
+        cover
+        for cover in covers
+        if any(order < cover.order and _is_under(box, cover.box) for box, order in texts) and _is_opaque(cover)
+    ]
+    return [
+        (cover.box, {ctypes.addressof(handle.contents) for handle, _, order in shapes.texts if order < cover.order})
+        for cover in covers
+    ]
+
+
+def _is_under(text: Box, cover: Box) -> bool:
+    return (
+        text.left < cover.right
+        and cover.left < text.right
+        and min(text.top, cover.top) - max(text.bottom, cover.bottom) > (text.top - text.bottom) / 2
+    )
+
+
+def _is_opaque(cover: Path) -> bool:
+    import pypdfium2.raw as pdfium
+
+    if pdfium.FPDFPageObj_HasTransparency(cover.handle):
+        return False
+    if not cover.num_segments:
+        return True
+    fill, has_stroke = ctypes.c_int(), ctypes.c_int()
+    pdfium.FPDFPath_GetDrawMode(cover.handle, fill, has_stroke)
+    colour = [ctypes.c_uint() for _ in range(4)]
+    pdfium.FPDFPageObj_GetFillColor(cover.handle, *colour)
+    return bool(fill.value)
+
+
+def strike_boxes(shapes: Shapes, rects: Sequence[Box]) -> list[Box]:
+    """Where lines are drawn through words: in the middle of a text, and hardly longer than it."""
+    strikes = list[Box]()
+    for path in shapes.paths:
+        line = path.box
+        if line.height > LINE_POINTS or line.width < COVER_POINTS:
+            continue
+        height = (line.bottom + line.top) / 2
+        crossed = [
+            rect
+            for rect in rects
+            if rect.bottom < height < rect.top
+            and STRIKE_BAND[0] < (height - rect.bottom) / rect.height < STRIKE_BAND[1]
+            and line.common(rect).width > 0
+        ]
+        if (
+            crossed
+            and line.left > min(rect.left for rect in crossed) - TOLERANCE_POINTS
+            and line.right < max(rect.right for rect in crossed) + TOLERANCE_POINTS
+        ):
+            bottom, top = min(rect.bottom for rect in crossed), max(rect.top for rect in crossed)
+            strikes.append(Box(line.left - 1, bottom, line.right + 1, top))
+    return strikes
+
+
+def drawn_check_boxes(shapes: Shapes) -> list[tuple[Box, bool]]:
+    """Drawn squares or circles, each with whether something is drawn in it; none if all are empty."""
+    squares = [path for path in shapes.paths if path.num_segments >= BORDER_SEGMENTS and _is_check_box(path.box)]
+    boxes = [(square.box, any(_is_tick(path, square) for path in shapes.paths)) for square in squares]
+    holders = [box for box, is_ticked in boxes if is_ticked]
+    inner = {box for box, _ in boxes for holder in holders if box != holder and holder.holds(box.center)}
+    return [each for each in boxes if each[0] not in inner] if holders else []
+
+
+def _is_check_box(box: Box) -> bool:
+    shorter, longer = sorted((box.width, box.height))
+    return BOX_POINTS[0] <= shorter and longer <= BOX_POINTS[1] and shorter >= SQUARE_SHARE * longer
+
+
+def _is_tick(path: Path, square: Path) -> bool:
+    is_border = path.num_segments >= BORDER_SEGMENTS and path.box.width > SQUARE_SHARE * square.box.width
+    return (
+        path.order > square.order
+        and not is_border
+        and square.box.holds(path.box.center)
+        and path.box.width <= 2 * square.box.width
+        and max(path.box.width, path.box.height) > square.box.width / 4
+    )
+
+
+def merge_boxes(boxes: Iterable[Box]) -> list[Box]:
+    """Joins boxes that touch one another, such as the strips of a scanned page."""
+    merged = list[Box]()
+    for box in boxes:
+        joined = box
+        while touching := next((each for each in merged if joined.grown(1).common(each).area > 0), None):
+            merged.remove(touching)
+            joined = joined.union(touching)
+        merged.append(joined)
+    return merged
+
+
+class PageInk:
+    """Where a page, drawn small, shows edges as letters do."""
+
+    def __init__(self, page: Any) -> None:
+        import numpy as np
+
+        rotation = page.get_rotation()
+        page.set_rotation(0)
+        left, bottom, _, top = page.get_bbox()
+        pixels = page.render(scale=RENDER_SCALE, grayscale=True).to_numpy()
+        page.set_rotation(rotation)
+        pixels = pixels.reshape(pixels.shape[:2]).astype(np.int16)
+        edges = np.abs(np.diff(pixels, axis=1)) > EDGE_CONTRAST
+        rows, columns = (size // BLOCK_PIXELS for size in edges.shape)
+        edges = edges[: rows * BLOCK_PIXELS, : columns * BLOCK_PIXELS]
+        blocks = edges.reshape(rows, BLOCK_PIXELS, columns, BLOCK_PIXELS).sum(axis=(1, 3))
+        self._has_edges = blocks >= BLOCK_EDGES
+        self._left, self._top, self._bottom = left, top, bottom
+
+    def unread_blocks(self, box: Box, rects: Iterable[Box]) -> tuple[int, int]:
+        """Counts the blocks of a box that show edges: those away from the text layer, and all."""
+        import numpy as np
+
+        covered = np.zeros_like(self._has_edges)
+        for rect in rects:
+            covered[self._blocks(rect.grown(rect.height / 2))] = True
+        edges, covered = self._has_edges[self._blocks(box)], covered[self._blocks(box)]
+        return int((edges & ~covered).sum()), int(edges.sum())
+
+    def _blocks(self, box: Box) -> tuple[slice, slice]:
+        points = BLOCK_PIXELS / RENDER_SCALE
+        rows = slice(max(0, int((self._top - box.top) / points)), max(0, int((self._top - box.bottom) / points) + 1))
+        left, right = ((side - self._left) / points for side in (box.left, box.right))
+        return rows, slice(max(0, int(left)), max(0, int(right) + 1))
+
+
+def remove_hidden_layers(page: Any) -> bool:
+    """Takes the objects of layers that are off out of a page; returns whether there were any.
+
+    Whether a layer is off is seen by drawing its objects alone.
+    """
+    import pypdfium2.raw as pdfium
+
+    groups = defaultdict[str, list[Any]](list)
+    handles = [pdfium.FPDFPage_GetObject(page, index) for index in range(pdfium.FPDFPage_CountObjects(page))]
+    for number, handle in enumerate(handles):
+        kind, name = pdfium.FPDFPageObj_GetType(handle), _layer_name(handle)
+        if name is not None or kind == pdfium.FPDF_PAGEOBJ_FORM:
+            groups[f"{LAYER_MARK} {name}" if name is not None else f"form {number}"].append(handle)
+    hidden = [objects for objects in groups.values() if _is_hidden(page, handles, objects)]
+    for handle in handles:
+        pdfium.FPDFPageObj_SetIsActive(handle, True)
+    for handle in chain.from_iterable(hidden):
+        pdfium.FPDFPage_RemoveObject(page, handle)
+        pdfium.FPDFPageObj_Destroy(handle)
+    return bool(hidden)
+
+
+def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> bool:
+    """Whether objects draw nothing. Text that is invisible on purpose, as under a scan, tells nothing of its layer."""
+    import numpy as np
+    import pypdfium2.raw as pdfium
+
+    inner = [item for handle in objects for item in _with_inner_objects(handle)]
+    texts = [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_TEXT]
+    has_picture = any(kind == pdfium.FPDF_PAGEOBJ_IMAGE for _, kind in inner)
+    modes = {pdfium.FPDFTextObj_GetTextRenderMode(text) for text in texts}
+    if pdfium.FPDF_TEXTRENDERMODE_INVISIBLE in modes or not (texts or has_picture):
+        return False
+    for handle in handles:
+        pdfium.FPDFPageObj_SetIsActive(handle, handle in objects)
+    return not np.ptp(page.render(scale=RENDER_SCALE, grayscale=True).to_numpy())
+
+
+def _with_inner_objects(handle: Any) -> Iterator[tuple[Any, int]]:
+    import pypdfium2.raw as pdfium
+
+    kind = pdfium.FPDFPageObj_GetType(handle)
+    yield handle, kind
+    if kind == pdfium.FPDF_PAGEOBJ_FORM:
+        for inner, inner_kind, _ in _objects(handle, pdfium.FPDFFormObj_CountObjects, matrix=None):
+            yield inner, inner_kind
+
+
+def _layer_name(handle: Any) -> str | None:
+    """The name of the layer that an object belongs to, if any."""
+    import pypdfium2.raw as pdfium
+
+    for index in range(pdfium.FPDFPageObj_CountMarks(handle)):
+        mark = pdfium.FPDFPageObj_GetMark(handle, index)
+        if _mark_text(pdfium.FPDFPageObjMark_GetName, mark) == LAYER_MARK:
+            return _mark_text(pdfium.FPDFPageObjMark_GetParamStringValue, mark, b"Name")
+    return None
+
+
+def _mark_text(function: Any, *arguments: Any) -> str:
+    import pypdfium2.raw as pdfium
+
+    num_bytes = ctypes.c_ulong()
+    function(*arguments, None, 0, num_bytes)
+    text = (pdfium.FPDF_WCHAR * (num_bytes.value // 2))()
+    function(*arguments, text, num_bytes.value, num_bytes)
+    return bytes(text).decode("utf-16-le", "replace").rstrip("\0")
