@@ -2,10 +2,8 @@
 
 import codecs
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-
-import webencodings
-from charset_normalizer import from_bytes
 
 from memagent_batch.errors import ConversionError
 
@@ -35,6 +33,12 @@ LEGACY = (
 """Encodings that a text without a label may have."""
 GUESSED_BYTES = 1 << 20
 """Bytes from the beginning of a text by which its encoding is guessed."""
+PRINTABLE = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
+CONTROL_BYTES = bytes({*range(0x20), 0x7F} - {*b"\b\t\n\v\f\r\x1a\x1b"})
+CONTROL = re.compile("[\0-\x07\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+"""Characters that no text has, as a rule."""
+CHARACTERS_PER_CONTROL = 50
+"""Bytes of which one may be a control character if they are text."""
 REPLACEMENT = "\ufffd"
 MULTI_BYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 
@@ -50,6 +54,8 @@ class Decoded:
 
 def find_codec(label: str) -> str | None:
     """Returns Python's codec for a label, by the WHATWG Encoding Standard or else by Python; None if unknown."""
+    import webencodings
+
     label = label.strip().strip("\"'").lower()
     encoding = webencodings.lookup(label)
     if encoding is not None:
@@ -61,6 +67,11 @@ def find_codec(label: str) -> str | None:
         return None
 
 
+def is_ascii_label(label: str) -> bool:
+    """Returns whether a label says nothing about bytes above 127."""
+    return label.strip().strip("\"'").lower() in ASCII_NAMES
+
+
 def decode_text(data: bytes, *, label: str | None = None) -> Decoded:
     """Decodes bytes by their byte order mark, by their label, as UTF-8, or else by a guess.
 
@@ -68,19 +79,29 @@ def decode_text(data: bytes, *, label: str | None = None) -> Decoded:
         data: the text as bytes.
         label: the charset that a header or the text itself names.
 
+    Returns:
+        The text, without NUL characters.
+
     Raises:
-        ConversionError: the bytes are not text in the encoding that their byte order mark says.
+        ConversionError: the bytes are not text, or not in the encoding that their byte order mark says.
     """
+    decoded = _decode(data, label)
+    num_nuls = decoded.text.count("\0")
+    if num_nuls == 0:
+        return decoded
+    _require_text(data)
+    doubt = f"its characters may be wrong: it has {num_nuls:,} NUL bytes, shown as spaces"
+    return Decoded(text=re.sub("\0+", " ", decoded.text), doubt=decoded.doubt or doubt)
+
+
+def _decode(data: bytes, label: str | None) -> Decoded:
     mark = next((mark for mark in BYTE_ORDER_MARKS if data.startswith(mark)), None)
     if mark is not None:
         return _decode_marked(data, BYTE_ORDER_MARKS[mark])
-    label = (label or "").strip()
-    if label.lower() in ASCII_NAMES:
-        label = ""
+    label = "" if label is None or is_ascii_label(label) else label.strip()
     codec = find_codec(label) if label else None
-    if label and codec is None:
-        guess = _decode_unlabelled(data)
-        return Decoded(text=guess.text, doubt=guess.doubt or _unknown_label_doubt(data, label))
+    if not (codec or "").startswith("utf-") and (wide := _decode_wide(data)) is not None:
+        return wide
     return _decode_unlabelled(data) if codec is None else _decode_labelled(data, codec, label)
 
 
@@ -124,8 +145,37 @@ def _decode_unlabelled(data: bytes) -> Decoded:
     return _guess(data)
 
 
+def _decode_wide(data: bytes) -> Decoded | None:
+    """Decodes text in UTF-16 or UTF-32 without a byte order mark; None if it is in another encoding."""
+    num_nuls = data.count(0)
+    is_ascii = len(data) - len(data.translate(None, PRINTABLE)) > len(data) // 2 + num_nuls
+    if num_nuls == 0 or is_ascii:
+        return None
+    order = "be" if data[::2].count(0) > data[1::2].count(0) else "le"
+    for codec in (f"utf-32-{order}", f"utf-16-{order}"):
+        with suppress(UnicodeDecodeError):
+            text = data.decode(codec)
+            if not CONTROL.search(text):
+                doubt = f"its characters may be wrong: it has NUL bytes and names no character set; {codec} fits"
+                return Decoded(text=text, doubt=doubt)
+    return None
+
+
+def _require_text(data: bytes) -> None:
+    """Raises an error if many of the bytes are control characters."""
+    num_controls = len(data) - len(data.translate(None, CONTROL_BYTES)) - data.count(0)
+    if num_controls > len(data) // CHARACTERS_PER_CONTROL:
+        raise ConversionError(
+            f"it is not text: {num_controls:,} of its {len(data):,} bytes are control characters"
+            f"{', and it holds NUL bytes' if 0 in data else ''}; save it as text in UTF-8, or name a converter"
+        )
+
+
 def _guess(data: bytes) -> Decoded:
     """Decodes text in an old encoding that nothing names."""
+    _require_text(data)
+    from charset_normalizer import from_bytes
+
     match = from_bytes(data[:GUESSED_BYTES], cp_isolation=[*LEGACY], preemptive_behaviour=False).best()
     codec = match.encoding if match is not None else "cp1252"
     text = data.decode(codec, "replace")
@@ -150,7 +200,3 @@ def _is_stateful(codec: str) -> bool:
 def _replaced_doubt(num_replaced: int, label: str) -> str:
     places = "1 character is" if num_replaced == 1 else f"{num_replaced:,} characters are"
     return f"{places} wrong: bytes that are not {label}, shown as U+FFFD"
-
-
-def _unknown_label_doubt(data: bytes, label: str) -> str | None:
-    return None if data.isascii() else f"its characters may be wrong: its charset {label!r} is unknown"

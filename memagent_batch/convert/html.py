@@ -1,6 +1,5 @@
 """HTML by lxml: all that a reader sees, in the order of the page."""
 
-import codecs
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -9,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.convert.charsets import Decoded, decode_text, find_codec, is_ascii_label
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus, picture_parts
-from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
+from memagent_batch.convert.text import doubtful
 
 EDGE, CELL_END, ROW, ROW_END = "\v", "\f", "\x1c", "\x1d"
 """Stand for the beginning or end of a block, for the end of a cell, and for those of a row, until the text is put
@@ -46,21 +46,19 @@ SCRIPTS_UNRUN = "scripts, which are not run, may write its text; save the page a
 CHARSET = re.compile(rb"<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 ENCODING_BYTES = 4 << 10
 """Bytes of a page among which it names its character set."""
-WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
-"""Character sets that browsers take for windows-1252."""
 
 
 class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    package, own, modules = "lxml", 5, ("lxml.etree",)
+    package, own, modules = "lxml", 6, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """One part, one for each picture that the page holds, and one for what can't be read."""
-        page, note = _decoded_page(file.read_bytes())
-        seen = visible_text(page)
+        """Yields the text, a part for each picture that the page holds, and one for each kind of thing left unread."""
+        page = decode_page(file.read_bytes())
+        seen = visible_text(page.text)
         text = seen.text if seen.title in seen.text else f"{seen.title}\n\n{seen.text}".strip()
-        yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
+        yield from doubtful([Part(locator=WHOLE_SOURCE, text=text)], page.doubt)
         for number, picture in enumerate(seen.pictures, start=1):
             yield from picture_parts(f"picture {number}", picture)
         if seen.inner_pages:
@@ -71,17 +69,25 @@ class HtmlConverter(BuiltIn):
             yield Part(locator="rest of the page", status=PartStatus.FAILED, reason=seen.failure)
 
 
-def _decoded_page(data: bytes) -> tuple[str, str | None]:
-    """The page in the character set that it names, else as any text."""
-    named = CHARSET.search(data[:ENCODING_BYTES])
-    if named is not None and not data.startswith(tuple(BYTE_ORDER_MARKS)):
-        try:
-            name = codecs.lookup(named[1].decode("ascii")).name
-            if not name.startswith("utf"):
-                return data.decode("cp1252" if name in WINDOWS_1252 else name), None
-        except (LookupError, ValueError):
-            pass  # no character set, or not the one of this page
-    return decoded(data)
+def decode_page(data: bytes, *, label: str | None = None) -> Decoded:
+    """Decodes a page by its byte order mark, by a label, or as `decode_text` does without a label.
+
+    Args:
+        data: the page as bytes.
+        label: the charset that a header of HTTP or MIME names. If it names none that is known, the one in the page
+            counts.
+
+    Raises:
+        ConversionError: the bytes are not text.
+    """
+    if label is not None and (is_ascii_label(label) or find_codec(label) is None):
+        label = None
+    named = CHARSET.search(data[:ENCODING_BYTES]) if label is None else None
+    if named is not None:
+        label = named[1].decode("ascii")
+        if (find_codec(label) or "").startswith("utf-16"):  # the declaration could be read, so it is wrong
+            label = "utf-8"
+    return decode_text(data, label=label)
 
 
 @dataclass(slots=True, kw_only=True)

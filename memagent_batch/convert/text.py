@@ -2,18 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from memagent_batch.convert.charsets import decode_text
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.errors import ConversionError
 
-BYTE_ORDER_MARKS = {
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe\0\0": "utf-32",
-    b"\0\0\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
 PGP_START = "-----BEGIN PGP MESSAGE-----"
 PGP_UNREAD = "a PGP message, whose text is not read: decrypt it first"
 HEADING = re.compile(r"#{1,6}[ \t]+(?P<title>.*?)[ \t#]*")
@@ -23,55 +17,36 @@ TITLE_CHARACTERS = 80
 
 
 class TextConverter(BuiltIn):
-    """The whole file is one part."""
+    """Reads a whole file as one part."""
 
-    own = 2
+    own, package = 3, "charset-normalizer"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """One part."""
-        text, note = decoded(file.read_bytes())
-        yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
-        if PGP_START in text:
+        """Yields the text as one part."""
+        decoded = decode_text(file.read_bytes())
+        yield from doubtful([Part(locator=WHOLE_SOURCE, text=decoded.text)], decoded.doubt)
+        if PGP_START in decoded.text:
             yield Part(locator="PGP message", status=PartStatus.FAILED, reason=PGP_UNREAD)
 
 
 class MarkdownConverter(BuiltIn):
-    """The marks stay, since models read them. A heading begins a part."""
+    """Reads Markdown with its marks, since models read them. A heading begins a part."""
 
-    own = 2
+    own, package = 3, "charset-normalizer"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each section."""
-        text, note = decoded(file.read_bytes())
-        yield from section_parts(_headed_lines(text), separator="\n", note=note)
+        """Yields a part for each section."""
+        decoded = decode_text(file.read_bytes())
+        yield from doubtful(section_parts(_headed_lines(decoded.text), separator="\n"), decoded.doubt)
 
 
-def decoded(data: bytes) -> tuple[str, str | None]:
-    """The text of a file, and what to know of it where it is not UTF-8.
-
-    Raises:
-        ConversionError: it is not text.
-    """
-    encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        if encoding != "utf-8":
-            raise ConversionError(f"its byte order mark says {encoding}, which it is not ({error})") from error
-        text = ""
-    if "\0" in text or (not text and b"\0" in data):
-        raise ConversionError("it holds NUL bytes, so it is not text; convert it to UTF-8")
-    if text or not data:
-        return text, None
-    try:
-        return data.decode("cp1252"), "not valid UTF-8: taken for windows-1252"
-    except UnicodeDecodeError as error:
-        raise ConversionError(f"neither UTF-8 nor windows-1252 ({error}); convert it to UTF-8") from error
+def doubtful(parts: Iterable[Part], doubt: str | None) -> Iterator[Part]:
+    """Yields the parts, marked as uncertain if there is a doubt about their characters."""
+    for part in parts:
+        yield part if doubt is None else replace(part, status=PartStatus.NEEDS_REVIEW, reason=doubt)
 
 
-def section_parts(
-    blocks: Iterable[tuple[str | None, str]], *, separator: str, note: str | None = None
-) -> Iterator[Part]:
+def section_parts(blocks: Iterable[tuple[str | None, str]], *, separator: str) -> Iterator[Part]:
     """The parts of a text with headings: a section each, and one for what stands before the first heading.
 
     A block is a title (None where it is not a heading) and a text.
@@ -80,10 +55,10 @@ def section_parts(
     for heading, text in blocks:
         if heading is not None:
             if any(each.strip() for each in texts):
-                yield Part(locator=_heading_locator(title, number), text=separator.join(texts), reason=note)
+                yield Part(locator=_heading_locator(title, number), text=separator.join(texts))
             title, texts, number = heading, [], number + 1
         texts.append(text)
-    yield Part(locator=_heading_locator(title, number), text=separator.join(texts), reason=note)
+    yield Part(locator=_heading_locator(title, number), text=separator.join(texts))
 
 
 def _headed_lines(text: str) -> Iterator[tuple[str | None, str]]:
