@@ -2,9 +2,11 @@
 
 import codecs
 import re
+import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
 
+from memagent_batch.convert.charset_guess import guess_encoding
 from memagent_batch.errors import ConversionError
 
 BYTE_ORDER_MARKS = {
@@ -24,19 +26,15 @@ SUPERSETS = {
 """Python's codec for a WHATWG encoding whose namesake in Python lacks characters that browsers show."""
 ASCII_NAMES = frozenset({"ascii", "us-ascii", "unknown-8bit", "x-unknown", "default", "binary", "8bit", "7bit", "none"})
 """Labels that say nothing about bytes above 127."""
-LEGACY = (
-    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp874"),
-    *("cp932", "euc_jp", "iso2022_jp", "gb18030", "big5hkscs", "cp949"),
-    *("koi8_r", "koi8_u", "mac_roman", "mac_cyrillic", "cp437", "cp850", "cp852", "cp866"),
-    *("iso8859_2", "iso8859_5", "iso8859_7", "iso8859_15"),
-)
-"""Encodings that a text without a label may have."""
-GUESSED_BYTES = 1 << 20
-"""Bytes from the beginning of a text by which its encoding is guessed."""
 PRINTABLE = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
 CONTROL_BYTES = bytes({*range(0x20), 0x7F} - {*b"\b\t\n\v\f\r\x1a\x1b"})
-CONTROL = re.compile("[\0-\x07\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
-"""Characters that no text has, as a rule."""
+NO_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
+"""Categories of characters that no text has, as a rule."""
+C1_CONTROL = re.compile("[\x80-\x84\x86-\x9f]")
+C1_SIGNS = {code: bytes([code]).decode("cp1252", "replace") for code in range(0x80, 0xA0)}
+"""What control characters stand for in a text that was taken for ISO-8859-1 and was windows-1252."""
+ISO_2022 = {b"\x1b$)C": "iso2022_kr", b"\x1b$": "iso2022_jp_ext"}
+"""How letters of two bytes begin in encodings that use bytes below 128 alone."""
 CHARACTERS_PER_CONTROL = 50
 """Bytes of which one may be a control character if they are text."""
 REPLACEMENT = "\ufffd"
@@ -61,7 +59,7 @@ def find_codec(label: str) -> str | None:
     if encoding is not None:
         return SUPERSETS.get(encoding.name, str(encoding.codec_info.name))
     try:
-        b"".decode(label)
+        "a".encode(label)
         return codecs.lookup(label).name
     except (LookupError, ValueError):
         return None
@@ -86,12 +84,15 @@ def decode_text(data: bytes, *, label: str | None = None) -> Decoded:
         ConversionError: the bytes are not text, or not in the encoding that their byte order mark says.
     """
     decoded = _decode(data, label)
-    num_nuls = decoded.text.count("\0")
-    if num_nuls == 0:
-        return decoded
-    _require_text(data)
-    doubt = f"its characters may be wrong: it has {num_nuls:,} NUL bytes, shown as spaces"
-    return Decoded(text=re.sub("\0+", " ", decoded.text), doubt=decoded.doubt or doubt)
+    text, doubt = decoded.text, decoded.doubt
+    if "\0" in text:
+        _require_text(data)
+        doubt = doubt or "its characters may be wrong: it has NUL bytes, shown as spaces"
+        text = re.sub("\0+", " ", text)
+    if C1_CONTROL.search(text):
+        doubt = doubt or "its characters may be wrong: control characters are shown as the signs of windows-1252"
+        text = text.translate(C1_SIGNS)
+    return Decoded(text=text, doubt=doubt)
 
 
 def _decode(data: bytes, label: str | None) -> Decoded:
@@ -112,7 +113,9 @@ def _decode_marked(data: bytes, codec: str) -> Decoded:
         text = data.decode(codec, "replace")
         num_replaced = text.count(REPLACEMENT)
         if num_replaced > len(text) // 100 + 1:
-            raise ConversionError(f"its byte order mark says {codec}, which it is not ({error})") from error
+            raise ConversionError(
+                f"its byte order mark says {codec}, which it is not ({error}); save it as UTF-8"
+            ) from error
         return Decoded(text=text, doubt=_replaced_doubt(num_replaced, codec))
 
 
@@ -129,13 +132,14 @@ def _decode_labelled(data: bytes, codec: str, label: str) -> Decoded:
         pass
     if codec == "utf-8":
         return _decode_unlabelled(data)
-    if codec.startswith("cp125"):  # bytes without a character are control characters in browsers
-        return Decoded(text=data.decode(codec, "replace"), doubt=_replaced_doubt(1, label))
     text = data.decode(codec, "replace")
     return Decoded(text=text, doubt=_replaced_doubt(text.count(REPLACEMENT), label))
 
 
 def _decode_unlabelled(data: bytes) -> Decoded:
+    escaped = next((codec for mark, codec in ISO_2022.items() if mark in data and data.isascii()), None)
+    if escaped is not None:
+        return Decoded(text=data.decode(escaped, "replace"), doubt=_guess_doubt(escaped))
     if _is_utf8(data):
         return Decoded(text=data.decode("utf-8"))
     text = data.decode("utf-8", "replace")
@@ -155,7 +159,9 @@ def _decode_wide(data: bytes) -> Decoded | None:
     for codec in (f"utf-32-{order}", f"utf-16-{order}"):
         with suppress(UnicodeDecodeError):
             text = data.decode(codec)
-            if not CONTROL.search(text):
+            if all(
+                character in "\t\n\r\f" or unicodedata.category(character) not in NO_TEXT for character in set(text)
+            ):
                 doubt = f"its characters may be wrong: it has NUL bytes and names no character set; {codec} fits"
                 return Decoded(text=text, doubt=doubt)
     return None
@@ -174,15 +180,8 @@ def _require_text(data: bytes) -> None:
 def _guess(data: bytes) -> Decoded:
     """Decodes text in an old encoding that nothing names."""
     _require_text(data)
-    from charset_normalizer import from_bytes
-
-    match = from_bytes(data[:GUESSED_BYTES], cp_isolation=[*LEGACY], preemptive_behaviour=False).best()
-    codec = match.encoding if match is not None else "cp1252"
-    text = data.decode(codec, "replace")
-    return Decoded(
-        text=text,
-        doubt=f"its characters may be wrong: it is not UTF-8 and names no other character set; {codec} fits best",
-    )
+    codec = guess_encoding(data)
+    return Decoded(text=data.decode(codec, "replace"), doubt=_guess_doubt(codec))
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -195,6 +194,10 @@ def _is_utf8(data: bytes) -> bool:
 
 def _is_stateful(codec: str) -> bool:
     return codec.startswith(("iso2022", "iso-2022", "hz", "utf"))
+
+
+def _guess_doubt(codec: str) -> str:
+    return f"its characters may be wrong: it is not UTF-8 and names no other character set; {codec} fits best"
 
 
 def _replaced_doubt(num_replaced: int, label: str) -> str:
