@@ -1,0 +1,86 @@
+"""Marks in plain text for what a document shows by its format: raised, lowered and struck-out text, and check boxes."""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from itertools import groupby
+from typing import NamedTuple
+
+CHECKED, UNCHECKED = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX}"
+"""Of check boxes and of radio buttons."""
+
+SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}'*|'+")
+"""A raised or lowered text that needs no parentheses."""
+SUFFIXES = frozenset({"st", "nd", "rd", "th", "er", "ère", "ème", "tm", "sm"})
+"""Raised endings that belong to the word or number before them, as in `1st`."""
+RAISED_FRACTION = re.compile(r"(?<=(\d))?\^(?:(\d+)[/\u2044\u2215]|\((\d+)[/\u2044\u2215]\))_(\d+)")
+
+
+class Script(StrEnum):
+    """Where a run of text stands, as the sign that is written before it."""
+
+    NORMAL = ""
+    SUPER = "^"
+    SUB = "_"
+
+
+class Run(NamedTuple):
+    """A stretch of text in one format."""
+
+    text: str
+    script: Script = Script.NORMAL
+    is_struck: bool = False
+
+
+def superscript(text: str) -> str:
+    """Writes a raised text so that it does not run into what stands before it: `^2`, `^(n+1)`."""
+    return _scripted(text, Script.SUPER)
+
+
+def subscript(text: str) -> str:
+    """Writes a lowered text so that it does not run into what stands before it: `_2`, `_(i,j)`."""
+    return _scripted(text, Script.SUB)
+
+
+def struck_out(text: str) -> str:
+    """Marks a text that is shown with a line through it."""
+    return _bracketed("struck out", text)
+
+
+def deleted(text: str) -> str:
+    """Marks a text that is deleted but still shown."""
+    return _bracketed("deleted", text)
+
+
+def join_runs(runs: Iterable[Run]) -> str:
+    """Joins runs into one text; neighbours of one format share a mark, and raised digits stay apart from others."""
+    texts = list[str]()
+    for is_struck, stretch in groupby(runs, key=lambda run: run.is_struck):
+        text = _join_scripts(stretch)
+        texts.append(struck_out(text) if is_struck else text)
+    return "".join(texts)
+
+
+def _join_scripts(runs: Iterable[Run]) -> str:
+    text, previous = "", Script.NORMAL
+    for script, stretch in groupby((run for run in runs if run.text), key=lambda run: run.script):
+        added = _scripted("".join(run.text for run in stretch), script)
+        if previous and (text[-1].isdigit() and added[0].isdigit() or text[-1].isalpha() and added[0].isalpha()):
+            text += " "
+        text, previous = text + added, script
+    return RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
+
+
+def _scripted(text: str, script: Script) -> str:
+    core = text.strip()
+    is_suffix = script is Script.SUPER and core.lower() in SUFFIXES
+    if script is Script.NORMAL or is_suffix or not any(character.isalnum() for character in core):
+        return text
+    mark = f"{script}{core}" if SHORT_SCRIPT.fullmatch(core) else f"{script}({core})"
+    return text.replace(core, mark, 1)
+
+
+def _bracketed(label: str, text: str) -> str:
+    """Marks what is between the white space at both ends of a text."""
+    core = text.strip()
+    return text.replace(core, f"[{label}: {core}]", 1) if core else text
