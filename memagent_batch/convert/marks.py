@@ -65,10 +65,14 @@ def _join_scripts(runs: Iterable[Run]) -> str:
     text, previous = "", Script.NORMAL
     for script, stretch in groupby((run for run in runs if run.text), key=lambda run: run.script):
         added = _scripted("".join(run.text for run in stretch), script)
-        if previous and (text[-1].isdigit() and added[0].isdigit() or text[-1].isalpha() and added[0].isalpha()):
+        if previous and _run_together(text[-1], added[0]):
             text += " "
         text, previous = text + added, script
     return RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
+
+
+def _run_together(left: str, right: str) -> bool:
+    return (left.isdigit() and right.isdigit()) or (left.isalpha() and right.isalpha())
 
 
 def _scripted(text: str, script: Script) -> str:
