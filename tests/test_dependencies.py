@@ -30,8 +30,9 @@ THROUGH = {
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
     "convert": [
-        "convert/html.py",
+        "convert/charsets.py",
         "convert/opendocument.py",
+        "convert/page_reader.py",
         "convert/pdf.py",
         "convert/ocr.py",
         "convert/outlook.py",

@@ -26,7 +26,7 @@ class PartStatus(StrEnum):
     NEEDS_OCR = "needs_ocr"
     """It shows something, but its text layer has nothing, or nothing that can be read. `text` has what there is."""
     NEEDS_REVIEW = "needs_review"
-    """It was read by OCR, and a line may be wrong; `reason` says which one."""
+    """Its text may be wrong, as where OCR is not sure of a line, or an encoding is a guess; `reason` says why."""
     EMPTY = "empty"
     """It holds nothing."""
     FAILED = "failed"

@@ -1,6 +1,7 @@
 """Marks in plain text for what a document shows by its format: raised, lowered and struck-out text, and check boxes."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import groupby
@@ -9,7 +10,9 @@ from typing import NamedTuple
 CHECKED, UNCHECKED = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX}"
 """Of check boxes and of radio buttons."""
 
-SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}'*|'+")
+OPTIONAL_HYPHEN = "\N{SOFT HYPHEN}"
+"""Shows only where a line ends at it."""
+SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}|\S")
 """A raised or lowered text that needs no parentheses."""
 SUFFIXES = frozenset({"st", "nd", "rd", "th", "er", "ère", "ème", "tm", "sm"})
 """Raised endings that belong to the word or number before them, as in `1st`."""
@@ -30,6 +33,7 @@ class Run(NamedTuple):
     text: str
     script: Script = Script.NORMAL
     is_struck: bool = False
+    is_equation: bool = False
 
 
 def superscript(text: str) -> str:
@@ -53,21 +57,24 @@ def deleted(text: str) -> str:
 
 
 def join_runs(runs: Iterable[Run]) -> str:
-    """Joins runs into one text; neighbours of one format share a mark, and raised digits stay apart from others."""
+    """Joins runs into one text without optional hyphens.
+
+    Neighbours of one format share a mark, and raised digits and equations do not run into what stands beside them.
+    """
     texts = list[str]()
-    for is_struck, stretch in groupby(runs, key=lambda run: run.is_struck):
+    for is_struck, stretch in groupby((run for run in runs if run.text), key=lambda run: run.is_struck):
         text = _join_scripts(stretch)
         texts.append(struck_out(text) if is_struck else text)
-    return "".join(texts)
+    return "".join(texts).replace(OPTIONAL_HYPHEN, "")
 
 
 def _join_scripts(runs: Iterable[Run]) -> str:
-    text, previous = "", Script.NORMAL
-    for script, stretch in groupby((run for run in runs if run.text), key=lambda run: run.script):
-        added = _scripted("".join(run.text for run in stretch), script)
-        if previous and _run_together(text[-1], added[0]):
+    text, is_apart = "", False
+    for (script, is_equation), stretch in groupby(runs, key=lambda run: (run.script, run.is_equation)):
+        added = _scripted((" " if is_equation else "").join(run.text for run in stretch), script)
+        if (is_apart or is_equation) and text and _run_together(text[-1], added[0]):
             text += " "
-        text, previous = text + added, script
+        text, is_apart = text + added, is_equation or script is not Script.NORMAL
     return RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
 
 
@@ -78,7 +85,8 @@ def _run_together(left: str, right: str) -> bool:
 def _scripted(text: str, script: Script) -> str:
     core = text.strip()
     is_suffix = script is Script.SUPER and core.lower() in SUFFIXES
-    if script is Script.NORMAL or is_suffix or not any(character.isalnum() for character in core):
+    is_sign = all(unicodedata.category(character) in ("Po", "So") for character in core)
+    if script is Script.NORMAL or is_suffix or is_sign:
         return text
     mark = f"{script}{core}" if SHORT_SCRIPT.fullmatch(core) else f"{script}({core})"
     return text.replace(core, mark, 1)

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from memagent_batch.convert.docx_numbers import formatted
+from memagent_batch.convert.equations import mathml_equation
 from memagent_batch.convert.marks import CHECKED, RAISED_FRACTION, UNCHECKED, struck_out, subscript, superscript
-from memagent_batch.convert.page_math import linear_math
 from memagent_batch.convert.symbols import symbol_font, to_unicode
 
 EDGE, CELL_END, ROW, ROW_END, GLUE = "\v", "\f", "\x1c", "\x1d", "\x1e"
@@ -418,7 +418,7 @@ class _PageReader:
         "input": _input,
         **dict.fromkeys(("img", "image"), _picture),
         **dict.fromkeys(("style", "datalist", "track"), lambda _, element: ""),
-        "math": lambda _, element: f" {linear_math(element)} ",
+        "math": lambda _, element: f" {mathml_equation(element)} ",
         "select": lambda _, element: f" {_choices(element)} ",
         "area": lambda _, element: f" {element.get('alt', '')} ",
         **dict.fromkeys(("progress", "meter"), lambda _, element: _measure(element)),

@@ -18,6 +18,7 @@ SPANS = (
     "<table><tr><th>Item<th colspan=2>2025<th>2026<tr><td><td>plan<td>real<td>plan"
     "<tr><td rowspan=2>Rent<td>1<td>2<td>3<tr><td>4<td>5<td>6<tr><td>Sum<td>5<td>7<td>9</table>"
 )
+STRUCK_RULE = "<style>.x, i.y {text-decoration:line-through}</style>"
 LISTS = "<ol><li>Term<li><p>Fee</p><ol type=a start=2><li>rent<li>deposit</ol><li value=9>Law</ol><ul><li>none</ul>"
 FRACTION = "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>12</mn></mfrac><mo>=</mo>"
 FORMULA = f"{FRACTION}<msup><mi>x</mi><mn>2</mn></msup><msqrt><mi>y</mi></msqrt></math>"
@@ -37,7 +38,7 @@ FORMULA = f"{FRACTION}<msup><mi>x</mi><mn>2</mn></msup><msqrt><mi>y</mi></msqrt>
         ("<del><p>One</p><p>Two</p></del>Three", "[struck out: One]\n[struck out: Two]\nThree"),
         ("<span style='text-decoration: line-through'>old</span> new", "[struck out: old] new"),
         (
-            "<style>.x, i.y {text-decoration:line-through}</style><b class='a x'>1</b> <i class=y>2</i> <b class=y>3</b>",
+            f"{STRUCK_RULE}<b class='a x'>1</b> <i class=y>2</i> <b class=y>3</b>",
             "[struck out: 1] [struck out: 2] 3",
         ),
         ("30<sup>2</sup> days, 10<sup>6</sup>7 H<sub>2</sub>O, 1<sup>st</sup>", "30^2 days, 10^6 7 H_2O, 1st"),
@@ -49,7 +50,7 @@ FORMULA = f"{FRACTION}<msup><mi>x</mi><mn>2</mn></msup><msqrt><mi>y</mi></msqrt>
         (SPANS, "Item | 2025 |  | 2026\n | plan | real | plan\nRent | 1 | 2 | 3\n | 4 | 5 | 6\nSum | 5 | 7 | 9"),
         (LISTS, "1. Term\n2. Fee\nb. rent\nc. deposit\n9. Law\nnone"),
         ("<ol reversed><li>a<li>b</ol><ol style='list-style:none'><li>c</ol><ol><li>1. d</ol>", "2. a\n1. b\nc\n1. d"),
-        (FORMULA, "(a + b)/12 = x^2sqrt(y)"),
+        (FORMULA, "(a + b)/12 = x^2 √(y)"),
         ("<p><![CDATA[a < b & c]]></p><script>//<![CDATA[\nx\n//]]></script>", "a < b & c"),
         ("Part&shy;ner a&nbsp;b Donau&#8203;dampf lo<wbr>ng", "Partner a b Donaudampf long"),
         ("漢<ruby>字<rt>ji</rt></ruby> <ruby>字<rp>(</rp><rt>ji</rt><rp>)</rp></ruby>", "漢字(ji) 字(ji)"),

@@ -17,6 +17,8 @@ NORMAL, SUPER, SUB = Script.NORMAL, Script.SUPER, Script.SUB
         ("2 ", "^2 ", "_2 "),
         ("th", "th", "_th"),
         ("\N{TRADE MARK SIGN}", "\N{TRADE MARK SIGN}", "\N{TRADE MARK SIGN}"),
+        ("\N{INFINITY}", "^\N{INFINITY}", "_\N{INFINITY}"),
+        ("*", "*", "*"),
         (" ", " ", " "),
     ],
 )
