@@ -4,17 +4,33 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from memagent_batch.convert.docx_numbers import formatted
 from memagent_batch.convert.equations import mathml_equation
 from memagent_batch.convert.marks import CHECKED, RAISED_FRACTION, UNCHECKED, struck_out, subscript, superscript
+from memagent_batch.convert.page_elements import (
+    BLOCK_STYLE,
+    BREAK_TAGS,
+    CELL_END,
+    CELL_STYLE,
+    EDGE,
+    FONT_STYLE,
+    GLUE,
+    LIST_STYLE,
+    NUMBER_FORMATS,
+    PICTURE_STYLE,
+    RAISED_STYLE,
+    ROW,
+    ROW_END,
+    SELECTOR,
+    STRUCK_STYLE,
+    STRUCK_TAGS,
+)
 from memagent_batch.convert.symbols import symbol_font, to_unicode
 
-EDGE, CELL_END, ROW, ROW_END, GLUE = "\v", "\f", "\x1c", "\x1d", "\x1e"
-"""Stand for the beginning or end of a block, for the end of a cell, for those of a row, and for what joins a number of
-a list to the block behind it, until the text is put together."""
 CONTROLS = {code: " " if code in b"\v\f\x1c\x1d\x1e\x1f" else None for code in {*range(32), 127} - {*b"\t\n\r"}}
 INVISIBLE = {**dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff")), **dict.fromkeys(map(ord, "\xa0\u2007\u202f"), " ")}
 """Characters that break lines or keep them together, and what is read in their place."""
@@ -29,53 +45,14 @@ CELLS_APART = "|"
 SPANNED_CELLS = 100
 """Most columns or rows that a cell is taken to span."""
 
-SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
-PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre", "textarea")
-LISTS = ("caption", "dd", "dir", "dl", "dt", "legend", "li", "menu", "ol", "table", "ul")
-OPENED = ("details", "dialog", "figcaption", "figure", "hgroup", "search", "summary", "iframe", "video", "audio")
-BREAK_TAGS = {
-    **dict.fromkeys((*SECTIONS, *PARAGRAPHS, *LISTS, *OPENED), (EDGE, EDGE)),
-    "tr": (ROW, ROW_END),
-    "br": ("\n", ""),
-    "q": ('"', '"'),
-    "button": (" ", " "),
-    "text": (" ", " "),
-    "li": (EDGE, EDGE),
-}
-"""What stands for an element's beginning and end."""
-BLOCK_STYLE = re.compile(r"display\s*:\s*(?:block|flex|grid|list-item|table|table-row)\s*(?:;|!|$)", re.I)
-CELL_STYLE = re.compile(r"display\s*:\s*(?:inline-block|inline-flex|inline-grid|table-cell)", re.I)
-FONT_STYLE = re.compile(
-    r"font-family\s*:\s*[\"']?([^;,\"']+)|(?<![\w-])font\s*:[^;]*?[\"']?(wingdings[ 23]*|symbol)\b", re.I
-)
-LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]*?(none|(?:lower|upper)-(?:alpha|latin|roman))", re.I)
-STRUCK_STYLE = re.compile(r"text-decoration(?:-line)?\s*:[^;]*line-through", re.I)
-RAISED_STYLE = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
-STRUCK_RULE = re.compile(r"([^{}]+)\{[^{}]*text-decoration(?:-line)?\s*:[^;{}]*line-through[^{}]*\}", re.I)
-SELECTOR = re.compile(r"([\w-]*)(?:\.([\w-]+)|#([\w-]+))?")
-PICTURE_STYLE = re.compile(
-    r"(?:background|background-image|content|list-style|list-style-image|border-image|mask|mask-image)\s*:[^;{}]*?"
-    r"url\(\s*(?:\"([^\"]*)\"|'([^']*)'|([^)\"'\s]+))",
-    re.I,
-)
-STRUCK_TAGS = frozenset({"del", "s", "strike"})
-NUMBER_FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"} | {
-    "lower-alpha": "lowerLetter",
-    "lower-latin": "lowerLetter",
-    "upper-alpha": "upperLetter",
-    "upper-latin": "upperLetter",
-    "lower-roman": "lowerRoman",
-    "upper-roman": "upperRoman",
-    "none": "none",
-}
-"""Formats of numbers of a list, as `type` or a style names them."""
-
 UNSHOWN_TYPES = frozenset({"hidden", "password", "file", "color", "image"})
 """Types of fields whose value is not shown."""
 CHECKED_ROLES = frozenset({"checkbox", "radio", "switch", "menuitemcheckbox", "menuitemradio"})
 DATA_URL = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?P<settings>[^,]*),(?P<data>.*)", re.S | re.I)
 LAZY_SOURCES = ("src", "data-src", "data-original", "data-lazy-src", "href", "xlink:href", "background", "dynsrc")
 """Attributes that name a picture. Pages load some of them late."""
+NOTE_CHARACTERS = 5
+"""Longest mark of a note."""
 SMALL_PIXELS = 16
 """Pictures that are not higher or not wider are lines and dots, or count readers; they show no words."""
 PICTURE_ENDING = re.compile(r"\.(?:png|jpe?g|gif|webp|bmp|tiff?|svgz?|avif)(?:[?#].*)?$", re.I)
@@ -134,11 +111,11 @@ def visible_text(page: str) -> VisibleText:
 
 def _without_sections(page: str) -> str:
     """Replaces CDATA sections by their text, which a parser of HTML takes for comments."""
-    if "<![CDATA[" not in page:
-        return page
-    return re.sub(
-        r"<!\[CDATA\[(.*?)\]\]>", lambda found: found[1].replace("&", "&amp;").replace("<", "&lt;"), page, flags=re.S
-    )
+    pieces = page.split("<![CDATA[")
+    for number, piece in enumerate(pieces[1:], start=1):
+        text, end, rest = piece.partition("]]>")
+        pieces[number] = text.replace("&", "&amp;").replace("<", "&lt;") + rest if end else f"<![CDATA[{piece}"
+    return "".join(pieces)
 
 
 def _row(row: re.Match[str]) -> str:
@@ -215,8 +192,11 @@ class _PageReader:
         return "".join(self._outputs[0])
 
     def _read_rules(self, rules: str) -> None:
-        for rule in STRUCK_RULE.finditer(rules):
-            for selector in rule[1].split(","):
+        for rule in rules.split("}"):
+            selectors, _, declarations = rule.rpartition("{")
+            if not STRUCK_STYLE.search(declarations):
+                continue
+            for selector in selectors.rpartition("{")[2].split(","):
                 simple = SELECTOR.fullmatch(selector.strip())
                 if simple is not None and simple[0]:
                     self._struck_selectors.add((simple[1].lower(), simple[2] or "", simple[3] or ""))
@@ -235,7 +215,8 @@ class _PageReader:
         self._num_struck += _write_struck in marks
         self._fonts.append(_font(element) or self._fonts[-1])
         self._num_verbatim += tag in ("pre", "textarea")
-        self._add_style_pictures(element.get("style", ""))
+        if element.get("style"):
+            self._add_style_pictures(element.get("style"))
         self._write(_edges(element, tag)[0])
         if tag in ("table", "tr", "td", "th"):
             self._start_cell(tag)
@@ -278,17 +259,18 @@ class _PageReader:
 
     def _write_text(self, text: str | None) -> None:
         if text:
-            shown = to_unicode(text, self._fonts[-1]) if symbol_font(self._fonts[-1]) else text
+            font = self._fonts[-1]
+            shown = to_unicode(text, font) if font is not None and symbol_font(font) else text
             self._write(shown if self._num_verbatim else re.sub(r"\s+", " ", shown))
 
     def _marks(self, element: Any, tag: str) -> list[Callable[[str], str]]:
-        marks = list[Callable[[str], str]]()
+        marks: list[Callable[[str], str]] = []
         style = element.get("style", "")
         if self._num_struck == 0 and (
             tag in STRUCK_TAGS or STRUCK_STYLE.search(style) or self._is_struck(element, tag)
         ):
             marks.append(_write_struck)
-        raised = RAISED_STYLE.search(style)
+        raised = RAISED_STYLE.search(style) if style else None
         script = tag if tag in ("sup", "sub") else raised[1].lower() if raised is not None else ""
         if script and tag not in ("td", "th", "tr", "img"):
             is_note = script == "sup" and _is_note(element)
@@ -325,7 +307,7 @@ class _PageReader:
         is_reversed = parent is not None and parent.get("reversed") is not None
         self._numbers[-1] = number + (-1 if is_reversed else 1)
         shown = formatted(number, _number_format(element) or _number_format(parent) or "decimal")
-        text = "".join(element.itertext()).lstrip()[: len(shown) + 1]
+        text = "".join(islice(element.itertext(), 9)).lstrip()[: len(shown) + 1]
         if shown and text not in (f"{shown}.", f"{shown})"):
             self._write(f"{shown}. {GLUE}")
 
@@ -439,7 +421,7 @@ def _edges(element: Any, tag: str) -> tuple[str, str]:
 
 
 def _font(element: Any) -> str | None:
-    style = FONT_STYLE.search(element.get("style", ""))
+    style = FONT_STYLE.search(element.get("style")) if element.get("style") else None
     name = element.get("face") or (style and (style[1] or style[2]))
     return name.strip().strip("\"'") if name else None
 
@@ -454,18 +436,21 @@ def _write_note(text: str) -> str:
 
 def _is_note(element: Any) -> bool:
     """Returns whether a raised text is the mark of a note: a link inside the page, or in brackets."""
-    inside = "".join(element.itertext()).strip()
-    links = [*element.iter("a"), *element.iterancestors("a")]
-    return inside[:1] == "[" or (len(inside) < 6 and any(link.get("href", "").startswith("#") for link in links))
+    inside = "".join(islice(element.itertext(), 9)).strip()
+    if inside[:1] == "[" or len(inside) > NOTE_CHARACTERS:
+        return inside[:1] == "["
+    links = (*element.iter("a"), *element.iterancestors("a"))
+    return any(link.get("href", "").startswith("#") for link in links)
 
 
 def _tooltip(element: Any, tag: str) -> str:
     """Returns what an element says of itself beside its text."""
     if tag in ("html", "link", "meta", "style", "script", "head"):
         return ""
-    texts = [" ".join(element.get(name, "").split()) for name in ("title", "aria-label")]
-    if not any(texts):
+    named = (element.get("title"), element.get("aria-label"))
+    if named == (None, None):
         return ""
+    texts = [" ".join((name or "").split()) for name in named]
     shown = " ".join([*element.itertext(), element.get("alt", ""), element.get("value", "")])
     said = (text for text in dict.fromkeys(texts) if text and text not in " ".join(shown.split()))
     return "".join(f" [{text}] " for text in said)
