@@ -51,7 +51,7 @@ UNDEFINED = 25
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    own = 3
+    own = 4
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, and a part for each kind of text beside it.
@@ -59,10 +59,18 @@ class RtfConverter(BuiltIn):
         Raises:
             ConversionError: it is not RTF.
         """
-        data = file.read_bytes()
-        if not data.lstrip().startswith(b"{\\rtf"):
-            raise ConversionError("it does not begin as RTF does; is it whole?")
-        yield from _Reader().parts(data)
+        yield from rtf_parts(file.read_bytes())
+
+
+def rtf_parts(data: bytes) -> Iterator[Part]:
+    """Reads the text, and a part for each kind of text beside it.
+
+    Raises:
+        ConversionError: it is not RTF.
+    """
+    if not data.lstrip().startswith(b"{\\rtf"):
+        raise ConversionError("it does not begin as RTF does; is it whole?")
+    yield from _Reader().parts(data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
