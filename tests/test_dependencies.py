@@ -33,6 +33,7 @@ OF_EXTRA = {
         "convert/charsets.py",
         "convert/html.py",
         "convert/opendocument.py",
+        "convert/page_reader.py",
         "convert/pdf.py",
         "convert/pdf_annotations.py",
         "convert/pdf_shapes.py",

@@ -96,7 +96,7 @@ has signs alone."""
 SIGNS = frozenset("\u201c\u201d\u2018\u2019\u201e\u2013\u2014\u2026\u20ac£§°«»\xa0•®©™·½ºª¿¡²³№")
 """Signs that texts of all languages have."""
 UNLISTED, RARE, SIGN, ODD_SIGN, CONTROL = -4.5, -8.0, -3.0, -6.0, -12.0
-"""Points for a character outside ASCII that is no listed letter of a language."""
+"""Points for a character outside ASCII that is not a listed letter of a language."""
 FAMILY_STEP, ENCODING_STEP = 0.1, 0.5
 """Points by which each language family, and each of its encodings, is less likely than the one before."""
 SCRIPTS = {

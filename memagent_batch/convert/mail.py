@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from email import message_from_bytes
 from email.errors import CloseBoundaryNotFoundDefect
 from email.message import Message
@@ -22,7 +23,7 @@ from memagent_batch.convert.converter import (
     picture_parts,
     read_attachment,
 )
-from memagent_batch.convert.html import decode_page, visible_text
+from memagent_batch.convert.html import decode_page, outside_pictures_reason, unread_parts, visible_text
 from memagent_batch.convert.kinds import ENDINGS
 from memagent_batch.convert.mail_headers import (
     decode_base64,
@@ -162,13 +163,17 @@ def message_items(
         content = _Content(is_transcoded=is_transcoded, doubts=doubts)
         content.add(message, is_body=True)
         headers = [*_header_lines(message, content)]
+        inside = {str(part["Content-Location"]).strip() for part in message.walk()}
+        outside = [
+            address for address in content.outside_pictures if address not in inside and not address.startswith("cid:")
+        ]
     except Exception as error:  # noqa: BLE001 - a message that no parser can read costs itself, not its mailbox
         yield Part(locator=locator, status=PartStatus.FAILED, reason=failure_reason(error))
         return
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
     status = PartStatus.NEEDS_REVIEW if content.doubts else PartStatus.OK
     yield Part(locator=locator, text=text, status=status, reason="; ".join((*content.doubts, *content.notes)) or None)
-    for loss in content.losses:
+    for loss in (*content.losses, *([outside_pictures_reason(outside)] if outside else [])):
         yield Part(locator=locator, status=PartStatus.FAILED, reason=loss)
     for number_inside, picture in enumerate(content.pictures, start=1):
         yield from picture_parts(f"{locator}, picture {number_inside}", picture)
@@ -203,6 +208,8 @@ class _Content:
         self.files: list[Message] = []
         self.pictures: list[bytes] = []
         """Images inside texts in HTML."""
+        self.outside_pictures: list[str] = []
+        """Addresses of images that texts in HTML show."""
         self.losses: dict[str, None] = {}
         self.doubts: dict[str, None] = dict.fromkeys(doubts)
         self.notes: dict[str, None] = {}
@@ -285,6 +292,7 @@ class _Content:
             phrases |= more
             self.files += content.files
             self.pictures += content.pictures
+            self.outside_pictures += content.outside_pictures
             self.losses |= content.losses
             self.label = self.label or content.label
             if more or (not is_shown and "".join(content.texts).strip()):
@@ -331,7 +339,9 @@ class _Content:
         if is_page:
             seen = visible_text(decoded.text)
             self.pictures += seen.pictures
-            self.losses |= dict.fromkeys(filter(None, [seen.failure]))
+            self.outside_pictures += seen.outside_pictures
+            others = replace(seen, pictures=[], outside_pictures=[])
+            self.losses |= {other.reason: None for other in unread_parts(others) if other.reason}
             self._show(Decoded(text=seen.text, doubt=decoded.doubt))
         elif kind in HEADER_KINDS:
             self._show(decode_header(decoded.text))

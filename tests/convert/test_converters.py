@@ -84,52 +84,6 @@ def test_docx_has_a_part_for_each_section_with_its_tables(rows_of: RowsOf) -> No
     assert texts == [("text", "before"), ("section 1: Payment", "Payment\n\nsoon\n\na | b")]
 
 
-RTF = rb"""{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Times;}{\f1\fcharset204 Arial;}{\f2\fcharset2 Symbol;}}
-{\info{\title Unread}}
-{\header\pard The header\par}{\footer\pard The footer\par}
-\pard The fee is \u8364?100 \'80.\par It is due{\footnote\pard In a note.\par} at once.{\deleted Never.}{\v Hidden.}\par
-\trowd\intbl one\cell two\cell\row\pard{\field{\*\fldinst HYPERLINK "x"}{\fldrslt A link}}\par
-{\listtext 1.\tab}An item{\*\atnid AB}{\*\annotation A comment}\par {\*\unknown Passed over}{\f1 \'cf\'eb\'e0\'f2\'e0}
-{\shp{\*\shpinst{\sp{\sn x}{\sv 1}}{\shptxt In a box}}}}"""
-
-
-def test_rtf_is_read_in_order_with_what_stands_beside_its_text(rows_of: RowsOf) -> None:
-    texts = {row["locator"]: row["text"] for row in rows_of("a.rtf", RTF)}
-    assert texts == {
-        "header": "The header",
-        "footer": "The footer",
-        "text": "The fee is \u20ac100 \u20ac.\nIt is due at once.Hidden.\none | two\nA link\n1.\tAn item\n"
-        "\u041f\u043b\u0430\u0442\u0430In a box",
-        "notes": "In a note.",
-        "comments": "A comment",
-    }
-
-
-@pytest.mark.parametrize(
-    ("inside", "status", "reason"),
-    [
-        (rb"{\*\shppict{\pict 89504e}}{\nonshppict{\pict 89}}", "needs_ocr", "a picture"),
-        (rb"{\object{\*\objdata 0105}{\result Seen}}", "failed", "an object"),
-        (rb"{\field{\*\fldinst{\*\formfield{\fftype1\ffres1}}}{\fldrslt}}", "failed", "form"),
-        (rb"{\b It is cut", "failed", "its end is missing"),
-    ],
-)
-def test_rtf_says_what_of_it_is_not_read(rows_of: RowsOf, inside: bytes, status: str, reason: str) -> None:
-    text, unread = rows_of("a.rtf", rb"{\rtf1 Seen. " + inside + (b"" if b"cut" in inside else b"}"))
-    assert ((text["text"] or "").startswith("Seen."), unread["status"]) == (True, status)
-    assert reason in (unread["reason"] or "")
-
-
-def test_rtf_letters_of_fonts_that_hold_symbols_are_marked(rows_of: RowsOf) -> None:
-    (row,) = rows_of("a.rtf", rb"{\rtf1{\fonttbl{\f2\fcharset2 Symbol;}}Sum: {\f2 S}, \u-10179?\u-8704?}")
-    assert (row["text"], "U+FFFD" in (row["reason"] or "")) == ("Sum: \ufffd, \U0001f600", True)
-
-
-def test_rtf_of_word_on_a_mac_is_read_in_its_code_page(rows_of: RowsOf) -> None:
-    (row,) = rows_of("a.rtf", rb"{\rtf1\mac\ansicpg10000\uc1 caf\'8e}")
-    assert (row["text"], row["status"]) == ("café", "ok")
-
-
 SUBJECT, BODY, HTML, CLASS, SENDER, ADDRESS = 0x37, 0x1000, 0x1013, 0x1A, 0xC1A, 0x5D01
 """Numbers of properties of a message of Outlook."""
 NOTE = {CLASS: "IPM.Note", SENDER: "Ann", ADDRESS: "ann@example.org"}

@@ -252,6 +252,9 @@ def test_mail_whose_forms_say_the_same_is_read_once(file: Path, plain: str, page
 
 
 UNREAD = {
+    "pictures that it shows and does not hold (offer.png)": "Content-Type: text/html\r\n\r\n"
+    '<p>Hi<img src="https://example.org/offer.png"><img src="cid:logo"></p>',
+    "a video": "Content-Type: text/html\r\n\r\n<p>Hi</p><video src=a.mp4></video>",
     "external": leaf(
         "Content-Type: text/plain\r\n\r\n", "message/external-body; access-type=URL; URL=https://example.org/b.pdf"
     ),

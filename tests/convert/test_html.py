@@ -1,0 +1,125 @@
+"""What a reader of a page in HTML sees: the text, and what of the page is not read."""
+
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.convert.converter import Part
+from memagent_batch.convert.html import HtmlConverter, decode_page, visible_text
+from tests.convert import planted
+
+BOXES = "<label><input type=checkbox checked>Yes</label><label><input type=checkbox>No</label>"
+RADIOS = (
+    "<input type=radio name=a>Rent<input type=radio name=a checked>Sale <div role=switch aria-checked=true>On</div>"
+)
+OPTIONS = "<option>monthly<option selected>yearly<option>never"
+SPANS = (
+    "<table><tr><th>Item<th colspan=2>2025<th>2026<tr><td><td>plan<td>real<td>plan"
+    "<tr><td rowspan=2>Rent<td>1<td>2<td>3<tr><td>4<td>5<td>6<tr><td>Sum<td>5<td>7<td>9</table>"
+)
+STRUCK_RULE = "<style>.x, i.y {text-decoration:line-through}</style>"
+LISTS = "<ol><li>Term<li><p>Fee</p><ol type=a start=2><li>rent<li>deposit</ol><li value=9>Law</ol><ul><li>none</ul>"
+FRACTION = "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>12</mn></mfrac><mo>=</mo>"
+FORMULA = f"{FRACTION}<msup><mi>x</mi><mn>2</mn></msup><msqrt><mi>y</mi></msqrt></math>"
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (BOXES, "☑ Yes ☐ No"),
+        (RADIOS, "☐ Rent ☑ Sale\n☑ On"),
+        (f"Paid <select>{OPTIONS}</select>.", "Paid yearly ."),
+        (f"<select multiple>{OPTIONS}</select>", "☐ monthly ☑ yearly ☐ never"),
+        ("<select><option>first<option>second</select>", "first"),
+        ("<textarea>a\nb</textarea><input value=c placeholder=d><input type=password value=e>", "a\nb\nc"),
+        ("<input placeholder='Your name'>", "[placeholder: Your name]"),
+        ("Fee <del>5</del><ins>6</ins>, <s>7 <b>8</b></s>", "Fee [struck out: 5] 6, [struck out: 7 8]"),
+        ("<del><p>One</p><p>Two</p></del>Three", "[struck out: One]\n[struck out: Two]\nThree"),
+        ("<span style='text-decoration: line-through'>old</span> new", "[struck out: old] new"),
+        (
+            f"{STRUCK_RULE}<b class='a x'>1</b> <i class=y>2</i> <b class=y>3</b>",
+            "[struck out: 1] [struck out: 2] 3",
+        ),
+        ("30<sup>2</sup> days, 10<sup>6</sup>7 H<sub>2</sub>O, 1<sup>st</sup>", "30^2 days, 10^6 7 H_2O, 1st"),
+        ("10<span style='vertical-align:super'>6</span>, 12<sup>1</sup>/<sub>2</sub> %", "10^6, 12 1/2 %"),
+        (
+            "500<sup><a href='#n1'>1</a></sup> 600<a href='#n2'><sup>2</sup></a> 700<sup>[3]</sup>",
+            "500[1] 600[2] 700[3]",
+        ),
+        (SPANS, "Item | 2025 |  | 2026\n | plan | real | plan\nRent | 1 | 2 | 3\n | 4 | 5 | 6\nSum | 5 | 7 | 9"),
+        (LISTS, "1. Term\n2. Fee\nb. rent\nc. deposit\n9. Law\nnone"),
+        ("<ol reversed><li>a<li>b</ol><ol style='list-style:none'><li>c</ol><ol><li>1. d</ol>", "2. a\n1. b\nc\n1. d"),
+        (FORMULA, "(a + b)/12 = x^2 √(y)"),
+        ("<p><![CDATA[a < b & c]]></p><script>//<![CDATA[\nx\n//]]></script>", "a < b & c"),
+        ("Part&shy;ner a&nbsp;b Donau&#8203;dampf lo<wbr>ng", "Partner a b Donaudampf long"),
+        ("漢<ruby>字<rt>ji</rt></ruby> <ruby>字<rp>(</rp><rt>ji</rt><rp>)</rp></ruby>", "漢字(ji) 字(ji)"),
+        ("<![if !supportLists]>7.2 <![endif]>Late<!--[if mso]>unseen<![endif]-->", "7.2 Late"),
+        (
+            "<table><caption>Fees</caption><tr><td>a</table><details><summary>More</summary>b</details>",
+            "Fees\na\nMore\nb",
+        ),
+        (
+            "<span style='display:block'>a</span><span style='display:block'>b</span><button>c</button><button>d",
+            "a\nb\nc d",
+        ),
+        ("<p hidden>a</p><p aria-hidden=true>b</p><template>c</template><noscript>d</noscript>", "a\nb\ncd"),
+        (
+            "<abbr title='Value Added Tax'>VAT</abbr> <a title=x>x</a> <b aria-label=Close>×</b>",
+            "VAT [Value Added Tax] x × [Close]",
+        ),
+        ("<svg><title>Sales</title><text>Total</text><text>870</text></svg>", "Sales Total 870"),
+        ("<span style='font-family:Wingdings'>&#254;</span> <font face=Symbol>&#163;</font> 5", "☑ ≤ 5"),
+        ("a&#12;b\0c <q>d</q> <progress value=3 max=9></progress>", 'a bc "d" 3/9'),
+    ],
+)
+def test_page_is_read_as_it_is_shown(page: str, text: str) -> None:
+    assert visible_text(f"<html><body>{page}</body></html>").text == text
+
+
+PICTURE = f"data:image/png;base64,{b64encode(planted.picture('x')).decode()}"
+DRAWING = "data:image/svg+xml;base64," + b64encode(b"<svg><text>drawn</text></svg>").decode()
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "reason"),
+    [
+        ("<img src=scan.png width=800>", "skipped", "pictures that it shows and does not hold (scan.png)"),
+        ("<img src=dot.gif width=1 height=1>", None, ""),
+        ("<picture><source srcset='b.webp 1x, c.webp 2x'></picture><img srcset='d.png 2x'>", "skipped", "picture"),
+        (f"<picture><source srcset='{PICTURE} 1x'><img src=b.png></picture>", "needs_ocr", "a picture"),
+        (f"<div style='background: #fff url({PICTURE})'></div>", "needs_ocr", "a picture"),
+        ("<style>p {background-image: url('bg.png')}</style>", "skipped", "bg.png"),
+        ("<style>@font-face {src: url(font.woff)}</style>", None, ""),
+        ("<table background=bg.png></table>", "skipped", "bg.png"),
+        ("<svg><image href='a.png'/></svg>", "skipped", "a.png"),
+        ("<object data=a.png></object><embed src=b.jpg>", "skipped", "a.png, b.jpg"),
+        ("<video src=a.mp4>Shown without it</video>", "skipped", "a video"),
+        ("<audio src=a.mp3></audio>", "skipped", "a sound recording"),
+        ("<embed src=a.swf>", "skipped", "a video"),
+        ("<object data=a.html></object>", "skipped", "other pages"),
+        ("<frameset><frame src=a.html></frameset>", "skipped", "other pages"),
+        ("<canvas></canvas>", "skipped", "a drawing by scripts"),
+    ],
+)
+def test_page_names_the_pictures_and_media_that_are_not_read(
+    tmp_path: Path, page: str, status: str | None, reason: str
+) -> None:
+    file = tmp_path / "a.html"
+    file.write_text(f"<html>{page}")
+    unread = [part for part in HtmlConverter().convert(file) if isinstance(part, Part)][1:]
+    assert [part.status for part in unread] == ([] if status is None else [status])
+    assert all(reason in (part.reason or "") for part in unread)
+
+
+def test_words_that_stand_for_a_picture_or_are_drawn_in_one_are_read() -> None:
+    assert visible_text("<img src=a.png alt='Clause 9: no cap'>").text == "[picture: Clause 9: no cap]"
+    assert visible_text(f"<img src='{DRAWING}'>").text == "drawn"
+
+
+def test_page_is_decoded_by_its_header_before_its_own_label() -> None:
+    page = "<meta charset=windows-1251><p>Платим".encode("cp1251")
+    assert "Платим" in decode_page(page).text
+    assert "Платим" in decode_page(page, label="us-ascii").text
+    assert "Платим" in decode_page(page.replace(b"1251", b"1252"), label="windows-1251").text
+    assert "Платим" in decode_page("<meta charset=utf-16>Платим".encode()).text
