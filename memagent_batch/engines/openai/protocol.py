@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.unanswered import is_blank
 from memagent_batch.engines.engine import EngineContext
 from memagent_batch.errors import EngineRequestError
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -97,12 +98,14 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue]:
 
 
 def guided_text(text: str, guide: Guide | None, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
-    """What a turn wrote, without the object around it if it was guided by one. A text that was cut stays as it is.
+    """What a turn wrote, without the object around it if it was guided by one. A text that was cut, or is empty, stays
+    as it is.
 
     Raises:
         EngineRequestError: it is not such an object.
     """
-    if guide is None or form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH or _is_object(guide):
+    is_value = guide is not None and form is GuideForm.RESPONSE_OBJECT and not _is_object(guide)
+    if guide is None or not is_value or reason is FinishReason.LENGTH or is_blank(text):
         return text
     try:
         value = TypeAdapter(dict[str, JsonValue]).validate_json(text)[VALUE_PROPERTY]
