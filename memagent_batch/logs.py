@@ -89,7 +89,7 @@ class EventKind(StrEnum):
     ENDPOINT_SLOW = "endpoint_slow"
     """An endpoint answers late or turns requests away; fewer are sent at a time."""
     ENDPOINT_CHANGED = "endpoint_changed"
-    """The replies of an endpoint name another model than before, or counts of tokens that can't be right."""
+    """The replies of an endpoint name another model than before."""
     RECORD_UNREADABLE = "record_unreadable"
     """A file that an earlier run or a review has left can't be used; the work goes on without it."""
     OTHER = "other"

@@ -260,7 +260,7 @@ def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Map
 
 
 def thinking_part(agent: AgentConfig) -> dict[str, int]:
-    """The room for hidden thoughts that each request has, as a part of a turn; empty where there is none."""
+    """The room for hidden thoughts that each request has, as a part of a turn; empty without such room."""
     num_tokens = agent.openai.thinking_tokens if agent.engine == "openai" else 0
     return {"thinking": num_tokens} if num_tokens else {}
 

@@ -7,7 +7,7 @@ from memagent_batch.domain.thoughts import after_thoughts
 from memagent_batch.domain.turns import FinishReason
 
 REFUSAL_CHARS = 500
-"""A longer completion is no mere refusal."""
+"""A longer completion says more than that it refuses, characters."""
 
 APOLOGY = (
     r"(?:i(?:'m| am) (?:\w+ )?sorry|sorry|i apologi[sz]e|my apologies|unfortunately"
@@ -18,7 +18,7 @@ APOLOGY = (
 
 WITH_THAT = r"(?: with (?:that|this|it|your|such)\b[^.!\n]{0,80})"
 REFUSALS = (
-    rf"(?:as an ai[\w ]*,\s+)?i(?:'m| am)? (?:can't|cannot|can not|won't|will not|unable to|not able to|decline to"
+    rf"(?:as an ai[\w ]*,\s+)?i(?:'m| am)? (?:can't|can ?not|won't|will not|unable to|not able to|decline to"
     rf"|must decline to) (?:(?:assist|help|comply|engage|continue|proceed)(?: you)?{WITH_THAT}"
     r"|(?:fulfill?|process|complete|respond to|comply with|discuss) (?:that|this|your)"
     r" (?:request|prompt|content|topic))",
@@ -33,7 +33,7 @@ REFUSALS = (
     r"não posso (?:ajudar|ajudá-l[oa]|atender)(?: (?:com|a) [^.\n]{0,40})?",
     r"(?:ik kan|kan ik) (?:(?:je|u|daar|hier|daarbij|hierbij) )*niet (?:(?:mee|bij) )?helpen",
 )
-AFTER_APOLOGY = r"i(?:'m| am)? (?:can't|cannot|can not|unable to|not able to) (?:assist|help|comply|do that)(?: you)?"
+AFTER_APOLOGY = r"i(?:'m| am)? (?:can't|can ?not|unable to|not able to) (?:assist|help|comply|do that)(?: you)?"
 """Too little for a refusal unless an apology stands before it."""
 CJK_REFUSALS = (
     r"(?:很|非常)?(?:抱歉|对不起|對不起)[，,。！!]?\s*(?:但)?我?(?:无法|不能|無法)(?:为您|为你|為您)?"

@@ -42,6 +42,7 @@ select count(*) as num_answers, count(*) filter (status = 'ok') as num_ok,
        count(*) filter (value_status = 'not_read') as num_unread,
        count(distinct document_id) filter ({SOURCE_UNREAD} is not null) as num_unread_documents,
        count(*) filter ({SOURCE_UNREAD} is not null and error_type = $unread_source) as num_unread_failed,
+       coalesce(sum(memory_truncations), 0)::bigint as memory_truncations,
        {", ".join(f"coalesce(sum(num_{name}), 0)::bigint as num_{name}" for name in _SUMMED)}
 from answers
 """

@@ -305,7 +305,7 @@ def _write_sheets(
 def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     """What the site says of all runs together: sums, the names of all, the longest time."""
     joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
-    for name in ("counts", "spent"):
+    for name in ("counts", "spent", "totals"):
         if all(manifest.get(name) for manifest in manifests):
             joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
     changes = [manifest["changes"] for manifest in manifests]

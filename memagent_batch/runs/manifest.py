@@ -50,6 +50,7 @@ class AnswerSums(Spent):
     """Columns of `answers`, summed up."""
 
     num_document_tokens: int
+    memory_truncations: int
 
 
 class FileHash(TypedDict):

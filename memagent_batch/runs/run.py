@@ -307,6 +307,8 @@ def _log_closed(manifest: Manifest) -> None:
     line = f"run {run_id} closed: {', '.join(parts)}"
     if unread := unread_line(manifest["unread"]):
         line += f"; {unread}"
+    if cut := manifest["totals"]["memory_truncations"]:
+        line += f"; {quantity(cut, 'turn')} wrote a memory that was cut at policy.memory_tokens"
     if counts["failed"] > manifest["unread"]["num_unread_failed"]:
         line += "; fix the cause and run it again with retry_failed, or failed readings stay as they are"
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}

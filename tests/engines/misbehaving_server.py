@@ -62,7 +62,7 @@ def _value(schema: dict[str, Any], text: str) -> str:
     if value is None:
         return '{"zq":[733,733]}'
     answer = re.search(r"<answer>\s*(?:\\boxed\{)?(\d+)", text)
-    candidates = [answer[1] if answer else "", "zq733", *value.get("enum", ())]
+    candidates = [answer[1] if answer else "", "zq733", "not stated", *value.get("enum", ())]
     pattern = value.get("pattern") or "|".join(map(re.escape, value["enum"]))
     return json.dumps({"value": next(each for each in candidates if re.fullmatch(pattern, each))})
 
@@ -137,15 +137,18 @@ def of_readings(choice: Callable[[str], dict[str, Any]], *, where: str = "") -> 
 
 
 def every(number: int, other: Callable[[dict[str, Any], str], Reply], *, limit: int | None = None) -> Fault:
-    """Another reply to each of so many turns of readings, `limit` times at most."""
-    requests, lock = count(1), threading.Lock()
+    """Another reply to each of so many prompts of readings, `limit` times at most, the first time that it is sent."""
+    prompts: list[str] = []
+    lock = threading.Lock()
 
     def reply(body: dict[str, Any], text: str) -> Reply:
         if not is_of_reading(body):
             return completion(text, body)
         with lock:
-            place = next(requests)
-        is_other = place % number == 0 and (limit is None or place // number <= limit)
+            is_first = shown(body) not in prompts
+            prompts.append(shown(body))
+            place = len(set(prompts))
+        is_other = is_first and place % number == 0 and (limit is None or place // number <= limit)
         return other(body, text) if is_other else completion(text, body)
 
     return reply

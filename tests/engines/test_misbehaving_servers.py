@@ -68,10 +68,10 @@ THINKER = thinking_in_secret(300)
 MARKED = "Minutes 3."
 """Where a fault is of one document: in each prompt that shows its first chunk."""
 SORRY = "I'm sorry, but I can't assist with that."
-UNREAD = {"exit_code": 4, "num_right": 0}
-ONE_UNREAD = {"exit_code": 4, "num_right": NUM_FACTS - len(KEYS)}
-CUT = {"exit_code": 2, "num_right": 0, "said": "OLLAMA_CONTEXT_LENGTH"}
-UNCHECKED = {"check_window": False}
+UNREAD: dict[str, Any] = {"exit_code": 4, "num_right": 0}
+ONE_UNREAD: dict[str, Any] = {"exit_code": 4, "num_right": NUM_FACTS - len(KEYS)}
+CUT: dict[str, Any] = {"exit_code": 2, "num_right": 0, "said": "OLLAMA_CONTEXT_LENGTH"}
+UNCHECKED: dict[str, Any] = {"check_window": False}
 
 CASES = {
     "well": Case(fault=well),
@@ -131,6 +131,13 @@ CASES = {
     "refusal in words": Case(
         fault=of_readings(lambda text: {"content": SORRY}, where=MARKED), said="the model refused", **ONE_UNREAD
     ),
+    "answers cut before they say anything": Case(
+        fault=of_readings(
+            lambda text: {"content": "Let me look at my notes", "finish_reason": "length"}, where="Write the answer in"
+        ),
+        said="a response that was cut before its answer",
+        **UNREAD,
+    ),
     "schema passed over after ten": Case(
         fault=after(10, lambda body, text: completion("It is 7, I think.", body), guided=True),
         exit_code=4,
@@ -159,7 +166,8 @@ def test_planted_facts_are_right_or_said_to_be_unread(
         exit_code = main(["answer", *arguments])
     said = capsys.readouterr().err
     rows = rows_in(tmp_path / "run/answers") if exit_code != 2 else []
-    right, wrong = [], []
+    right: list[dict[str, Any]] = []
+    wrong: list[dict[str, Any]] = []
     for row in rows:
         fact = DOCUMENTS[row["document_id"].removesuffix(".txt")][1][row["question_id"]]
         is_stated = row["status"] == "ok" and row["value_status"] in ("ok", "not_stated")

@@ -260,6 +260,18 @@ async def test_complete_stray_refusals_of_the_key_are_tried_again(tiny_tokenizer
             assert (await engine.complete(PROMPT, seed=0)).text == "noted"
 
 
+async def test_replies_that_name_another_model_than_before_are_warned_of_once(
+    tiny_tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = [json.loads(completion_reply().body) | named for named in ({}, {"model": "m-1"}, {}, {"model": "m-2"})]
+    with scripted_server(*(Reply(body=json.dumps(body).encode()) for body in bodies)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            for _ in range(6):
+                await engine.complete(PROMPT, seed=0)
+    assert [each.message for each in caplog.records if "names the model m-2 in its replies, and m-1" in each.message]
+    assert len([each for each in caplog.records if "names the model" in each.message]) == 1
+
+
 async def test_complete_usage_that_is_right_or_untold_is_taken(tiny_tokenizer: Tokenizer) -> None:
     replies = [usage_reply(prompt_tokens=3), usage_reply(prompt_tokens=0), usage_reply()]
     with scripted_server(*replies) as script:

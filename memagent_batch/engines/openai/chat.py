@@ -6,9 +6,9 @@ tokens are counted by the user's tokeniser, and no completion has the server's t
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError, field_validator
+from pydantic import AliasPath, BaseModel, Field, JsonValue, field_validator
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END, after_thoughts
@@ -152,7 +152,7 @@ class ChatApi(Api):
         Raises:
             EngineRequestError: the provider's filter stopped it, or the model refused.
         """
-        body = ChatResponse.model_validate_json(response.content)
+        body = cast(ChatResponse, response.body)
         choice, usage = body.choices[0], body.usage
         reason = _finish_reason(body, turn=turn)
         text, spans = choice.message.content or "", None
@@ -282,10 +282,7 @@ def _passes_over_budget(response: Response, *, budget: int) -> bool:
     """Whether a server does not know the name of the budget: it says so, or writes on."""
     if refused_fields(response, [MAX_COMPLETION_TOKENS]):
         return True
-    try:
-        usage = ChatResponse.model_validate_json(response.content).usage
-    except ValidationError:
-        return False
+    usage = response.body.usage if response.body else None
     return ((usage.completion_tokens if usage else None) or 0) > budget + OBJECT_TOKENS
 
 

@@ -1,7 +1,7 @@
 """The API that takes token ids: `POST /completions`, as the servers of vLLM and SGLang offer it."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 from pydantic import AliasPath, Field, JsonValue
 
@@ -54,7 +54,7 @@ class CompletionsApi(Api):
         Raises:
             EngineRequestError: it holds what can't be right: a text without tokens, more tokens than asked for.
         """
-        body = CompletionResponse.model_validate_json(response.content)
+        body = cast(CompletionResponse, response.body)
         choice, usage = body.choices[0], body.usage
         _require_plausible(choice, max_tokens=self.budget(prompt, form), turn=turn)
         reason = finish_reason(choice.finish_reason, turn=turn)

@@ -1,6 +1,7 @@
 """An OpenAI-compatible endpoint as an engine. The only layer that tries again."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,11 +43,14 @@ from memagent_batch.engines.openai.window import (
     missing_words,
 )
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
+from memagent_batch.logs import EventKind
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from memagent_batch.engines.openai.client import OpenAIClient
+
+log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -168,7 +172,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         await self._check_once()
         form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
         body = self._body(prompt, seed=seed, form=form)
-        for _ in range(EMPTY_TRIES):
+        for _ in range(EMPTY_TRIES):  # an empty completion may be a passing fault
             response = await self._outage.answer(lambda: self._served(body, prompt=prompt))
             completion = self._completion(response, prompt=prompt, form=form)
             await self._require_whole(prompt, response)
@@ -237,12 +241,23 @@ class OpenAIEngine(OpenAIConfig, Engine):
             return response
         if not self._is_checked:
             self._pace.expect(response.elapsed_seconds)
-        fault = self._api.fault(response)
-        if fault is None:
-            return response
+        parsed = self._api.parse(response.content)
+        if not isinstance(parsed, str):
+            self._note_model(parsed.model)
+            return replace(response, body=parsed)
         is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats
         said = client.refusal(response) if is_page else f"{client.name} answered {response.request}"
-        return Failure(message=f"{said}; {fault}")
+        return Failure(message=f"{said}; {parsed}")
+
+    def _note_model(self, named: str | None) -> None:
+        """Warns where replies name another model than those before: the same name may stand for other weights now."""
+        if named and self._named_model and named != self._named_model:
+            log.warning(
+                f"{self._client.name} names the model {named} in its replies, and {self._named_model} before; if it is "
+                "another one, name that in weights_version",
+                extra={"event": EventKind.ENDPOINT_CHANGED, "model": named, "model_before": self._named_model},
+            )
+        self._named_model = named or self._named_model
 
     async def _ask_adapted(
         self,
@@ -364,13 +379,13 @@ class OpenAIEngine(OpenAIConfig, Engine):
             await self._require_whole(prompt, response)
         except (EngineRequestError, EngineRefusedError) as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
-        self._counts.note_overhead(self._api.num_read(response))
+        self._counts.note_overhead(response.num_read)
 
     async def _count_tokens(self, prompt: Prompt) -> int | None:
         """Tokens of a prompt that the endpoint says to have read; None if it doesn't say."""
         body = self._body(prompt, seed=0)
         response = await self._outage.answer(lambda: self._ask(body))
-        return self._api.num_read(response) if response.status_code == 200 else None
+        return response.num_read if response.status_code == 200 else None
 
     async def _require_whole(self, prompt: Prompt, response: Response) -> None:
         """Checks that a prompt was read whole, by the tokens that the response counts.
@@ -378,7 +393,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         Raises:
             EngineRefusedError: it was not, again and again.
         """
-        num_read, sent = self._api.num_read(response), len(prompt.token_ids)
+        num_read, sent = response.num_read, len(prompt.token_ids)
         if not self.takes_messages:
             if num_read in (None, sent) or await self._count_tokens(prompt) in (None, sent):
                 return
@@ -452,7 +467,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
                     problem = f" ({error})"
         raise EngineRefusedError(
             f"{self._client.name} does not keep completions to a {kind.value}, neither by "
-            f"{' nor by '.join(GuideForm)}{problem}; {REMEDIES[kind]}"
+            f"{' nor by '.join(GuideForm)}{problem}{'' if THINKS_REMEDY in problem else f'; {REMEDIES[kind]}'}"
         )
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:

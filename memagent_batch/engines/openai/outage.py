@@ -11,8 +11,8 @@ A try that fails in a way that may pass is a `Failure`. Who is to blame decides 
 While the endpoint is away, no request is sent. One probe at a time is, with back-off up to a minute; `Retry-After` is
 respected. When a probe is answered, all requests go on; the outage counts as no try of theirs. When none was for
 `longest_seconds`, they raise `EngineUnavailableError`. From then on one probe a minute decides: until it is answered,
-every request raises at once. A request that is rejected for as long while nobody is answered, or under which the
-endpoint goes away `MAX_OUTAGES` times, or that is turned away `MAX_REJECTIONS` times, raises the same error alone.
+every request raises at once. A request that is rejected for as long while nobody is answered, under which the endpoint
+goes away `MAX_OUTAGES` times, or that gets a 429 `MAX_REJECTIONS` times, raises the same error alone.
 
 A time-out while other requests are answered is neither an outage nor a try: the endpoint has a queue. `Pace` sends
 fewer requests at a time, and the request is asked again.
@@ -37,7 +37,7 @@ MAX_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
 
 MAX_REJECTIONS = 100
-"""Times that a request may be turned away while others are answered: it may be too large for the endpoint's limits."""
+"""Times that a request may be rejected with 429 while others are answered: it may be too large for a limit."""
 
 MAX_QUEUED = 8
 """Times that a request may wait for too long in a queue; by then one request is sent at a time."""
@@ -222,7 +222,7 @@ class Pace:
         self._longest_seconds = longest_seconds
         self._most = float(FIRST_IN_FLIGHT)
         self._least_logged = math.inf
-        self._in_flight = self._num_answered = 0
+        self._in_flight = self._num_waiting = self._num_answered = 0
         self._reduced_at = -1.0
         self._fastest: dict[int, float] = {}
         self._freed = asyncio.Condition()
@@ -241,7 +241,11 @@ class Pace:
     async def place(self) -> AsyncIterator[Place]:
         """Waits for a place."""
         async with self._freed:
-            await self._freed.wait_for(lambda: self._in_flight < self.most)
+            self._num_waiting += 1
+            try:
+                await self._freed.wait_for(lambda: self._in_flight < self.most)
+            finally:
+                self._num_waiting -= 1
             self._in_flight += 1
         try:
             yield Place(began_at=time.monotonic(), num_answered=self._num_answered)
@@ -257,7 +261,7 @@ class Pace:
         has_waited = seconds > ALONE_FACTOR * fastest
         if has_waited and seconds > LATE_SHARE * self._longest_seconds:
             self.reduce(place, why=f"answers take up to {seconds:.0f} s")
-        elif self._in_flight >= self.most and not (has_waited and seconds > EARLY_SHARE * self._longest_seconds):
+        elif self._num_waiting and not (has_waited and seconds > EARLY_SHARE * self._longest_seconds):
             self._most += 1 if self._reduced_at < 0 else 1 / self._most
 
     def was_queued(self, place: Place) -> bool:

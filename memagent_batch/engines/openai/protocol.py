@@ -149,6 +149,13 @@ class Response:
     elapsed_seconds: float
     request: str
     """Method and path of what it answers."""
+    body: "Completions | None" = None
+    """What `content` holds, once it is known to be a whole completion."""
+
+    @property
+    def num_read(self) -> int | None:
+        """Tokens of the prompt that a completion says were read; None if it doesn't say."""
+        return self.body.num_prompt_tokens if self.body else None
 
 
 class Api(ABC):
@@ -187,20 +194,16 @@ class Api(ABC):
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         """The prompt, its budget, and the log-probabilities that are asked for."""
 
-    def fault(self, response: Response) -> str | None:
-        """Why a response of status 200 holds no whole completion, which may pass; None if it holds one."""
-        if not holds_choices(response.content):
+    def parse(self, content: bytes) -> "Completions | str":
+        """The body of a response of status 200; or why it holds no whole completion, which may pass."""
+        if not holds_choices(content):
             return "that is not a completion"
         try:
-            body = self.response_type.model_validate_json(response.content)
+            body = self.response_type.model_validate_json(content)
         except ValidationError as error:
             return f"that is not a completion: {first_error(error)}"
         reason = body.choices[0].finish_reason
-        return None if reason in FINAL_REASONS else f"that is no whole completion: its finish_reason is {reason!r}"
-
-    def num_read(self, response: Response) -> int | None:
-        """Tokens of the prompt that a whole completion says were read; None if it doesn't say."""
-        return self.response_type.model_validate_json(response.content).num_prompt_tokens
+        return body if reason in FINAL_REASONS else f"that is not a whole completion: its finish_reason is {reason!r}"
 
     def adapt(self, response: Response, *, budget: int) -> list[str]:
         """Leaves out of all further requests what this response to a probe shows to be unknown there; its names.

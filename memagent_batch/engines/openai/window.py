@@ -28,7 +28,7 @@ SMALL_TOKENS = 512
 SHARE_KEPT = 0.97
 """Least share of the tokens of its halves that a whole prompt has: the cut between them may add some."""
 
-USUAL_SHARE = 0.9
+USUAL_SHARE = 0.98
 """A prompt that has less than this share of the tokens that its length lets expect is looked at."""
 
 OVERHEAD_TOKENS = 64
