@@ -7,6 +7,7 @@ A fault is a function: from the body of a request and the stub's honest text to 
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -150,6 +151,23 @@ def every(number: int, other: Callable[[dict[str, Any], str], Reply], *, limit: 
             place = len(set(prompts))
         is_other = is_first and place % number == 0 and (limit is None or place // number <= limit)
         return other(body, text) if is_other else completion(text, body)
+
+    return reply
+
+
+def limited(number: int, *, seconds: float) -> Fault:
+    """Takes so many requests in that time, and turns the others away without saying until when."""
+    taken: list[float] = []
+    lock = threading.Lock()
+
+    def reply(body: dict[str, Any], text: str) -> Reply:
+        with lock:
+            now = time.monotonic()
+            taken[:] = [moment for moment in taken if moment > now - seconds]
+            if len(taken) >= number:
+                return Reply(status=429, body=b'{"error": {"message": "limit of requests a minute"}}')
+            taken.append(now)
+        return completion(text, body)
 
     return reply
 

@@ -18,6 +18,7 @@ from tests.engines.misbehaving_server import (
     keep_beginning,
     keep_both_ends,
     keep_end,
+    limited,
     misbehaving_server,
     of_readings,
     thinking_in_secret,
@@ -115,6 +116,7 @@ CASES = {
         f"each fifth turned away, {headers}": Case(fault=every(5, always(Reply(status=429, headers=headers))))
         for headers in REJECTED
     },
+    "limit of requests without a header": Case(fault=limited(10, seconds=0.5)),
     "stray 401s": Case(fault=every(4, always(Reply(status=401)), limit=12)),
     "key expires": Case(fault=after(20, always(Reply(status=401))), exit_code=2, num_right=0, said="OPENAI__API_KEY"),
     "filter by name": Case(

@@ -192,7 +192,7 @@ def test_too_many_failed_readings_are_told_with_their_reasons(counts: dict[str, 
 
 def test_answers_whose_follow_up_questions_failed_count_as_failed_readings() -> None:
     reasons = [{"error_type": "F", "error_message": "no value", "num_readings": 3}]
-    unclosed = {**manifest(ok=8), "num_follow_ups_failed": 3}
+    unclosed: Any = {**manifest(ok=8), "num_follow_ups_failed": 3}
     unclosed["reasons"]["follow_up_failed"] = reasons
     said = r"3 of 8 readings failed, 3 of them in what is asked after the answer.*\(3 x F: no value\).*retry_failed"
     with pytest.raises(TooManyFailedError, match=said):
