@@ -316,7 +316,7 @@ def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
 
 
 def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {name: sum(each[name] for each in counts) for name in counts[0]}
+    return {name: sum(each.get(name, 0) for each in counts) for name in counts[0]}
 
 
 def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:
