@@ -22,6 +22,7 @@ from memagent_batch.wiring import (
     require_window,
     resolve_model,
     sum_line,
+    thinking_part,
 )
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
@@ -83,7 +84,7 @@ def require_follow_up_window(follow_ups: FollowUpConfig, agent: AgentConfig, *, 
         answer_tokens=policy.answer_tokens,
     )
     for kind, without_question in largest.items():
-        num_tokens = policy.question_tokens + without_question
+        num_tokens = policy.question_tokens + without_question + sum(thinking_part(agent).values())
         if num_tokens > agent.window_tokens:
             setting = "follow_ups.json_tokens, or ask for fewer labels or a smaller schema"
             raise SettingsError(

@@ -82,8 +82,8 @@ class PromptTooLongError(ReadingError):
     """A prompt and its completion budget do not fit the engine's window."""
 
 
-class MergeError(ReadingError):
-    """A turn that merges notes into the memory wrote nothing, so the answer would lack them and nobody would see."""
+class TurnUnansweredError(ReadingError):
+    """A model wrote nothing, a thought alone, or a refusal: what its prompt showed was not read."""
 
 
 class NotLoggedError(ReadingError):

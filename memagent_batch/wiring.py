@@ -132,8 +132,13 @@ def make_engine(agent: AgentConfig) -> Engine:
         sampling=agent.sampling,
         load_tokenizer=partial(make_tokenizer, agent),
         chat_template_kwargs=agent.chat_template_kwargs,
+        largest_turn=partial(_largest_turn_tokens, agent),
     )
     return engine.open(context)
+
+
+def _largest_turn_tokens(agent: AgentConfig) -> int:
+    return sum(largest_turn(agent, prompts=make_prompt_tokens(agent))[1].values())
 
 
 def make_documents(sources: SourceConfig) -> list[Location]:
@@ -251,7 +256,13 @@ def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Map
     """The kind of turn that needs most of the window, and the tokens of its parts, question and completion included."""
     largest = make_policy(agent).largest_turns(prompts)
     turn, parts = max(largest.items(), key=lambda turn: sum(turn[1].values()))
-    return turn, {"question": agent.policy.question_tokens, **parts}
+    return turn, {"question": agent.policy.question_tokens, **parts, **thinking_part(agent)}
+
+
+def thinking_part(agent: AgentConfig) -> dict[str, int]:
+    """The room for hidden thoughts that each request has, as a part of a turn; empty without such room."""
+    num_tokens = agent.openai.thinking_tokens if agent.engine == "openai" else 0
+    return {"thinking": num_tokens} if num_tokens else {}
 
 
 def sum_line(parts: Mapping[str, int]) -> str:

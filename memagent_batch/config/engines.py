@@ -1,10 +1,10 @@
 """The settings of each engine."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, SecretStr, field_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
 from memagent_batch.config.section import Count, Seconds, Section
 
@@ -56,14 +56,21 @@ class OpenAIConfig(Section):
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (a JSON object) than in a file. Never
     recorded."""
+    thinking_tokens: Annotated[int, Field(ge=0)] = 0
+    """Room for hidden thoughts, tokens: added to the budget of every request of `chat`, follow-up questions included.
+    Set it for models that think before they write; it counts in `window_tokens`."""
+    check_window: bool = True
+    """At the start, asks for words from both ends and the middle of a prompt as long as the longest of the job, so that
+    a server that cuts prompts is refused."""
     timeout_seconds: Seconds = 600
-    """Longest time for one response, from its request to its last byte."""
+    """Longest time for one response, from its request to its last byte. Fewer requests are sent at a time where answers
+    take more than half of it."""
     max_retries: Annotated[int, Field(ge=0)] = 6
     """Further tries of a request, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers others;
     then its reading fails. They come after up to 1 s, then twice as long each time up to 60 s, or `Retry-After`."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
-    """Longest time that readings wait for an endpoint that is away or out of quota (429). The next run reads what is
-    left."""
+    """Longest time that readings wait for an endpoint that answers nobody, or is out of quota (429). The next run reads
+    what is left."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body; they replace its own, and null leaves a field out. A hash is recorded."""
 
@@ -75,6 +82,15 @@ class OpenAIConfig(Section):
         except ValueError:  # its message quotes a part of the password
             raise ValueError("is not a URL; write / and @ of a password as %2F and %40") from None
         return url
+
+    @model_validator(mode="after")
+    def _check_thinking(self) -> Self:
+        if self.thinking_tokens and self.api is not EndpointApi.CHAT:
+            raise ValueError(
+                "thinking_tokens is for openai.api chat; with completions, a model thinks in its own text and needs "
+                "larger policy.memory_tokens and policy.answer_tokens"
+            )
+        return self
 
 
 class SimulatedConfig(Section):

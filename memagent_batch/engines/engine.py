@@ -34,6 +34,8 @@ class EngineContext:
     load_tokenizer: "Callable[[], Tokenizer]"
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """What the user gives the chat template; prompts have it already, unless the engine takes messages."""
+    largest_turn: Callable[[], int] = lambda: 0
+    """Tokens of the largest turn of the job, its completion included; 0 if it is not known."""
 
 
 class Engine(ABC):

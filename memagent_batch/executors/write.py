@@ -1,5 +1,6 @@
 """CPU tasks after the engine: parts of the plan in, files of the tables out."""
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import cast
@@ -29,14 +30,19 @@ LASTING = frozenset({Status.OK, Status.FAILED})
 """Statuses of rows that the next run makes the same; other rows are of this run alone."""
 KEPT_REASONS = 20
 """Reasons that a part reports, the most frequent ones; those of all parts are added up."""
+FAILED_FOLLOW_UP = r"^[A-Z]\w*Error: "
+"""How `follow_up_error` begins where a follow-up question failed; else it says why a value is invalid."""
 _SUMMED = ("document_tokens", "turns", "prompt_tokens", "cached_prompt_tokens", "completion_tokens")
 _SUMS = f"""
 select count(*) as num_answers, count(*) filter (status = 'ok') as num_ok,
        count(*) filter (status = 'not_read') as num_not_read,
        count(*) filter (status = 'ok' and (answer is null or value_status = 'invalid')) as num_unusable,
+       count(*) filter (status = 'ok' and regexp_matches(follow_up_error, '{FAILED_FOLLOW_UP}'))
+           as num_follow_ups_failed,
        count(*) filter (value_status = 'not_read') as num_unread,
        count(distinct document_id) filter ({SOURCE_UNREAD} is not null) as num_unread_documents,
        count(*) filter ({SOURCE_UNREAD} is not null and error_type = $unread_source) as num_unread_failed,
+       coalesce(sum(memory_truncations), 0)::bigint as memory_truncations,
        {", ".join(f"coalesce(sum(num_{name}), 0)::bigint as num_{name}" for name in _SUMMED)}
 from answers
 """
@@ -87,6 +93,7 @@ def _part_report(
         "num_memories": tables.memories.num_rows,
         "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
         "num_results": tables.results.num_rows if tables.results is not None else 0,
+        "follow_up_reasons": _follow_up_reasons(answers),
         "failed_reasons": _part_reasons(answers, status=Status.FAILED),
         "not_read_reasons": _part_reasons(answers, status=Status.NOT_READ),
         "missing": tables.missing,
@@ -114,6 +121,13 @@ def _part_reasons(answers: pa.Table, *, status: Status) -> list[ReasonRow]:
         for row in rows
         if row["status"] == status
     )
+    return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
+
+
+def _follow_up_reasons(answers: pa.Table) -> list[ReasonRow]:
+    errors = (error for error in answers["follow_up_error"].to_pylist() if error and re.match(FAILED_FOLLOW_UP, error))
+    parts = (error.partition(": ") for error in errors)
+    reasons = (Reason(error_type=kind, error_message=message) for kind, _, message in parts)
     return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
 
 

@@ -155,7 +155,6 @@ def _warn_of_thoughts(agent: AgentConfig) -> None:
     if make_prompt_tokens(agent).opens_thought:
         message = (
             f"{agent.model} begins each completion inside a thought, which may use up the whole budget of a turn: the "
-            "memory then stays as it was, and memory_truncations of answers counts the turn. Raise "
-            "policy.memory_tokens and policy.answer_tokens"
+            "reading then fails. Raise policy.memory_tokens and policy.answer_tokens"
         )
         log.warning(message, extra={"event": EventKind.THOUGHTS_UNBOUNDED, "model": agent.model})

@@ -305,7 +305,7 @@ def _write_sheets(
 def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     """What the site says of all runs together: sums, the names of all, the longest time."""
     joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
-    for name in ("counts", "spent"):
+    for name in ("counts", "spent", "totals"):
         if all(manifest.get(name) for manifest in manifests):
             joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
     changes = [manifest["changes"] for manifest in manifests]
@@ -316,7 +316,7 @@ def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
 
 
 def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {name: sum(each[name] for each in counts) for name in counts[0]}
+    return {name: sum(each.get(name, 0) for each in counts) for name in counts[0]}
 
 
 def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:

@@ -84,6 +84,7 @@ class Summary:
             "needs": {NEEDS[place]: number for place, number in sorted(self._counts.items())},
             "num_needs": self._counts.total(),
             "num_signed": self._num_signed,
+            "memory_truncations": manifest.get("totals", {}).get("memory_truncations", 0),
             "items": items,
             "num_unread": self._unread.number,
             "unread": self._unread.shown,

@@ -16,7 +16,6 @@ from memagent_batch.domain.document import Chunk, Document, num_shown_tokens, to
 from memagent_batch.domain.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
-from memagent_batch.errors import MergeError
 from memagent_batch.policies.overwrite import OverwritePolicy
 
 LABEL_TOKENS = 32
@@ -126,17 +125,25 @@ class ParallelPolicy(OverwritePolicy):
         """The memory with the notes in it; a merge that keeps the memory by a word adds nothing.
 
         Raises:
-            ExceptionGroup: a MergeError, since a merge wrote nothing; or what turns raised.
+            ExceptionGroup: what turns raised.
         """
         level = 0
         while notes:
             groups = list(self._groups(notes))
-            paths = [f"{MERGE}/{number}/{level}/{place}" for place in range(len(groups))]
             merges = (
-                self._merge(prompts, question, memory, group, path=path, is_last=len(groups) == 1)
-                for path, group in zip(paths, groups, strict=True)
+                self._merge(
+                    prompts,
+                    question,
+                    memory,
+                    group,
+                    path=f"{MERGE}/{number}/{level}/{place}",
+                    is_last=len(groups) == 1,
+                )
+                for place, group in enumerate(groups)
             )
-            written = await side_by_side(merges, turns=turns, use=partial(_merge_written, prompts, memory, paths))
+            written = await side_by_side(
+                merges, turns=turns, use=lambda _, completion: prompts.remember(memory, completion)
+            )
             if len(groups) == 1:
                 return written[0]
             notes = [
@@ -223,29 +230,6 @@ def read_note(prompts: PromptTokens, memory: Memory, index: int, completion: Com
     """What the `read` turn of a chunk wrote; None where it keeps the memory as it is."""
     written = prompts.remember(memory, completion)
     return None if written is memory else note_of(written, first=index, last=index, prompts=prompts)
-
-
-def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion, *, path: str) -> Memory:
-    """What a `merge` turn wrote; the memory as it was where the model wrote the keep word.
-
-    An `update` turn that writes nothing loses the news of one chunk, which `memories.changed` shows. A `merge` turn
-    would lose those of all its notes, so here the reading fails.
-
-    Raises:
-        MergeError: the turn wrote nothing, or only a thought.
-    """
-    if not prompts.response(completion).strip():
-        raise MergeError(
-            f"turn {path} wrote no memory, so the notes that it was to merge would be lost; for a model that "
-            "thinks, raise policy.memory_tokens; else take another model or prompt set"
-        )
-    return prompts.remember(memory, completion)
-
-
-def _merge_written(
-    prompts: PromptTokens, memory: Memory, paths: Sequence[str], place: int, completion: Completion
-) -> Memory:
-    return merged_memory(prompts, memory, completion, path=paths[place])
 
 
 async def side_by_side(

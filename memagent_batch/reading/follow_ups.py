@@ -233,6 +233,7 @@ async def close_reading(
         question=question,
         value_type=value_type,
         response=response,
+        is_cut=reading.finish_reason is FinishReason.LENGTH,
         answer=extract_answer(response, extraction=follow_ups.extraction),
         memory=reading.memory or "",
         trace=trace,
@@ -274,6 +275,8 @@ class _Answered:
     question: str
     value_type: ValueType | None
     response: str
+    is_cut: bool
+    """Whether the response ends at its budget."""
     answer: str | None
     memory: str
     trace: MemoryTrace
@@ -315,6 +318,8 @@ async def _ask_value(row: ClosedRow, reading: _Answered) -> None:
         prompt = _prompt(VALUE, reading.response, reading, slots=slots, max_tokens=budget, guide=guide)
         completion = await reading.turns(prompt)
         value = value or parse_value(completion, value_type, answer=reading.answer)
+        if value.status is ValueStatus.NOT_STATED and reading.answer is None and reading.is_cut:
+            raise FollowUpError(f"turn {VALUE}: nothing is stated in a response that was cut before its answer")
         value = await asyncio.to_thread(_grounded, value, value_type, reading)
         row["confidence"] = confidence(completion, guide, chosen=menu_number(value, value_type))
     row["value"], row["value_status"], row["follow_up_error"] = value.value, value.status.value, value.problem

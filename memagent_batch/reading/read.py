@@ -55,7 +55,7 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
         MemagentError: what concerns more than this reading: a dead engine, a refused key, a log that can't be written.
     """
     finish = partial(_reading, document, agent=agent, turns=turns, started_at=datetime.now(UTC))
-    num_chunks = 0
+    num_chunks, turns.opens_thought = 0, agent.prompts.opens_thought
     try:
         if document.error is not None:
             raise document.error.with_traceback(None)  # one error ends many readings

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.follow_ups.prompts import WHOLE_OR_FAILED
-from memagent_batch.domain.thoughts import after_thoughts
-from memagent_batch.domain.turns import MERGE, Completion, FinishReason, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.unanswered import why_unanswered
 from memagent_batch.engines.engine import Completer
-from memagent_batch.errors import NotLoggedError
+from memagent_batch.errors import NotLoggedError, TurnUnansweredError
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.store.turn_log.index import ReadingKey, reading_key
@@ -77,6 +77,8 @@ class ReadingTurns:
     """Number of the document among those that share the places; the lower one is served first."""
     observe: Callable[[Prompt, Completion], None] | None = None
     """Receives every turn, replayed ones included."""
+    opens_thought: bool = False
+    """Whether completions begin inside a thought (`PromptTokens.opens_thought`); `read` sets it."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     _num_asked: int = field(default=0, init=False)
     _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
@@ -91,6 +93,7 @@ class ReadingTurns:
         """The completion of one prompt: taken from the log, or asked of the engine and recorded.
 
         Raises:
+            TurnUnansweredError: it says nothing: it is empty, a thought alone, or a refusal.
             LogRowError: the turn does not fit the log.
             EngineRequestError: the engine died at this turn too often.
             MemagentError: what the engine or the log raises; see `Engine.complete` and `TurnLogWriter`.
@@ -108,7 +111,18 @@ class ReadingTurns:
         self.counts = self.counts.with_turn(prompt, completion)
         if self.observe is not None:
             self.observe(prompt, completion)
+        if (why := self._why_unanswered(prompt, completion.text, completion.finish_reason)) is not None:
+            raise TurnUnansweredError(f"turn {prompt.path} was not read: {why}")
         return completion
+
+    def _why_unanswered(self, prompt: Prompt, text: str, finish_reason: FinishReason) -> str | None:
+        return why_unanswered(
+            text,
+            finish_reason=finish_reason,
+            max_tokens=prompt.max_tokens,
+            guide=prompt.guide,
+            opens_thought=self.opens_thought and prompt.fingerprint is None,
+        )
 
     def _from_log(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The turn's row in the log, if it answered this very prompt, and need not be asked again."""
@@ -133,17 +147,18 @@ class ReadingTurns:
         return None
 
     def _asks_again(self, prompt: Prompt, row: TurnRow) -> bool:
-        """Whether a follow-up question, or a merge, failed in an earlier run by what it wrote: held, it would fail so
-        forever.
+        """Whether a turn failed in an earlier run by what it wrote: held, it would fail so forever.
 
         Within a run, and where nothing is kept and turns are only replayed, a row is what the turn brought.
         """
-        may_fail = prompt.kind == MERGE if prompt.fingerprint is None else prompt.kind in WHOLE_OR_FAILED
-        if not may_fail or self.log is None or row["run_id"] >= self.log.run_id:
+        if self.log is None or row["run_id"] >= self.log.run_id:
             return False
-        if prompt.kind == MERGE:
-            return not (after_thoughts(row["text"]) or "").strip()
-        is_cut = row["finish_reason"] == FinishReason.LENGTH
+        finish_reason = FinishReason(row["finish_reason"])
+        if self._why_unanswered(prompt, row["text"], finish_reason) is not None:
+            return True
+        if prompt.fingerprint is None or prompt.kind not in WHOLE_OR_FAILED:
+            return False
+        is_cut = finish_reason is FinishReason.LENGTH
         return is_cut or (prompt.guide is not None and not prompt.guide.allows(row["text"]))
 
     def _rows(self, prompt: Prompt, address: ReadingAddress) -> LoggedRows:

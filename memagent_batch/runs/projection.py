@@ -33,7 +33,7 @@ from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_t
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
-PROJECTION = 6
+PROJECTION = 7
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
 

@@ -38,6 +38,7 @@ from memagent_batch.runs.history import (
     write_record_manifest,
 )
 from memagent_batch.runs.manifest import (
+    FOLLOW_UP_FAILED,
     FORMAT,
     PART_TABLES,
     RUN_FILE,
@@ -233,7 +234,9 @@ def _manifest(
         "reasons": {
             Status.FAILED.value: _run_reasons(reports, "failed_reasons"),
             Status.NOT_READ.value: _run_reasons(reports, "not_read_reasons"),
+            FOLLOW_UP_FAILED: _run_reasons(reports, "follow_up_reasons"),
         },
+        "num_follow_ups_failed": sum(report["num_follow_ups_failed"] for report in reports),
         "unread": cast("UnreadCounts", _sums(reports, UnreadCounts)),
         "totals": cast("AnswerSums", _sums(reports, AnswerSums)),
         "fingerprint": run.reader.fingerprint,
@@ -285,7 +288,7 @@ def _part_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
 
 
 def _run_reasons(
-    reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons"]
+    reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons", "follow_up_reasons"]
 ) -> list[ReasonRow]:
     reasons = (Reason(**row) for report in reports for row in report[column])
     return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
@@ -304,6 +307,8 @@ def _log_closed(manifest: Manifest) -> None:
     line = f"run {run_id} closed: {', '.join(parts)}"
     if unread := unread_line(manifest["unread"]):
         line += f"; {unread}"
+    if cut := manifest["totals"]["memory_truncations"]:
+        line += f"; {quantity(cut, 'turn')} wrote a memory that was cut at policy.memory_tokens"
     if counts["failed"] > manifest["unread"]["num_unread_failed"]:
         line += "; fix the cause and run it again with retry_failed, or failed readings stay as they are"
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}

@@ -57,6 +57,8 @@ class Script:
     headers: list[dict[str, str]] = field(default_factory=list)
     answer: Callable[[dict[str, Any]], Reply] | None = None
     """Replies to the body of a request for more than one token, in place of `replies`."""
+    answers_probes: bool = False
+    """Whether `answer` replies to requests for one token too."""
     is_away: Callable[[], bool] = lambda: False
     """Whether the next request of any kind is rejected with a 503."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
@@ -99,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         is_probe = body.get("max_tokens", body.get("max_completion_tokens")) in PROBE_BUDGETS
         (script.probed if is_probe else script.requests).append(body)
-        if script.answer and not is_probe:
+        if script.answer and (script.answers_probes or not is_probe):
             self._reply(script.answer(body))
             return
         replies = script.probes if is_probe else script.replies

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
-from memagent_batch.errors import EngineUnavailableError
+from memagent_batch.errors import EngineRequestError, EngineUnavailableError
 
 REFUSED = Failure(message="refused", concerns_all=True)
 BROKEN = Failure(message="500: broken")
@@ -120,3 +120,45 @@ async def test_answer_retry_after_is_respected_before_the_next_probe(asked: floa
     world = World(away_until=1, sign=Failure(message="429", retry_after_seconds=asked, concerns_all=True))
     assert await world.breaker().answer(world.send) == DONE
     assert asked <= world.probed_at[0] <= asked + 1
+
+
+QUEUED = Failure(message="no whole answer within 10 s", timed_out=True, was_queued=True)
+
+
+async def test_answer_time_outs_while_others_are_answered_are_neither_tries_nor_an_outage() -> None:
+    world = World()
+    assert await world.breaker().answer(scripted(*[QUEUED] * 6, DONE)) == DONE
+    assert (world.now, world.probed_at) == (0, [])
+
+
+async def test_answer_request_that_is_queued_for_ever_fails_alone() -> None:
+    with pytest.raises(EngineRequestError, match=r"no whole answer within 10 s \(3 tries\)"):
+        await World().breaker().answer(scripted(QUEUED))
+
+
+async def test_answer_outage_counts_from_the_last_answer_of_any_request() -> None:
+    world = World()
+    breaker = world.breaker(longest_seconds=600)
+
+    async def elsewhere() -> str:
+        await breaker.answer(world.send)
+        return DONE
+
+    async def turned_away() -> str | Failure:
+        world.now += 100
+        await elsewhere()
+        return DONE if world.now > 2000 else Failure(message="429", concerns_all=True, turned_away=True)
+
+    assert await breaker.answer(turned_away) == DONE
+
+
+async def test_answer_request_that_alone_is_turned_away_is_given_up_in_the_end() -> None:
+    world = World()
+    breaker = world.breaker()
+
+    async def too_large() -> str | Failure:
+        await breaker.answer(world.send)
+        return Failure(message="429: too large", concerns_all=True, turned_away=True, retry_after_seconds=0)
+
+    with pytest.raises(EngineUnavailableError, match="429: too large, again and again"):
+        await breaker.answer(too_large)

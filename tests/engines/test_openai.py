@@ -12,7 +12,7 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import GuideKind, choice_guide, regex_guide
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engine_context import MadeEngine, context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
@@ -188,16 +188,10 @@ async def test_complete_request_names_every_sampling_field_that_a_server_could_f
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b'{"choices": []}', "choices"),
-        (b'{"choices": [{"text": 3}]}', "choices.0.text"),
         (completion_reply(finish_reason="content_filter").body, "content_filter"),
-        (completion_reply(token_ids=[-1]).body, "token_ids.0"),
+        (completion_reply(finish_reason="tool_calls").body, "tool_calls"),
         (completion_reply(token_ids=[]).body, "a text without its tokens"),
         (completion_reply(token_ids=[7] * 9).body, "9 tokens where 8"),
-        (completion_reply(logprobs={"token_logprobs": ["NaN"]}).body, "token_logprobs"),
-        (usage_reply(prompt_tokens=2).body, "a prompt of 2 tokens where 3 were sent.*cuts"),
-        (usage_reply(prompt_tokens=2**70).body, "prompt_tokens"),
-        (usage_reply(prompt_tokens_details={"cached_tokens": 2**70}).body, "cached_tokens"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -209,6 +203,73 @@ async def test_complete_response_that_cannot_be_right_fails_the_request_at_once(
             with pytest.raises(EngineRequestError, match=f"update/3.*{message}"):
                 await engine.complete(PROMPT, seed=0)
     assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"null", "not a completion"),
+        (b'{"error": {"message": "overloaded"}}', "overloaded; that is not a completion"),
+        (b'{"choices": []}', "choices"),
+        (b'{"choices": [{"text": 3}]}', "choices.0.text"),
+        (completion_reply(finish_reason=None).body, "finish_reason is None"),
+        (completion_reply(finish_reason="error").body, "finish_reason is 'error'"),
+        (completion_reply(token_ids=[-1]).body, "token_ids.0"),
+        (completion_reply(logprobs={"token_logprobs": ["NaN"]}).body, "token_logprobs"),
+        (usage_reply(prompt_tokens=2**70).body, "prompt_tokens"),
+        (usage_reply(prompt_tokens_details={"cached_tokens": 2**70}).body, "cached_tokens"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_complete_response_that_is_no_whole_completion_is_asked_for_again_then_fails_the_request(
+    body: bytes, message: str, tiny_tokenizer: Tokenizer
+) -> None:
+    with scripted_server(Reply(body=body), completion_reply(), Reply(body=body)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+            with pytest.raises(EngineRequestError, match=rf"{message}.*\(3 tries\)"):
+                await engine.complete(PROMPT, seed=0)
+
+
+async def test_complete_prompt_that_was_cut_stops_the_run_unless_it_is_read_whole_when_it_is_asked_again(
+    tiny_tokenizer: Tokenizer,
+) -> None:
+    cut = usage_reply(prompt_tokens=2)
+    with scripted_server(cut, completion_reply(), cut) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+            with pytest.raises(EngineRefusedError, match=r"a prompt of 2 tokens where 3 were sent.*--max-model-len"):
+                await engine.complete(PROMPT, seed=0)
+
+
+async def test_complete_empty_completion_is_asked_for_again_some_times(tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(completion_reply(""), completion_reply(" \n"), completion_reply()) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+    with scripted_server(completion_reply("")) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == ""
+    assert len(script.requests) == 3
+
+
+async def test_complete_stray_refusals_of_the_key_are_tried_again(tiny_tokenizer: Tokenizer) -> None:
+    stray = error_reply(401, "who are you?")
+    with scripted_server(stray, stray, completion_reply()) as script:
+        script.probes = [THERE, stray, THERE]
+        async with started(script, tiny_tokenizer) as engine:
+            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
+
+
+async def test_replies_that_name_another_model_than_before_are_warned_of_once(
+    tiny_tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = [json.loads(completion_reply().body) | named for named in ({}, {"model": "m-1"}, {}, {"model": "m-2"})]
+    with scripted_server(*(Reply(body=json.dumps(body).encode()) for body in bodies)) as script:
+        async with started(script, tiny_tokenizer) as engine:
+            for _ in range(6):
+                await engine.complete(PROMPT, seed=0)
+    assert [each.message for each in caplog.records if "names the model m-2 in its replies, and m-1" in each.message]
+    assert len([each for each in caplog.records if "names the model" in each.message]) == 1
 
 
 async def test_complete_usage_that_is_right_or_untold_is_taken(tiny_tokenizer: Tokenizer) -> None:

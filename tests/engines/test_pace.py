@@ -1,9 +1,12 @@
-"""Rate limits: how many requests go at a time against an endpoint that counts."""
+"""How many requests go at a time against an endpoint that counts, or has few places."""
 
 import asyncio
 import threading
 import time
 
+import pytest
+
+from memagent_batch.engines.openai.outage import Pace
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply, prompt_of, started
@@ -39,3 +42,57 @@ async def test_endpoint_with_few_places_is_given_few_requests_and_answers_every_
             completions = await asyncio.gather(*turns)
     assert [completion.text for completion in completions] == ["noted"] * 30
     assert len(script.requests) < 160  # without its own bound, most requests are in vain: about 270
+
+
+async def run_against_one_place(
+    pace: Pace, *, requests: int, seconds: float, longest_seconds: float
+) -> tuple[int, int]:
+    """Requests that were answered, and that were given up, by a server that takes one at a time; each until it is."""
+    server, counts = asyncio.Lock(), [0, 0]
+
+    async def ask() -> None:
+        while True:
+            async with pace.place() as place:
+                began = time.monotonic()
+                try:
+                    async with asyncio.timeout(longest_seconds), server:
+                        await asyncio.sleep(seconds)
+                except TimeoutError:
+                    counts[1] += 1
+                    pace.reduce(place, why="no answer")
+                    continue
+                counts[0] += 1
+                pace.answered(place, seconds=time.monotonic() - began, budget=8)
+                return
+
+    await asyncio.gather(*(ask() for _ in range(requests)))
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize(("expected", "most_given_up"), [(0.02, 10), (None, 30)])
+async def test_server_with_one_place_is_given_as_many_requests_as_it_answers_in_time(
+    expected: float | None, most_given_up: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    pace = Pace(longest_seconds=0.2)
+    if expected is not None:
+        pace.expect(expected)
+    answered, given_up = await run_against_one_place(pace, requests=100, seconds=0.02, longest_seconds=0.2)
+    assert answered == 100
+    assert given_up <= most_given_up
+    assert expected is not None or "the endpoint is slow" in caplog.text
+
+
+async def test_server_that_answers_side_by_side_is_given_all_requests_however_slow_it_is() -> None:
+    pace, at_once, most = Pace(longest_seconds=1.0), 0, 0
+
+    async def ask() -> None:
+        nonlocal at_once, most
+        async with pace.place() as place:
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0.01)
+            at_once -= 1
+            pace.answered(place, seconds=0.7, budget=8)
+
+    await asyncio.gather(*(ask() for _ in range(400)))
+    assert most > 64

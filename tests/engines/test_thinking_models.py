@@ -22,7 +22,7 @@ from memagent_batch.domain.prompts import PromptTokens, Slot
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import EngineStartError, SettingsError
+from memagent_batch.errors import EngineStartError, SettingsError, TurnUnansweredError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.logs import EventKind
@@ -105,7 +105,7 @@ async def read(
     whole = tokenizer.document(text)
     document = replace(whole, token_ids=whole.tokens(0, 20 * (len(completions) - 1)))
     address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
-    turns = ReadingTurns(engine=Model(), address=address, seed=0)
+    turns = ReadingTurns(engine=Model(), address=address, seed=0, opens_thought=prompts.opens_thought)
     policy = OverwritePolicy(chunk_tokens=20, memory_tokens=64, answer_tokens=64)
     question = QuestionTokens(token_ids=tokenizer.encode("Which code?"))
     outcome = await policy.read(document, question, prompts=prompts, turns=turns)
@@ -121,8 +121,10 @@ async def test_reading_of_a_thinking_model_shows_and_keeps_what_follows_its_thou
     prompts = tokens_of(tokenizer, chat_template_kwargs=THINKING if template == HYBRID else {})
     thought = THOUGHT.removeprefix("<think>") if template == OPENING else THOUGHT
     answer = thought + "\\boxed{1234}"
-    outcome, asked, written, _ = await read(tokenizer, prompts, [thought + NOTES, thought + "<tool_call>", answer])
-    assert [completion.text for completion in written] == [thought + NOTES, thought, answer]
+    outcome, asked, written, _ = await read(
+        tokenizer, prompts, [thought + NOTES, thought + NOTES + "<tool_call>", answer]
+    )
+    assert [completion.text for completion in written] == [thought + NOTES, thought + NOTES, answer]
     for prompt in asked[1:]:
         assert f"<memory>\n{NOTES.strip()}\n</memory>" in shown_by(tokenizer, prompt.token_ids)
     assert (outcome.response, outcome.memory.text) == ("\\boxed{1234}", NOTES.strip())
@@ -130,16 +132,16 @@ async def test_reading_of_a_thinking_model_shows_and_keeps_what_follows_its_thou
 
 @pytest.mark.parametrize("tags", [PLAIN, ADDED, SPECIAL])
 @pytest.mark.parametrize("template", [OPENING, SILENT])
-async def test_reading_of_a_thinking_model_that_is_cut_off_keeps_its_memory_and_has_no_answer(
-    tmp_path: Path, text_model: str, template: str, tags: str
+@pytest.mark.parametrize("cut", [1, 2], ids=["update", "answer"])
+async def test_reading_of_a_thinking_model_that_is_cut_off_in_its_thought_fails(
+    cut: int, tmp_path: Path, text_model: str, template: str, tags: str
 ) -> None:
     tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
     opening = "" if template == OPENING else "<think>"
-    texts = [f"{opening}a</think>notes", f"{opening}Maybe 99", f"{opening}Maybe \\boxed{{99}}"]
-    outcome, asked, _, counts = await read(tokenizer, tokens_of(tokenizer), texts, cut=[1, 2])
-    assert (outcome.response, outcome.memory.text, outcome.finish_reason) == ("", "notes", FinishReason.LENGTH)
-    assert "99" not in "".join(shown_by(tokenizer, prompt.token_ids) for prompt in asked)
-    assert counts.memory_truncations == 1
+    texts = [f"{opening}a</think>notes"] * cut + [f"{opening}Maybe \\boxed{{99}}"]
+    prompts = tokens_of(tokenizer)
+    with pytest.raises(TurnUnansweredError, match=r"a thought that is not closed.*64 tokens.*policy.memory_tokens"):
+        await read(tokenizer, prompts, texts + ["unasked"] * (2 - cut), cut=[cut])
 
 
 def test_prompts_for_a_template_that_knows_thinking_close_it_unless_it_is_asked_for(
@@ -184,7 +186,7 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
 ) -> None:
     tokenizer = save_model(tmp_path / "model", text_model, template=OPENING)
     (tmp_path / "a.txt").write_text("7" * 100)  # a digit is a token
-    raw = ["hm</think>\n\nnews", "more, \\boxed{99}", "\\boxed{99}?</think>\\boxed{1}"]
+    raw = ["hm</think>\n\nnews", "more</think>news", "\\boxed{99}?</think>\\boxed{1}"]
     reasons = ["stop", "length", "stop"]
     replies = [
         Reply(body=json.dumps({"choices": [{"text": text, "finish_reason": reason}]}).encode())

@@ -24,8 +24,8 @@ from tests.runs.test_tables import FIRST_MEMORY, RecordedRun
 
 GATED = replace(PROMPTS, keep_word="keep")
 CHUNK_TOKENS = 5
-PROMPTS_OF_RUN = replace(SLOTS, first_memory=replace(SLOTS.first_memory, text=FIRST_MEMORY))
-WRITTEN = ["shelf 8603172", "signed by Ann", "", "rent 400"]
+PROMPTS_OF_RUN = replace(SLOTS, first_memory=replace(SLOTS.first_memory, text=FIRST_MEMORY), keep_word="keep")
+WRITTEN = ["shelf 8603172", "signed by Ann", "keep", "rent 400"]
 """What the model writes at each chunk."""
 MEMORIES = [
     "shelf 8603172",
@@ -103,7 +103,7 @@ async def read_in(run: RecordedRun, name: str, policy: Policy, **settings: Any) 
 
 
 def rows_of(run: RecordedRun, name: str) -> list[tuple[str, bool]]:
-    rows: list[Mapping[str, Any]] = run.tables().memories.to_pylist()
+    rows: list[Mapping[str, Any]] = run.tables(keep_word="keep").memories.to_pylist()
     return [(row["memory"], row["changed"]) for row in rows if row["document_id"] == name]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import NotLoggedError
+from memagent_batch.errors import NotLoggedError, TurnUnansweredError
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
@@ -60,6 +60,7 @@ def prompt_of(path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11)) 
 def row_of(prompt: Prompt) -> Any:
     """What a replay needs of the prompt's turn as the log holds it."""
     return {
+        "run_id": "run",
         "kind": prompt.kind,
         "prompt_hash": token_hash(prompt.token_ids),
         "token_ids": [1],
@@ -215,16 +216,51 @@ async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("run_id", "text", "asked"),
-    [("earlier", " ", 1), ("earlier", "<think>a</think>", 1), ("earlier", "M1", 0), ("run", " ", 0)],
+    [
+        ("earlier", " ", 1),
+        ("earlier", "<think>a</think>", 1),
+        ("earlier", "I'm sorry, I can't assist with that.", 1),
+        ("earlier", "M1", 0),
+        ("run", "M1", 0),
+    ],
 )
-async def test_merge_that_wrote_nothing_in_an_earlier_run_is_asked_again(
-    run_id: str, text: str, asked: int, tmp_path: Path
+@pytest.mark.parametrize("path", ["update/0", "merge/1/0/0"])
+async def test_turn_that_said_nothing_in_an_earlier_run_is_asked_again(
+    run_id: str, text: str, asked: int, path: str, tmp_path: Path
 ) -> None:
-    merge, engine, log = replace(prompt_of("merge/1/0/0"), kind="merge"), FreshEngine(), log_at(tmp_path)
-    rows = {reading_key(ADDRESS): logged_rows((merge, {**row_of(merge), "run_id": run_id, "text": text}))}
-    await replace(turns_of(engine), from_log=rows, log=log)(merge)
+    prompt, engine, log = prompt_of(path), FreshEngine(), log_at(tmp_path)
+    rows = {reading_key(ADDRESS): logged_rows((prompt, {**row_of(prompt), "run_id": run_id, "text": text}))}
+    await replace(turns_of(engine), from_log=rows, log=log)(prompt)
     await log.flush()
     assert len(engine.asked) == asked
+
+
+@pytest.mark.parametrize("path", ["update/0", "merge/1/0/1", "answer"])
+@pytest.mark.parametrize(
+    ("text", "reason", "why"),
+    [
+        ("", FinishReason.STOP, "nothing, and ended by itself"),
+        (" \n\u200b", FinishReason.STOP, "nothing, and ended by itself"),
+        ("", FinishReason.LENGTH, "nothing, and had used up its budget of 4 tokens.*openai.thinking_tokens"),
+        ("<think>Maybe 9", FinishReason.LENGTH, "a thought that is not closed, and had used up"),
+        ("<think>Maybe 9</think>\n", FinishReason.STOP, "nothing but a thought"),
+        ("I\u2019m sorry, but I can\u2019t assist with that.", FinishReason.STOP, "the model refused"),
+    ],
+)
+async def test_turn_that_says_nothing_is_recorded_counted_and_not_read(
+    text: str, reason: FinishReason, why: str, path: str, tmp_path: Path
+) -> None:
+    class Engine(FreshEngine):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            return replace(FRESH, text=text, finish_reason=reason)
+
+    log = log_at(tmp_path)
+    turns = replace(turns_of(Engine()), log=log)
+    with pytest.raises(TurnUnansweredError, match=f"turn {path} was not read: .*{why}"):
+        await turns(prompt_of(path))
+    await log.flush()
+    ((_, rows),) = logged_at(tmp_path, "d").items()
+    assert (rows[path]["text"], turns.counts.num_turns) == (text, 1)
 
 
 async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_has_moved(tmp_path: Path) -> None:

@@ -190,6 +190,16 @@ def test_too_many_failed_readings_are_told_with_their_reasons(counts: dict[str, 
         require_success(manifest(**counts), max_failed_share=share)
 
 
+def test_answers_whose_follow_up_questions_failed_count_as_failed_readings() -> None:
+    reasons = [{"error_type": "F", "error_message": "no value", "num_readings": 3}]
+    unclosed: Any = {**manifest(ok=8), "num_follow_ups_failed": 3}
+    unclosed["reasons"]["follow_up_failed"] = reasons
+    said = r"3 of 8 readings failed, 3 of them in what is asked after the answer.*\(3 x F: no value\).*retry_failed"
+    with pytest.raises(TooManyFailedError, match=said):
+        require_success(unclosed, max_failed_share=0.3)
+    require_success(unclosed, max_failed_share=0.4)
+
+
 @pytest.mark.parametrize("counts", [{"ok": 1, "not_read": 3}, {"not_read": 3}, {"failed": 1, "not_read": 3}])
 def test_readings_that_were_not_read_are_told_with_what_reads_them(counts: dict[str, int]) -> None:
     said = r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"

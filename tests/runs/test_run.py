@@ -150,7 +150,7 @@ def test_close_run_counts_a_reading_that_was_not_read_and_says_why(tmp_path: Pat
     assert (rows["b"]["status"], rows["b"]["answer"]) == ("not_read", None)
     assert (rows["b"]["error_type"], rows["b"]["error_message"]) == ("TextUnavailableError", "'2 away' is away")
     assert read_state(nights.output)["state"] == "incomplete"
-    assert nights.run({"d": "fine"}, {"q": "Why?"})["reasons"] == {"failed": [], "not_read": []}
+    assert nights.run({"d": "fine"}, {"q": "Why?"})["reasons"] == {"failed": [], "not_read": [], "follow_up_failed": []}
     assert read_state(nights.output)["state"] == "finished"
 
 

@@ -6,24 +6,25 @@ tokens are counted by the user's tokeniser, and no completion has the server's t
 
 import re
 from collections.abc import Collection, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
-from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
+from pydantic import AliasPath, BaseModel, Field, JsonValue, field_validator
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
-from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
+from memagent_batch.domain.thoughts import OPENING, THOUGHT_END, after_thoughts
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import EngineContext, finish_reason
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
+    CONTENT_FILTER,
     MESSAGE_CHARS,
     OBJECT_TOKENS,
     Api,
+    Choice,
+    Completions,
     GuideForm,
     Logprob,
     Response,
-    Usage,
-    first_error,
     guided_text,
     refused_fields,
 )
@@ -41,10 +42,6 @@ DRAWN_FIELDS = ("temperature", "top_p", "seed")
 """Sampling fields that some hosted models take at their own values only."""
 
 CHAT_REMEDY = f"{ADDRESS_REMEDY}: the endpoint must take messages at /chat/completions"
-
-FILTERED = "content_filter"
-"""Why a completion ended that the provider's filter stopped."""
-
 
 BRACKETS = {"<": "‹", ">": "›", "[": "⟦", "]": "⟧"}
 """What stands for the first and last character of a marker."""
@@ -92,7 +89,7 @@ class ChatApi(Api):
     path: ClassVar[str] = "chat/completions"
     probe_tokens: ClassVar[int] = 16  # some models that think refuse a budget in which they can't say anything
 
-    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer, thinking_tokens: int = 0) -> None:
         """Takes what every request says; the tokeniser need not be the served model's.
 
         Raises:
@@ -103,7 +100,7 @@ class ChatApi(Api):
                 "openai.api: a chat API returns no tokens that log-probabilities could belong to; set "
                 "sampling.logprobs=false, or use api completions (`memagent collect` needs them)"
             )
-        super().__init__(context, tokenizer=tokenizer)
+        super().__init__(context, tokenizer=tokenizer, thinking_tokens=thinking_tokens)
         self._markers = Markers(tokenizer.control_texts)
         own = tokenizer.chat_template
         values = ServerTemplate(tokenizer=own.tokenizer, model=own.model).values(context.chat_template_kwargs)
@@ -127,13 +124,13 @@ class ChatApi(Api):
         asks_logprobs = num_candidate and self._gives_logprobs
         return {**shown, "logprobs": True, "top_logprobs": num_candidate} if asks_logprobs else shown
 
-    def adapt(self, response: Response) -> list[str]:
+    def adapt(self, response: Response, *, budget: int) -> list[str]:
         """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
-        refused = super().adapt(response)
+        refused = super().adapt(response, budget=budget)
         if self._gives_logprobs and refused_fields(response, ["logprobs"]):
             self._gives_logprobs = False
             refused.append("logprobs")
-        if self._budget_name == MAX_COMPLETION_TOKENS and self._passes_over_budget(response):
+        if self._budget_name == MAX_COMPLETION_TOKENS and _passes_over_budget(response, budget=budget):
             self._budget_name = "max_tokens"
             refused.append(MAX_COMPLETION_TOKENS)
         return refused
@@ -153,18 +150,16 @@ class ChatApi(Api):
         """The response as a completion; see `Api.completion`.
 
         Raises:
-            EngineRequestError: the provider's filter stopped it, the model refused, or it is not a completion.
+            EngineRequestError: the provider's filter stopped it, or the model refused.
         """
-        try:
-            body = ChatResponse.model_validate_json(response.content)
-        except ValidationError as error:
-            raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
+        body = cast(ChatResponse, response.body)
         choice, usage = body.choices[0], body.usage
-        reason = _finish_reason(choice, turn=turn)
+        reason = _finish_reason(body, turn=turn)
         text, spans = choice.message.content or "", None
         if prompt.guide is None:
             text, reason = self._fitted(choice.message, prompt=prompt, reason=reason)
         else:
+            text = after_thoughts(text) or ""
             text, spans = guided_text(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens
         token_ids = self._tokenizer.encode(text)
         is_masked = form is GuideForm.STRUCTURED_OUTPUTS
@@ -174,7 +169,7 @@ class ChatApi(Api):
             finish_reason=reason,
             logprobs=_path_logprobs(spans, text=text, num_tokens=len(token_ids)) if spans and is_masked else None,
             menu_logprobs=menu_logprobs(prompt.guide, _candidates(spans, text)) if spans else None,
-            num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
+            num_prompt_tokens=body.num_prompt_tokens or len(prompt.token_ids),
             num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
             num_billed_tokens=usage.completion_tokens or None if usage else None,
             engine_seconds=response.elapsed_seconds,
@@ -186,16 +181,6 @@ class ChatApi(Api):
         if prompt.guide is None or not isinstance(values, dict) or THINKING_WORD not in values:
             return {}
         return {CHAT_TEMPLATE_KWARGS: {**values, THINKING_WORD: False}}
-
-    def _passes_over_budget(self, response: Response) -> bool:
-        """Whether a server does not know the name of the budget: it says so, or writes on."""
-        if refused_fields(response, [MAX_COMPLETION_TOKENS]):
-            return True
-        try:
-            usage = ChatResponse.model_validate_json(response.content).usage
-        except ValidationError:
-            return False
-        return ((usage.completion_tokens if usage else None) or 0) > self.probe_tokens + OBJECT_TOKENS
 
     def _fitted(self, message: "Message", *, prompt: Prompt, reason: FinishReason) -> tuple[str, FinishReason]:
         """What a free turn wrote, its thoughts first; cut where it exceeds its budget by the user's tokeniser."""
@@ -245,33 +230,68 @@ class Message(BaseModel):
     reasoning_content: str | None = None
     """The same, by an older name."""
 
+    @field_validator("content", mode="before")
+    @classmethod
+    def _join_parts(cls, content: Any) -> Any:
+        """The text of a content that is a list of parts; parts of another kind, such as thoughts, say nothing."""
+        if not isinstance(content, list):
+            return content
+        parts = [{"text": part} if isinstance(part, str) else part for part in content if isinstance(part, str | dict)]
+        texts = [part.get("text") for part in parts if part.get("type", "text") in ("text", "output_text")]
+        return "".join(text for text in texts if isinstance(text, str))
+
     @property
     def thoughts(self) -> str:
         """Its thoughts, by whichever name."""
         return self.reasoning or self.reasoning_content or ""
 
 
-class ChatChoice(BaseModel):
+class ChatChoice(Choice):
     """One completion."""
 
     message: Message
-    finish_reason: str | None = None
+    content_filter_results: dict[str, JsonValue] | None = None
+    """What Azure's filter says of the completion."""
     tokens: list[Token] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
     """Its tokens with their log-probabilities, if the server gives them."""
 
 
-class ChatResponse(BaseModel):
+class ChatResponse(Completions):
     """Body of a successful `POST /chat/completions`."""
 
     choices: list[ChatChoice] = Field(min_length=1)
-    usage: Usage | None = None
+    prompt_filter_results: list[dict[str, JsonValue]] | None = None
+    """What Azure's filter says of the prompt."""
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the provider's filter took something away, by its name or by a flag alone."""
+        choice = self.choices[0]
+        results = [choice.content_filter_results or {}]
+        for prompt in self.prompt_filter_results or ():
+            of_prompt = prompt.get("content_filter_results")
+            results.append(of_prompt if isinstance(of_prompt, dict) else {})
+        flags = (each.get("filtered") for result in results for each in result.values() if isinstance(each, dict))
+        return choice.finish_reason == CONTENT_FILTER or any(flag is True for flag in flags)
 
 
-def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
+ChatApi.response_type = ChatResponse
+
+
+def _passes_over_budget(response: Response, *, budget: int) -> bool:
+    """Whether a server does not know the name of the budget: it says so, or writes on."""
+    if refused_fields(response, [MAX_COMPLETION_TOKENS]):
+        return True
+    usage = response.body.usage if response.body else None
+    return ((usage.completion_tokens if usage else None) or 0) > budget + OBJECT_TOKENS
+
+
+def _finish_reason(body: ChatResponse, *, turn: str) -> FinishReason:
+    choice = body.choices[0]
     if choice.message.refusal:
         raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
-    if choice.finish_reason == FILTERED:
-        raise EngineRequestError(f"{turn}: the provider's content filter stopped the completion ({FILTERED})")
+    if body.is_filtered:
+        raise EngineRequestError(f"{turn}: the provider's content filter stopped the completion ({CONTENT_FILTER})")
     return finish_reason(choice.finish_reason, turn=turn)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -33,6 +34,10 @@ MAX_HEADER_BYTES = 65_536
 
 RETRIED_STATUSES = frozenset({408, 409, 429, *range(500, 600)}) - {501}
 """Statuses that another try can fix; 501 says that the server has no such address or method."""
+
+NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]+)?")
+DURATION = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+(?:\.[0-9]+)?)s)?(?:([0-9]+(?:\.[0-9]+)?)ms)?")
+"""Forms of a pause in a header."""
 
 TURNED_AWAY = 429
 """The status of an endpoint that takes no more requests for now, from nobody."""
@@ -106,7 +111,7 @@ class OpenAIClient:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return Failure(message=f"{self.name} can't be reached: {self._text(error)}", concerns_all=True)
         except TimeoutError:
-            return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s")
+            return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s", timed_out=True)
         except aiohttp.ClientError as error:
             return Failure(message=f"{self.name} cut the connection: {self._text(error)}")
         if response.status_code not in RETRIED_STATUSES:
@@ -162,15 +167,38 @@ class OpenAIClient:
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """The pause that a response asks for, in seconds, as an HTTP date or in milliseconds; None if it asks for none."""
-    value, milliseconds = headers.get("Retry-After", ""), headers.get("retry-after-ms", "")
-    if value.strip().isdecimal():
+    """The pause that a response asks for, in seconds; None if it asks for none that can be.
+
+    It is a number of seconds, an HTTP date that is still to come, or `retry-after-ms`; else the longest time after
+    which one of the limits that are used up is reset (`x-ratelimit-reset-...`).
+    """
+    value = headers.get("Retry-After", "").strip()
+    if NUMBER.fullmatch(value):
         return float(value)
+    if NUMBER.fullmatch(milliseconds := headers.get("retry-after-ms", "").strip()):
+        return float(milliseconds) / 1000
     try:
         date = parsedate_to_datetime(value)
     except ValueError:
-        return float(milliseconds) / 1000 if milliseconds.isdecimal() else None
-    return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp())
+        resets = [_duration_seconds(headers.get(f"x-ratelimit-reset-{limit}", "")) for limit in _used_up(headers)]
+        return max((seconds for seconds in resets if seconds is not None), default=None)
+    seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+    return seconds if seconds > 0 else None
+
+
+def _used_up(headers: Mapping[str, str]) -> list[str]:
+    """The limits, of requests or tokens, of which nothing remains."""
+    return [limit for limit in ("requests", "tokens") if headers.get(f"x-ratelimit-remaining-{limit}") == "0"]
+
+
+def _duration_seconds(text: str) -> float | None:
+    """A duration such as `1m30s`, `250ms` or `12.5`, in seconds; None for anything else."""
+    if NUMBER.fullmatch(text):
+        return float(text)
+    parts = DURATION.fullmatch(text)
+    if not text or parts is None:
+        return None
+    return sum(float(number or 0) * unit for number, unit in zip(parts.groups(), (3600, 60, 1, 0.001), strict=True))
 
 
 def _tls_context() -> ssl.SSLContext:

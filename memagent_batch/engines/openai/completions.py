@@ -1,9 +1,9 @@
 """The API that takes token ids: `POST /completions`, as the servers of vLLM and SGLang offer it."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
-from pydantic import AliasPath, BaseModel, Field, JsonValue, ValidationError
+from pydantic import AliasPath, Field, JsonValue
 
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, Prompt
@@ -12,11 +12,11 @@ from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     NEUTRAL,
     Api,
+    Choice,
+    Completions,
     GuideForm,
     Logprob,
     Response,
-    Usage,
-    first_error,
     guided_text,
 )
 from memagent_batch.errors import EngineRequestError
@@ -52,15 +52,11 @@ class CompletionsApi(Api):
         """The response as a completion; see `Api.completion`.
 
         Raises:
-            EngineRequestError: it holds what can't be right: numbers out of range, a text without tokens, more tokens
-                than asked for, another prompt than was sent.
+            EngineRequestError: it holds what can't be right: a text without tokens, more tokens than asked for.
         """
-        try:
-            body = CompletionResponse.model_validate_json(response.content)
-        except ValidationError as error:
-            raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
+        body = cast(CompletionResponse, response.body)
         choice, usage = body.choices[0], body.usage
-        _require_plausible(choice, usage, prompt=prompt, max_tokens=self.budget(prompt, form), turn=turn)
+        _require_plausible(choice, max_tokens=self.budget(prompt, form), turn=turn)
         reason = finish_reason(choice.finish_reason, turn=turn)
         text = guided_text(self._text(choice, prompt=prompt), prompt.guide, form=form, reason=reason, turn=turn)
         own_ids = None if form is GuideForm.RESPONSE_OBJECT else choice.token_ids
@@ -79,13 +75,15 @@ class CompletionsApi(Api):
             engine_seconds=response.elapsed_seconds,
         )
 
-    def _text(self, choice: "Choice", *, prompt: Prompt) -> str:
+    def _text(self, choice: "TextChoice", *, prompt: Prompt) -> str:
         """The choice's text, with the tags of thoughts, which servers leave out where they are special tokens."""
         if choice.token_ids is None or not self._tokenizer.has_thought_tags:
             return choice.text
         return self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
 
-    def _log_probabilities(self, choice: "Choice", *, form: GuideForm | None, num_tokens: int) -> list[float] | None:
+    def _log_probabilities(
+        self, choice: "TextChoice", *, form: GuideForm | None, num_tokens: int
+    ) -> list[float] | None:
         """Log-probability of each token, where they were asked for or the engine masks before it takes them."""
         if form is GuideForm.RESPONSE_OBJECT:  # they are those of the object
             return None
@@ -94,11 +92,10 @@ class CompletionsApi(Api):
         return None if form is None else choice.path_logprobs()
 
 
-class Choice(BaseModel):
+class TextChoice(Choice):
     """One completion."""
 
     text: str
-    finish_reason: str | None = None
     token_ids: list[TokenId] | None = None
     """Its tokens; vLLM's extension."""
     logprobs: list[Logprob | None] = Field([], validation_alias=AliasPath("logprobs", "token_logprobs"))
@@ -123,27 +120,23 @@ class Choice(BaseModel):
         return list((self.top_logprobs[0] or {}).items()) if self.top_logprobs else []
 
 
-class CompletionResponse(BaseModel):
+class CompletionResponse(Completions):
     """Body of a successful `POST /completions`."""
 
-    choices: list[Choice] = Field(min_length=1)
-    usage: Usage | None = None
+    choices: list[TextChoice] = Field(min_length=1)
 
 
-def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, max_tokens: int, turn: str) -> None:
+CompletionsApi.response_type = CompletionResponse
+
+
+def _require_plausible(choice: TextChoice, *, max_tokens: int, turn: str) -> None:
     if choice.token_ids == [] and choice.text:
         raise EngineRequestError(f"{turn} sent a text without its tokens")
     if choice.token_ids is not None and len(choice.token_ids) > max_tokens:
         raise EngineRequestError(f"{turn} sent {len(choice.token_ids)} tokens where {max_tokens} were asked for")
-    counted = usage.prompt_tokens if usage else None
-    if counted and counted != len(prompt.token_ids):
-        raise EngineRequestError(
-            f"{turn} read a prompt of {counted} tokens where {len(prompt.token_ids)} were sent: it cuts prompts or "
-            "adds to them; serve the model with a window of at least window_tokens, and without tokens of its own"
-        )
 
 
-def _logprobs(choice: Choice, *, num_tokens: int) -> list[float]:
+def _logprobs(choice: TextChoice, *, num_tokens: int) -> list[float]:
     if choice.token_ids is None:
         raise EngineRequestError(
             "the endpoint sent log-probabilities without the tokens that they belong to; use one that returns token "

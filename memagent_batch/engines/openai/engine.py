@@ -1,7 +1,8 @@
 """An OpenAI-compatible endpoint as an engine. The only layer that tries again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,8 +12,10 @@ from pydantic import JsonValue, PrivateAttr, ValidationError
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS, VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
-from memagent_batch.domain.prompts import Slot
-from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.domain.prompts import Slot, TokenTemplate
+from memagent_batch.domain.thoughts import after_thoughts
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.unanswered import is_blank, why_unanswered
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.completions import CompletionsApi
@@ -27,13 +30,27 @@ from memagent_batch.engines.openai.protocol import (
     ModelList,
     Response,
     holds_choices,
+    is_json,
+)
+from memagent_batch.engines.openai.window import (
+    CUT_REMEDY,
+    MARKED_ANSWER_TOKENS,
+    MARKERS,
+    SHORT_TOKENS,
+    SMALL_TOKENS,
+    PromptCounts,
+    marked_text,
+    missing_words,
 )
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
+from memagent_batch.logs import EventKind
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from memagent_batch.engines.openai.client import OpenAIClient
+
+log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -41,7 +58,16 @@ PROBE_SECONDS = 60.0
 START_TRIES = 3
 """Most tries of each question at the start of a run: a wrong address must show within seconds."""
 
+EMPTY_TRIES = 3
+"""Most requests for a completion that ends by itself and says nothing: it may pass."""
+
+REFUSED_PROBES = 5
+"""Probes that are refused in a row, with back-off, before the endpoint counts as one that refuses everything: a gateway
+with several servers behind it may refuse some requests."""
+
+KEY_STATUSES = (401, 403)
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
+THINKS_REMEDY = "a model that thinks needs room for it: set openai.thinking_tokens"
 Ask = Callable[[], Awaitable[Response | Failure]]
 
 
@@ -65,6 +91,8 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _guide_forms: dict[GuideKind, GuideForm] = PrivateAttr(default_factory=dict)
     _checking: asyncio.Lock = PrivateAttr()
     _is_checked: bool = PrivateAttr(False)
+    _counts: PromptCounts = PrivateAttr()
+    _named_model: str | None = PrivateAttr(None)
 
     def open(self, context: EngineContext) -> Self:
         """Takes what it reads with; `start` looks whether the endpoint serves the model.
@@ -76,14 +104,18 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
-        self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
-        self._pace, self._checking = Pace(), asyncio.Lock()
+        api = ChatApi if self.takes_messages else CompletionsApi
+        self._api = api(context, tokenizer=self._tokenizer, thinking_tokens=self.thinking_tokens)
+        self._pace, self._checking = Pace(longest_seconds=self.timeout_seconds), asyncio.Lock()
+        self._counts = PromptCounts(self._count_tokens, probe_tokens=self._api.probe_tokens)
         self._outage = CircuitBreaker(self._probe, max_retries=self.max_retries, longest_seconds=self.outage_seconds)
         return self
 
     def identity(self) -> Mapping[str, Any]:
-        """Its API, if texts are parsed there, and the fields of its requests."""
-        api = {"api": self.api.value} if self.takes_messages else {}
+        """Its API, if texts are parsed there, the fields of its requests, and any room for thoughts."""
+        api: dict[str, Any] = {"api": self.api.value} if self.takes_messages else {}
+        if self.thinking_tokens:
+            api["thinking_tokens"] = self.thinking_tokens
         return {"kind": self.kind, "extra_body": self.extra_body, "neutral_fields": NEUTRAL, **api}
 
     @property
@@ -105,13 +137,17 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """Opens the client, looks for the model, and asks for one token as every reading will.
 
         Raises:
-            EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, or does not
-                complete prompts through this API.
+            EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, does not
+                complete prompts through this API, or cuts them.
         """
         self._client.open()
         try:
             await self._require_model(self._at_start)
             await self._require_completion(self._at_start)
+            await self._require_window(self._at_start)
+        except EngineRefusedError as error:
+            await self.stop()
+            raise EngineStartError(str(error)) from error
         except EngineStartError:
             await self.stop()
             raise
@@ -130,17 +166,20 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
         Raises:
             EngineUnavailableError: the endpoint is away for longer than `openai.outage_seconds`.
-            EngineRefusedError: it refuses this request and any other one.
+            EngineRefusedError: it refuses this request and any other one, or cuts prompts.
         """
-        require_fit(prompt, window_tokens=self._context.window_tokens)
+        require_fit(prompt, window_tokens=self._context.window_tokens - self.thinking_tokens)
         await self._check_once()
         form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
         body = self._body(prompt, seed=seed, form=form)
-        response = await self._outage.answer(lambda: self._paced(body))
-        if response.status_code != 200:
-            await self._require_served()
-            raise EngineRequestError(f"turn {prompt.path}: {self._client.refusal(response)}")
-        return self._completion(response, prompt=prompt, form=form)
+        for _ in range(EMPTY_TRIES):  # an empty completion may be a passing fault
+            response = await self._outage.answer(lambda: self._served(body, prompt=prompt))
+            completion = self._completion(response, prompt=prompt, form=form)
+            await self._require_whole(prompt, response)
+            if completion.finish_reason is not FinishReason.STOP or not _says_nothing(completion, prompt=prompt):
+                break
+        _require_obeyed(completion, prompt=prompt, turn=self._turn(prompt))
+        return completion
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
         """Asks for a text that no model writes of itself, under a guide of each kind; see `Engine`.
@@ -163,15 +202,33 @@ class OpenAIEngine(OpenAIConfig, Engine):
         body = self._api.body(prompt, seed=seed, form=form) | self.extra_body
         return {name: value for name, value in body.items() if value is not None}
 
-    async def _paced(self, body: Mapping[str, JsonValue]) -> Response | Failure:
-        """One try of a reading's request, as soon as the endpoint's limits let it."""
-        async with self._pace.place() as began_at:
+    async def _served(self, body: Mapping[str, JsonValue], *, prompt: Prompt) -> Response | Failure:
+        """One try of a reading's request. A refused key is a failure that passes if the endpoint serves others.
+
+        Raises:
+            EngineRequestError: the endpoint refuses this request.
+            EngineRefusedError: it refuses every request.
+        """
+        result = await self._paced(body, budget=prompt.max_tokens)
+        if isinstance(result, Failure) or result.status_code == 200:
+            return result
+        await self._require_served()
+        refusal = f"turn {prompt.path}: {self._client.refusal(result)}"
+        if result.status_code in KEY_STATUSES:
+            return Failure(message=refusal)
+        raise EngineRequestError(refusal)
+
+    async def _paced(self, body: Mapping[str, JsonValue], *, budget: int) -> Response | Failure:
+        """One try of a request, as soon as the endpoint's limits let it."""
+        async with self._pace.place() as place:
             result = await self._ask(body)
             if isinstance(result, Response):
-                self._pace.answered()
-            elif result.turned_away:
-                self._pace.turned_away(began_at=began_at)
-            return result
+                self._pace.answered(place, seconds=result.elapsed_seconds, budget=budget)
+                return result
+            was_queued = result.timed_out and self._pace.was_queued(place)
+            if result.turned_away or result.timed_out:
+                self._pace.reduce(place, why=result.message)
+            return replace(result, was_queued=was_queued)
 
     async def _ask(self, body: Mapping[str, JsonValue], *, longest_seconds: float | None = None) -> Response | Failure:
         """One try for a completion.
@@ -180,9 +237,27 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """
         client = self._client
         response = await client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
-        if isinstance(response, Failure) or response.status_code != 200 or holds_choices(response.content):
+        if isinstance(response, Failure) or response.status_code != 200:
             return response
-        return Failure(message=f"{client.refusal(response)}; that is not a completion")
+        if not self._is_checked:
+            self._pace.expect(response.elapsed_seconds)
+        parsed = self._api.parse(response.content)
+        if not isinstance(parsed, str):
+            self._note_model(parsed.model)
+            return replace(response, body=parsed)
+        is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats
+        said = client.refusal(response) if is_page else f"{client.name} answered {response.request}"
+        return Failure(message=f"{said}; {parsed}")
+
+    def _note_model(self, named: str | None) -> None:
+        """Warns where replies name another model than those before: the same name may stand for other weights now."""
+        if named and self._named_model and named != self._named_model:
+            log.warning(
+                f"{self._client.name} names the model {named} in its replies, and {self._named_model} before; if it is "
+                "another one, name that in weights_version",
+                extra={"event": EventKind.ENDPOINT_CHANGED, "model": named, "model_before": self._named_model},
+            )
+        self._named_model = named or self._named_model
 
     async def _ask_adapted(
         self,
@@ -195,7 +270,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         while True:
             body = self._body(prompt, seed=0, form=form)
             response = await answer(partial(self._ask, body))
-            refused = self._api.adapt(response)
+            refused = self._api.adapt(response, budget=self._api.budget(prompt, form))
             if not refused:
                 return response
             if self._context.sampling.logprobs:
@@ -209,16 +284,21 @@ class OpenAIEngine(OpenAIConfig, Engine):
         token_ids = self._tokenizer.encode("Are you there?")
         return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
 
-    def _guided_token_ids(self) -> list[int]:
-        """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
+    def _template_of(self, text: str) -> TokenTemplate:
+        """A text with slots as the message of a user, as readings ask their turns."""
         own = self._tokenizer.chat_template
         tokens = self._tokenizer.follow_up_tokens(
-            FOLLOW_UP_TEXTS,
+            {"probe": text},
             chat_template_kwargs=self._context.chat_template_kwargs,
             template=ServerTemplate(tokenizer=own.tokenizer, model=own.model) if self.takes_messages else own,
         )
+        return tokens.templates["probe"]
+
+    def _guided_token_ids(self) -> list[int]:
+        """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
         texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
-        return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
+        template = self._template_of(FOLLOW_UP_TEXTS[VALUE])
+        return template.fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
 
     async def _probe(self) -> Failure | None:
         """Asks for next to nothing, with all fields of a real request; None if there is an answer of any kind."""
@@ -228,14 +308,17 @@ class OpenAIEngine(OpenAIConfig, Engine):
     async def _require_served(self) -> None:
         """Returns after a refusal that concerns one request; raises for one that concerns all, as with an old key."""
         body = self._body(self._probe_prompt(), seed=0)
-        response = await self._outage.answer(lambda: self._ask(body))
-        if response.status_code != 200:
-            raise EngineRefusedError(
-                f"{self._client.refusal(response)}; {self._remedy(response)}, then run the same command again"
-            )
+        for attempt in range(REFUSED_PROBES):
+            response = await self._outage.answer(lambda: self._ask(body))
+            if response.status_code == 200:
+                return
+            await asyncio.sleep(pause_seconds(attempt))
+        raise EngineRefusedError(
+            f"{self._client.refusal(response)}; {self._remedy(response)}, then run the same command again"
+        )
 
     def _remedy(self, response: Response) -> str:
-        return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
+        return KEY_REMEDY if response.status_code in KEY_STATUSES else self._api.remedy(response)
 
     async def _check_once(self) -> None:
         """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage."""
@@ -246,6 +329,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 if not self._is_checked:
                     await self._require_model(self._outage.answer)
                     await self._require_completion(self._outage.answer)
+                    await self._require_window(self._outage.answer)
             except EngineStartError as error:
                 raise EngineRefusedError(f"{error}, then run the same command again") from error
             except EngineRequestError as error:  # a probe that fails is not a fault of the reading that waits for it
@@ -268,7 +352,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
         client = self._client
         response = await answer(lambda: client.send("GET", "models"))
-        if response.status_code in (401, 403):
+        if response.status_code in KEY_STATUSES:
             raise EngineStartError(f"{client.refusal(response)}; {KEY_REMEDY}")
         try:
             models = {model.id: model for model in ModelList.model_validate_json(response.content).data}
@@ -292,8 +376,81 @@ class OpenAIEngine(OpenAIConfig, Engine):
             raise EngineStartError(f"{self._client.refusal(response)}; {self._remedy(response)}")
         try:
             self._completion(response, prompt=prompt)
-        except EngineRequestError as error:
+            await self._require_whole(prompt, response)
+        except (EngineRequestError, EngineRefusedError) as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
+        self._counts.note_overhead(response.num_read)
+
+    async def _count_tokens(self, prompt: Prompt) -> int | None:
+        """Tokens of a prompt that the endpoint says to have read; None if it doesn't say."""
+        body = self._body(prompt, seed=0)
+        response = await self._outage.answer(lambda: self._ask(body))
+        return response.num_read if response.status_code == 200 else None
+
+    async def _require_whole(self, prompt: Prompt, response: Response) -> None:
+        """Checks that a prompt was read whole, by the tokens that the response counts.
+
+        Raises:
+            EngineRefusedError: it was not, again and again.
+        """
+        num_read, sent = response.num_read, len(prompt.token_ids)
+        if not self.takes_messages:
+            if num_read in (None, sent) or await self._count_tokens(prompt) in (None, sent):
+                return
+        elif not await self._counts.is_cut(prompt, num_read):
+            return
+        why = "it adds tokens of its own; serve the model without them"
+        if self.takes_messages or (num_read or 0) < sent:
+            why = f"the halves of the prompt have more; {CUT_REMEDY}" if self.takes_messages else CUT_REMEDY
+        raise EngineRefusedError(
+            f"{self._turn(prompt)} read a prompt of {num_read} tokens where {sent} were sent, as `tokenizer` counts; "
+            f"{why}"
+        )
+
+    async def _require_window(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+        """Checks that a prompt as long as the longest of the job is read at both ends and in the middle.
+
+        Raises:
+            EngineRefusedError: it is not, though a short one is.
+        """
+        num_tokens = self._context.largest_turn() if self.check_window else 0
+        if num_tokens <= SMALL_TOKENS:
+            return
+        missing: list[str] | None = []
+        for words in MARKERS:
+            if await self._missing_words(words, SHORT_TOKENS, answer) != []:
+                return
+            missing = await self._missing_words(words, num_tokens, answer)
+            if not missing:
+                return
+        raise EngineRefusedError(
+            f"{self._client.name} repeats the words of a short prompt, but of one of {num_tokens} tokens, as the "
+            f"longest of this job, it misses {len(missing or ())} of 3 words from its ends and its middle: "
+            f"{CUT_REMEDY}. If the model can't find them though it is shown all: openai.check_window=false"
+        )
+
+    async def _missing_words(
+        self, words: Sequence[str], num_tokens: int, answer: Callable[[Ask], Awaitable[Response]]
+    ) -> list[str] | None:
+        """Words of a text of so many tokens that the model does not repeat; None where it answers nothing to judge."""
+        tokens = self._template_of("{chunk}")
+        room = num_tokens - tokens.num_fixed_tokens - MARKED_ANSWER_TOKENS - self.thinking_tokens
+        text = marked_text(words, num_tokens=room, count=lambda text: len(self._tokenizer.encode(text)))
+        prompt = replace(
+            self._probe_prompt(),
+            path="the window",
+            token_ids=tokens.fill({Slot.CHUNK: self._tokenizer.encode(text)}),
+            max_tokens=MARKED_ANSWER_TOKENS,
+        )
+        response = await answer(partial(self._ask, self._body(prompt, seed=0)))
+        if response.status_code != 200:
+            return None  # it says itself what it can't do, and will so of a reading
+        await self._require_whole(prompt, response)
+        try:
+            said = after_thoughts(self._completion(response, prompt=prompt).text) or ""
+        except EngineRequestError:
+            return None
+        return None if is_blank(said) else missing_words(said, words)
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
         """The field by which the endpoint obeys guides of this kind, found by a probe the first time; there is one."""
@@ -310,7 +467,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
                     problem = f" ({error})"
         raise EngineRefusedError(
             f"{self._client.name} does not keep completions to a {kind.value}, neither by "
-            f"{' nor by '.join(GuideForm)}{problem}; {REMEDIES[kind]}"
+            f"{' nor by '.join(GuideForm)}{problem}{'' if THINKS_REMEDY in problem else f'; {REMEDIES[kind]}'}"
         )
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
@@ -323,8 +480,35 @@ class OpenAIEngine(OpenAIConfig, Engine):
         response = await self._ask_adapted(self._outage.answer, prompt, form=form)
         if response.status_code != 200:
             return False
-        return guide.allows(self._completion(response, prompt=prompt, form=form).text)
+        completion = self._completion(response, prompt=prompt, form=form)
+        if is_blank(completion.text) and completion.finish_reason is FinishReason.LENGTH:
+            raise EngineRequestError(
+                f"a completion of {self._api.budget(prompt, form)} tokens is empty: {THINKS_REMEDY}"
+            )
+        return guide.allows(completion.text)
 
     def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
-        turn = f"turn {prompt.path}: {self._client.name}"
-        return self._api.completion(response, prompt=prompt, turn=turn, form=form)
+        return self._api.completion(response, prompt=prompt, turn=self._turn(prompt), form=form)
+
+    def _turn(self, prompt: Prompt) -> str:
+        """A turn at this endpoint, for messages."""
+        return f"turn {prompt.path}: {self._client.name}"
+
+
+def _says_nothing(completion: Completion, *, prompt: Prompt) -> bool:
+    reason, budget = completion.finish_reason, prompt.max_tokens
+    return why_unanswered(completion.text, finish_reason=reason, max_tokens=budget, guide=prompt.guide) is not None
+
+
+def _require_obeyed(completion: Completion, *, prompt: Prompt, turn: str) -> None:
+    """Checks that a whole completion keeps to its guide. Of JSON only its form: values are checked where they are used.
+
+    Raises:
+        EngineRequestError: it does not.
+    """
+    guide = prompt.guide
+    if guide is None or completion.finish_reason is FinishReason.LENGTH:
+        return
+    is_kept = is_json(completion.text) if guide.kind is GuideKind.JSON else guide.allows(completion.text)
+    if not is_kept:
+        raise EngineRequestError(f"{turn} did not keep the completion to the {guide.kind} that it was asked for")

@@ -11,11 +11,16 @@ A try that fails in a way that may pass is a `Failure`. Who is to blame decides 
 While the endpoint is away, no request is sent. One probe at a time is, with back-off up to a minute; `Retry-After` is
 respected. When a probe is answered, all requests go on; the outage counts as no try of theirs. When none was for
 `longest_seconds`, they raise `EngineUnavailableError`. From then on one probe a minute decides: until it is answered,
-every request raises at once. A request that is rejected for as long while probes are answered, or under which the
-endpoint goes away `MAX_OUTAGES` times, raises the same error alone.
+every request raises at once. A request that is rejected for as long while nobody is answered, under which the endpoint
+goes away `MAX_OUTAGES` times, or that gets a 429 `MAX_REJECTIONS` times, raises the same error alone.
+
+A time-out while other requests are answered is neither an outage nor a try: the endpoint has a queue. `Pace` sends
+fewer requests at a time, and the request is asked again.
 """
 
 import asyncio
+import logging
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,9 +29,30 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError
+from memagent_batch.logs import EventKind
+
+log = logging.getLogger(__name__)
 
 MAX_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
+
+MAX_REJECTIONS = 100
+"""Times that a request may be rejected with 429 while others are answered: it may be too large for a limit."""
+
+MAX_QUEUED = 8
+"""Times that a request may wait for too long in a queue; by then one request is sent at a time."""
+
+FIRST_IN_FLIGHT = 16
+"""Requests at a time until it is known how fast they are answered: each answer in time then adds one."""
+
+QUEUE_SHARE = 8
+"""Part of the time-out that the first requests may take if they are answered one after another."""
+
+LATE_SHARE, EARLY_SHARE = 1 / 2, 1 / 4
+"""Shares of the time-out: an answer above the first has waited for too long, one below the second has not waited."""
+
+ALONE_FACTOR = 2
+"""An answer that takes less than so many times the fastest one has not waited, however long it took."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -60,6 +86,10 @@ class Failure:
     """Whether it can't be the fault of this one request."""
     turned_away: bool = False
     """Whether the endpoint takes no more requests for now."""
+    timed_out: bool = False
+    """Whether no answer came in time."""
+    was_queued: bool = False
+    """Whether it timed out while other requests were answered."""
 
 
 class CircuitBreaker:
@@ -86,6 +116,7 @@ class CircuitBreaker:
         self._sleep = sleep
         self._away_since: float | None = None
         self._asked_at = 0.0
+        self._answered_at = -math.inf
         self._watch: asyncio.Task[bool] | None = None
         self.failure = ""
         """The last sign of its absence."""
@@ -102,17 +133,23 @@ class CircuitBreaker:
             EngineRequestError: this request failed at every try while the endpoint answers probes.
             EngineUnavailableError: the endpoint is away, or has turned this request away, for too long.
         """
-        tries, outages, failed_at = 0, 0, None
+        tries, outages, rejections, queued, failed_at = 0, 0, 0, 0, None
         while True:
             if self._away_since is not None:
                 await self._until_back(None)
             result = await send()
             if not isinstance(result, Failure):
+                self._answered_at = self._clock()
                 return result
             failed_at = self._clock() if failed_at is None else failed_at
+            if result.was_queued and queued < MAX_QUEUED:
+                queued += 1
+                continue
             if await self._until_back(result):
                 outages += not result.concerns_all
-                if outages > MAX_OUTAGES or self._clock() - failed_at > self._longest_seconds:
+                rejections += result.turned_away
+                is_over = self._clock() - max(failed_at, self._answered_at) > self._longest_seconds
+                if outages > MAX_OUTAGES or rejections > MAX_REJECTIONS or is_over:
                     raise EngineUnavailableError(f"{result.message}, again and again; run the same command again later")
                 continue
             tries += 1
@@ -164,41 +201,83 @@ class CircuitBreaker:
         )
 
 
-class Pace:
-    """Places for the requests of one engine."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place among the requests in flight, from when it was taken."""
 
-    def __init__(self) -> None:
-        self._most: float | None = None
-        self._in_flight = 0
-        self._cut_at = -1.0
+    began_at: float
+    num_answered: int
+    """Requests that had been answered by then."""
+
+
+class Pace:
+    """How many requests of one engine are in flight at a time.
+
+    Each answer in time makes it one more; once it was reduced, a round of answers does. A 429, a time-out, or an answer
+    that has waited too long in the endpoint's queue halves it.
+    """
+
+    def __init__(self, *, longest_seconds: float) -> None:
+        """`longest_seconds`: the time-out of a request."""
+        self._longest_seconds = longest_seconds
+        self._most = float(FIRST_IN_FLIGHT)
+        self._least_logged = math.inf
+        self._in_flight = self._num_waiting = self._num_answered = 0
+        self._reduced_at = -1.0
+        self._fastest: dict[int, float] = {}
         self._freed = asyncio.Condition()
 
     @property
-    def most(self) -> int | None:
-        """Requests that may be in flight at a time; None if nothing bounds them."""
-        return None if self._most is None else max(1, int(self._most))
+    def most(self) -> int:
+        """Requests that may be in flight at a time."""
+        return max(1, int(self._most))
+
+    def expect(self, seconds: float) -> None:
+        """Takes the time that one request alone took, before the first reading."""
+        in_a_row = self._longest_seconds / QUEUE_SHARE / max(seconds, 0.001)
+        self._most = min(self._most, max(2.0, in_a_row))
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[float]:
-        """Waits for a place, and gives when it was taken, for `turned_away`."""
+    async def place(self) -> AsyncIterator[Place]:
+        """Waits for a place."""
         async with self._freed:
-            await self._freed.wait_for(lambda: self.most is None or self._in_flight < self.most)
+            self._num_waiting += 1
+            try:
+                await self._freed.wait_for(lambda: self._in_flight < self.most)
+            finally:
+                self._num_waiting -= 1
             self._in_flight += 1
         try:
-            yield time.monotonic()
+            yield Place(began_at=time.monotonic(), num_answered=self._num_answered)
         finally:
             async with self._freed:
                 self._in_flight -= 1
                 self._freed.notify_all()
 
-    def answered(self) -> None:
-        """A request was answered."""
-        if self._most is not None:
-            self._most += 1 / max(1.0, self._most)
+    def answered(self, place: Place, *, seconds: float, budget: int) -> None:
+        """A request with this budget, in tokens, was answered after so many seconds."""
+        self._num_answered += 1
+        fastest = self._fastest[budget] = min(seconds, self._fastest.get(budget, seconds))
+        has_waited = seconds > ALONE_FACTOR * fastest
+        if has_waited and seconds > LATE_SHARE * self._longest_seconds:
+            self.reduce(place, why=f"answers take up to {seconds:.0f} s")
+        elif self._num_waiting and not (has_waited and seconds > EARLY_SHARE * self._longest_seconds):
+            self._most += 1 if self._reduced_at < 0 else 1 / self._most
 
-    def turned_away(self, *, began_at: float) -> None:
-        """A request was rejected. Those that began before the last cut say nothing new."""
-        if began_at <= self._cut_at:
+    def was_queued(self, place: Place) -> bool:
+        """Whether other requests were answered since a place was taken."""
+        return self._num_answered > place.num_answered
+
+    def reduce(self, place: Place, *, why: str) -> None:
+        """Halves the number of requests. A place that was taken before the last time says nothing new."""
+        if place.began_at <= self._reduced_at:
             return
-        self._cut_at = time.monotonic()
-        self._most = max(1.0, min(self._in_flight, self._most or self._in_flight) / 2)
+        self._reduced_at = time.monotonic()
+        self._most = max(1.0, min(self._in_flight, self._most) / 2)
+        if self.most < self._least_logged:
+            self._least_logged = self.most
+            log.warning(
+                f"the endpoint is slow ({why}): {self.most} requests at a time from now on, and more again as it "
+                "answers in time",
+                extra={"event": EventKind.ENDPOINT_SLOW, "in_flight": self.most},
+            )

@@ -4,7 +4,7 @@ import html
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.unanswered import is_blank
 from memagent_batch.engines.engine import EngineContext
 from memagent_batch.errors import EngineRequestError
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -34,6 +35,12 @@ HTML_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
 
+
+CONTENT_FILTER = "content_filter"
+"""Why a completion ended that the provider's filter stopped."""
+
+FINAL_REASONS = (*FinishReason, CONTENT_FILTER, "tool_calls", "function_call")
+"""Reasons to end a completion that another try would bring again."""
 
 VALUE_PROPERTY = "value"
 """Name of the schema in a request, and of the one property of an object that holds a value."""
@@ -91,12 +98,14 @@ def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue]:
 
 
 def guided_text(text: str, guide: Guide | None, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
-    """What a turn wrote, without the object around it if it was guided by one. A text that was cut stays as it is.
+    """What a turn wrote, without the object around it if it was guided by one. A text that was cut, or is empty, stays
+    as it is.
 
     Raises:
         EngineRequestError: it is not such an object.
     """
-    if guide is None or form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH or _is_object(guide):
+    is_value = guide is not None and form is GuideForm.RESPONSE_OBJECT and not _is_object(guide)
+    if guide is None or not is_value or reason is FinishReason.LENGTH or is_blank(text):
         return text
     try:
         value = TypeAdapter(dict[str, JsonValue]).validate_json(text)[VALUE_PROPERTY]
@@ -140,6 +149,13 @@ class Response:
     elapsed_seconds: float
     request: str
     """Method and path of what it answers."""
+    body: "Completions | None" = None
+    """What `content` holds, once it is known to be a whole completion."""
+
+    @property
+    def num_read(self) -> int | None:
+        """Tokens of the prompt that a completion says were read; None if it doesn't say."""
+        return self.body.num_prompt_tokens if self.body else None
 
 
 class Api(ABC):
@@ -152,7 +168,11 @@ class Api(ABC):
     optional: ClassVar[Mapping[str, JsonValue]] = NEUTRAL
     """Fields that may be left out where an endpoint refuses them: none of them is a setting of the user's."""
 
-    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
+    response_type: ClassVar[type["Completions"]]
+    """The body of a successful response."""
+
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer, thinking_tokens: int = 0) -> None:
+        self._thinking_tokens = thinking_tokens
         self._model = context.model
         self._sampling = context.sampling
         self._tokenizer = tokenizer
@@ -167,15 +187,29 @@ class Api(ABC):
         return {"model": self._model, **self._shown(prompt, form=form), **drawn, **fields, **self._optional}
 
     def budget(self, prompt: Prompt, form: GuideForm | None) -> int:
-        """Tokens that a completion may have, with those of an object around a value."""
-        return prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT)
+        """Tokens that a completion may have, with those of hidden thoughts and of an object around a value."""
+        return prompt.max_tokens + self._thinking_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT)
 
     @abstractmethod
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         """The prompt, its budget, and the log-probabilities that are asked for."""
 
-    def adapt(self, response: Response) -> list[str]:
-        """Leaves out of all further requests what this response to a probe shows to be unknown there; its names."""
+    def parse(self, content: bytes) -> "Completions | str":
+        """The body of a response of status 200; or why it holds no whole completion, which may pass."""
+        if not holds_choices(content):
+            return "that is not a completion"
+        try:
+            body = self.response_type.model_validate_json(content)
+        except ValidationError as error:
+            return f"that is not a completion: {first_error(error)}"
+        reason = body.choices[0].finish_reason
+        return body if reason in FINAL_REASONS else f"that is not a whole completion: its finish_reason is {reason!r}"
+
+    def adapt(self, response: Response, *, budget: int) -> list[str]:
+        """Leaves out of all further requests what this response to a probe shows to be unknown there; its names.
+
+        `budget`: tokens that the completion was allowed.
+        """
         refused = refused_fields(response, self._optional)
         self._optional = {name: value for name, value in self._optional.items() if name not in refused}
         return refused
@@ -200,6 +234,26 @@ class Usage(BaseModel):
     completion_tokens: TokenCount | None = None
     cached_tokens: TokenCount | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
     """Tokens of the prompt that were found in a prefix cache."""
+
+
+class Choice(BaseModel):
+    """One completion of a response."""
+
+    finish_reason: str | None = None
+
+
+class Completions(BaseModel):
+    """Body of a successful response of either API."""
+
+    choices: Sequence[Choice] = Field(min_length=1)
+    usage: Usage | None = None
+    model: str | None = None
+    """The model that wrote it, as the server names it."""
+
+    @property
+    def num_prompt_tokens(self) -> int | None:
+        """Tokens of the prompt that the server says to have read; None if it doesn't say."""
+        return (self.usage.prompt_tokens if self.usage else None) or None
 
 
 class Model(BaseModel):
@@ -239,6 +293,15 @@ def holds_choices(body: bytes) -> bool:
         return b'"choices"' in body and bool(from_json(body))
     except ValueError:
         return False
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is a JSON value."""
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
 
 
 def first_error(error: ValidationError) -> str:
