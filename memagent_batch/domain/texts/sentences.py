@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memagent_batch.domain.document import Document
 
-SPLIT = 3
+SPLIT = 4
 """Raised with each change of where sentences end: evidence is then asked for again where its prompt is another one."""
 MAX_SENTENCE_CHARS = 400
 """Longest sentence, characters; longer runs are cut, at white space if there is some."""
@@ -56,14 +56,37 @@ NUMBERED = re.compile(r"(?:^|[\n\r])[ \t]*(?:[#§(]\s*)?(?:\d{1,3}\.)*\d{1,3}\.$
 """The end of a text that is the number of a heading or entry."""
 ABBREVIATIONS = (
     " mr mrs ms dr prof st mt hon rev gen col capt lt sgt gov sen rep pres ed eds al vs v cf viz ca approx resp incl "
-    "excl e.g i.e a.k.a n.b p.s u.s u.k jan feb mar apr jun jul aug sep sept oct nov dec bzw z.b d.h u.a str mme mlle "
-    "m sr sra srta dott ing dña г ул им "
+    "excl ref refs tel attn encl dept univ assn bros e.g i.e a.k.a n.b p.s u.s u.k jan feb mar apr jun jul aug sep "
+    "sept oct okt nov dec dez jän janv févr avr juil déc ene abr ago dic bzw z.b d.h u.a str vgl ggf evtl zzgl abzgl "
+    "inkl exkl sog gem bzgl hrsg gez geb mio mrd tsd hr fr bgbl az buchst mme mlle m mm mgr réf tél env éd sr sra "
+    "srta srs dott ing arch avv dña ud uds ee gral lic ej apdo avda г ул им "
 )
 """Words that a full stop shortens and that seldom end a sentence, with spaces between and around them."""
 BEFORE_NUMBERS = (
-    " no nos nr fig figs eq sec sect art arts para paras ch chap vol p pp pg app ex exh abs abb núm pág págs п "
+    " no nos nr nrs fig figs eq sec secs sect art arts para paras cl ch chap cap vol p pp pg pt app annex ex exh sched "
+    "reg tab abs abb ziff kap tz rn rz lit anl anm bl ff bd al núm núms pág págs párr inc п ст "
 )
-"""Words that a full stop shortens where a number follows."""
+"""Words that a full stop shortens where a number follows, in digits, as a Roman numeral or with letters: No. A-12."""
+NUMERAL = re.compile(r"\(?(?:\d|[IVXLC]{2,}\b|[A-Za-z]{1,4}[-/.]?\d)")
+MONTHS = (
+    "Jan Januar January Jänner Feb Februar February März Mär March Apr April Mai Jun Juni June Jul Juli July Aug August "
+    "Sep Sept September Okt Oktober Oct October Nov November Dez Dezember Dec December"
+)
+DAY_OF_MONTH = re.compile(rf"(?<!\d)\d{{1,2}}\.\s*(?:{'|'.join(MONTHS.split())})\b")
+"""A day as German writes it, with a full stop: 31. Dezember."""
+ORDINAL = re.compile(
+    r"(?:\b(?:am|im|d(?:er|ie|as|em|en|es)|vom|zum|zur|beim|ab|seit|bis|ein|eine[mnrs]?|jede[mnrs]?)[ \t]\d{1,3}"
+    r"|[:;]\s\d{1,2})$",
+    re.IGNORECASE,
+)
+"""The end of a text that is a German ordinal number, or the number of an entry that follows a colon or semicolon."""
+ELISION = re.compile(r"^[dlDL]['’]")
+"""What French and Italian put before a word."""
+BEFORE_COMPANY_FORMS = " co corp inc ltd "
+COMPANY_FORM = re.compile(r"Ltd|Inc|LLC|KG|&|\(")
+NEXT_LETTERS = re.compile(r"\s?[^\W\d_]{1,2}\.")
+LETTERS = re.compile(r"(?:^|[\s(])[^\W\d_]\.\s?[^\W\d_]{1,2}$")
+"""The end of a text that is the last of several short words with full stops, such as `z. B` or `p. ej`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,18 +164,23 @@ def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
     if found[0] != ".":
         return True
     before = text[max(0, found.start() - WORD_CHARS) : found.start()]
-    word = before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«")
+    word = ELISION.sub("", before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«"))
     listed = f" {word.casefold()} "
-    if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and text[after : after + 1].isdigit()):
+    if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and NUMERAL.match(text, after)):
         return False
-    if (len(word) == 1 and word.isupper()) or _is_initials(word):
+    if listed in BEFORE_COMPANY_FORMS and COMPANY_FORM.match(text, after):
+        return False
+    if _is_initials(word) or LETTERS.search(before) or (len(word) == 1 and NEXT_LETTERS.match(text, found.end())):
+        return False
+    if word.isdigit() and (ORDINAL.search(before) or DAY_OF_MONTH.match(text, found.start() - len(word))):
         return False
     return NUMBERED.search(text[max(0, found.start() - WORD_CHARS) : found.end()]) is None
 
 
 def _is_initials(word: str) -> bool:
-    """Single letters with full stops between them, such as `J.R`."""
-    return "." in word and all(len(part) == 1 and part.isalpha() for part in word.split("."))
+    """A capital letter, or letters and pairs of them with full stops between them, such as `J.R` or `Ph.D`."""
+    is_short = "." in word and all(len(part) <= 2 and part.isalpha() for part in word.split("."))
+    return is_short or (len(word) == 1 and word.isupper())
 
 
 def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool:
