@@ -8,6 +8,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from memagent_batch.domain.document import Document
 
@@ -41,6 +42,12 @@ BREAK = re.compile(
 )
 """Where a sentence may end: behind a mark, or at a line's end with all white space that follows it. Written so that no
 run of marks or spaces is looked at twice."""
+DIGIT = re.compile(r"[\d€$£¥%]")
+NUMBER_SIGN = re.compile(r"[\d.,'’€$£¥%-]")
+CURRENCY_END = re.compile(r"(?:[€$£¥]|\b[A-Z]{3})$")
+UNIT_START = re.compile(
+    r"[€$£¥%]|(?:[A-Z]{3}|(?:thousand|[mb]illion)\w*|M(?:io|rd)|percent|per cent|euros?|dollars?)\b"
+)
 JOINERS = "\u200d\ufe0f"
 """Characters that join their neighbours to one sign."""
 SPACE = re.compile(r"\s*")
@@ -69,8 +76,8 @@ BEFORE_NUMBERS = (
 """Words that a full stop shortens where a number follows, in digits, as a Roman numeral or with letters: No. A-12."""
 NUMERAL = re.compile(r"\(?(?:\d|[IVXLC]{2,}\b|[A-Za-z]{1,4}[-/.]?\d)")
 MONTHS = (
-    "Jan Januar January Jänner Feb Februar February März Mär March Apr April Mai Jun Juni June Jul Juli July Aug August "
-    "Sep Sept September Okt Oktober Oct October Nov November Dez Dezember Dec December"
+    "Jan Januar January Jänner Feb Februar February März Mär March Apr April Mai Jun Juni June Jul Juli July Aug "
+    "August Sep Sept September Okt Oktober Oct October Nov November Dez Dezember Dec December"
 )
 DAY_OF_MONTH = re.compile(rf"(?<!\d)\d{{1,2}}\.\s*(?:{'|'.join(MONTHS.split())})\b")
 """A day as German writes it, with a full stop: 31. Dezember."""
@@ -229,18 +236,48 @@ def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
         if last - start <= max_chars:
             yield end
             return
-        place = _cut_place(text, start, start + max_chars)
+        place = cut_place(text, start, start + max_chars)
         yield place
         start = _after_space(text, place)
 
 
-def _cut_place(text: str, start: int, end: int) -> int:
-    """The last place up to `end` where white space begins, else where a character with its accents ends."""
-    half = (start + end) // 2
-    for place in range(end, half, -1):
-        if text[place].isspace():
-            return place
-    return next((place for place in range(end, half, -1) if not _joins(text, place)), end)
+def cut_place(text: str, start: int, end: int) -> int:
+    """The last good place up to `end` to cut a text at.
+
+    That is between two words without a digit, else between words that are not one number; in the second half of
+    `[start, end]` else between words, outside of a number, or where a character with its accents ends.
+    """
+    places = range(end, (start + end) // 2, -1)
+    spaces = [place for place in range(end, start, -1) if text[place].isspace()]
+    around = {place: (_last_word(text, place), _first_word(text, place)) for place in spaces}
+    for has_digits in (any, all):
+        for place in spaces:
+            if not has_digits(DIGIT.search(word) for word in around[place]):
+                return place
+    outside = (place for place in places if not _joins(text, place) and not _is_inside_number(text, place))
+    whole = (place for place in places if not _joins(text, place))
+    return next(chain(spaces, outside, whole), end)
+
+
+def splits_amount(text: str, place: int) -> bool:
+    """Whether a number and its currency or unit stand on both sides of a place between two sentences."""
+    before, after = text[max(0, place - WORD_CHARS) : place].rstrip(), text[place : place + WORD_CHARS].lstrip()
+    if after[:1].isdigit():
+        return CURRENCY_END.search(before) is not None
+    return before[-1:].isdigit() and UNIT_START.match(after) is not None
+
+
+def _last_word(text: str, place: int) -> str:
+    return text[max(0, place - WORD_CHARS) : place].rstrip().rpartition(" ")[2]
+
+
+def _first_word(text: str, place: int) -> str:
+    return text[place : place + WORD_CHARS].lstrip().partition(" ")[0]
+
+
+def _is_inside_number(text: str, place: int) -> bool:
+    """Whether digits and the marks between them stand on both sides."""
+    return bool(NUMBER_SIGN.match(text[place - 1]) and NUMBER_SIGN.match(text[place]))
 
 
 def _joins(text: str, place: int) -> bool:
