@@ -117,7 +117,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def job_words(mode: Mode, arguments: argparse.Namespace) -> list[str]:
     """The words of the job's command, apart from documents, questions and output."""
-    return ["--config", str(arguments.config), "--policy.kind", arguments.policy, *MODE_ARGUMENTS[mode]]
+    cut = ["--policy.break-at", "length"]  # as the peer's loop cuts
+    return ["--config", str(arguments.config), "--policy.kind", arguments.policy, *cut, *MODE_ARGUMENTS[mode]]
 
 
 def job_settings(mode: Mode, arguments: argparse.Namespace) -> JobConfig:

@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import MAX_EVIDENCE_TOKENS, FollowUpConfig
+from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.prompts import COMPLETION_TOKENS, VALUE
 from memagent_batch.domain.follow_ups.values import completion_budget
+from memagent_batch.domain.prompts import PUBLISHED
 from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import engine_settings, policy_class, setting_names
@@ -17,6 +20,7 @@ from memagent_batch.tokens.pretrained import model_window
 from memagent_batch.wiring import (
     largest_turn,
     make_follow_up_tokens,
+    make_prompt_set,
     make_prompt_tokens,
     make_tokenizer,
     require_window,
@@ -46,6 +50,7 @@ def fit_budgets_to_window(agent: AgentConfig) -> AgentConfig:
         SettingsError: what was given leaves no room for a chunk, or the model holds less than the given window.
     """
     make_tokenizer(agent)  # first, since it says best what is wrong with a model
+    agent = _with_breaks(agent)
     agent = agent.model_copy(update={"window_tokens": _effective_window(agent)})
     if _excess(agent) <= 0:
         return agent
@@ -140,7 +145,16 @@ def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
             )
 
 
-def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:
+def _with_breaks(agent: AgentConfig) -> AgentConfig:
+    """The agent with the place where its chunks close, if its policy cuts documents and none was given."""
+    has_setting = "break_at" in setting_names(policy_class(agent.policy.kind))
+    if agent.policy.break_at is not None or not has_setting:
+        return agent
+    is_published = make_prompt_set(agent).version == PUBLISHED
+    return _with_policy(agent, {"break_at": BreakAt.LENGTH if is_published else BreakAt.SENTENCES})
+
+
+def _with_policy(agent: AgentConfig, changes: dict[str, Any]) -> AgentConfig:
     return agent.model_copy(update={"policy": agent.policy.model_copy(update=changes)})
 
 

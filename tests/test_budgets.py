@@ -60,7 +60,7 @@ def test_fitted_defaults_of_a_model_that_holds_more_are_the_published_ones(model
 
 
 def test_fitted_leaves_what_was_given_and_defaults_that_fit_beside_it(model: str) -> None:
-    settings = {"window_tokens": 6000, "policy": {"chunk_tokens": 1000}}
+    settings = {"window_tokens": 6000, "policy": {"chunk_tokens": 1000, "break_at": "sentences"}}
     given = agent_of(model=model, engine="simulated", **settings)
     assert budgets(fitted(model, **settings)) == budgets(given)
     assert identify_reader(fitted(model, **settings)) == identify_reader(given)

@@ -23,8 +23,9 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.follow_ups.answer_types import ValueType
+from memagent_batch.domain.follow_ups.doubts import Doubt, find_doubt
 from memagent_batch.domain.follow_ups.prompts import Support
-from memagent_batch.domain.follow_ups.values import ValueStatus, stated
+from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus, stated
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
@@ -125,6 +126,8 @@ class Answered:
     """Share of the text that was shown, 0 to 1; None where nothing was asked after the answer."""
     follow_up_error: str | None = None
     """Why the value is invalid, or a follow-up question brought nothing."""
+    value_doubt: Doubt | None = None
+    """Why the value needs a look; None where nothing speaks against it."""
 
 
 class Agent(CheckedCall, AgentConfig):
@@ -258,7 +261,7 @@ class AgentReader:
             )
         except NotReadError as error:
             return replace(self._answered(reading, turns), follow_up_error=f"{type(error).__name__}: {error}")
-        return _with_follow_ups(self._answered(reading, turns), closed, text=text)
+        return _with_follow_ups(self._answered(reading, turns), closed, text=text, value_type=value_type)
 
     async def _follow_up_of(self, value_type: ValueType | None) -> FollowUps | None:
         """What is asked after the answer; it is checked at the first question of a type."""
@@ -312,7 +315,7 @@ class AgentReader:
         self._loop.close()
 
 
-def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str) -> Answered:
+def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str, value_type: ValueType | None) -> Answered:
     sentences = None
     if closed["evidence"] is not None:
         sentences = tuple(
@@ -324,16 +327,44 @@ def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str) -> Ans
             for span in closed["evidence"]
         )
     status = stated(closed["value_status"], coverage=closed["coverage"])
+    doubt = None if value_type is None else _doubt_of(answered, closed, value_type, sentences=sentences)
+    if status is not None and doubt is Doubt.REFUSED:
+        status = ValueStatus.INVALID
+    has_value = status == ValueStatus.OK and closed["value"] is not None
     return replace(
         answered,
-        value=None if closed["value"] is None else json.loads(closed["value"]),
+        value=json.loads(closed["value"] or "") if has_value else None,
         value_status=None if status is None else ValueStatus(status),
+        value_doubt=doubt,
         confidence=closed["confidence"],
         evidence=sentences,
         support=None if closed["support"] is None else Support(closed["support"]),
         support_probability=closed["support_probability"],
         coverage=closed["coverage"],
         follow_up_error=closed["follow_up_error"],
+    )
+
+
+def _doubt_of(
+    answered: Answered, closed: ClosedRow, value_type: ValueType, *, sentences: Sequence[Sentence] | None
+) -> Doubt | None:
+    """Why the value needs a look."""
+    if closed["value_status"] is None:
+        return None
+    value = TypedValue(
+        status=ValueStatus(closed["value_status"]),
+        value=closed["value"],
+        boolean=closed["value_bool"],
+        number=closed["value_number"],
+        label=closed["value_label"],
+    )
+    response = answered.response or ""
+    return find_doubt(
+        value,
+        value_type,
+        answer=answered.answer or response,
+        notes=f"{response}\n{answered.memory or ''}",
+        sentences=None if sentences is None else [sentence.text for sentence in sentences],
     )
 
 

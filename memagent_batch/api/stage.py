@@ -30,7 +30,7 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import require_log_place
 from memagent_batch.runs.projection import Origin, PartDocument, answer_row, answers_table, carried_columns
-from memagent_batch.runs.results import with_votes
+from memagent_batch.runs.results import with_doubts, with_votes
 from memagent_batch.runs.tables import ANSWERS, AnswerRow
 from memagent_batch.store.location import absolute
 from memagent_batch.store.turn_log.index import last_run_id, scan_turn_files
@@ -206,7 +206,7 @@ class AnswerReader(Reader):
             answer_row(described, self._asked[question], outcome, sample=sample, origin=self._origin, closed=closed)
             for question, sample, outcome, closed in readings
         ]
-        return with_votes(rows)
+        return with_doubts(with_votes(rows), [self._asked[question] for question, *_ in readings])
 
     @cached_property
     def _asked(self) -> list[AskedQuestion]:

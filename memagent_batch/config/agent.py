@@ -38,10 +38,11 @@ class PolicyConfig(Section):
     chunk_tokens: Count = 5000
     """Tokens of the document that one prompt shows; by default fewer if the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens that a chunk or passage shares with the one before it."""
+    """Tokens that a chunk or passage shares with the one before it; less if a sentence (`break_at`) begins there."""
     break_at: BreakAt | None = None
-    """Closes a chunk at the end of a row (of documents of many rows) or of a line if the next one would not fit; one
-    that is longer than a chunk is cut."""
+    """Where a chunk closes if what follows would not fit: at the end of `sentences`, `rows` (of documents of many rows)
+    or `lines`, where a longer one closes between words and outside of numbers; or by its `length` alone. By default
+    `sentences`; `length` with an imported prompt set, whose checkpoints were trained so."""
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024

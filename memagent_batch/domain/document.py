@@ -1,6 +1,6 @@
 """A tokenised document, and the chunks that a policy cuts from it."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,10 +11,14 @@ from memagent_batch.errors import MemagentError
 class BreakAt(StrEnum):
     """Where a chunk closes before it is full, when what comes next would not fit."""
 
+    SENTENCES = "sentences"
+    """At the end of a sentence. A longer sentence closes between words, and never inside a number that fits."""
     ROWS = "rows"
-    """At the end of a row of a document of many rows."""
+    """At the end of a row of a document of many rows; a longer row at the end of a sentence."""
     LINES = "lines"
-    """At the end of a line of the text."""
+    """At the end of a line of the text; a longer line at the end of a sentence."""
+    LENGTH = "length"
+    """Nowhere: its length alone decides, as in the published code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class Document:
     num_chars: int
     """Length of the text, code points."""
     breaks: Sequence[int] = ()
-    """Tokens with which a row or line begins, ascending; none where chunks close by their length alone."""
+    """Tokens at which a chunk may close, ascending; none where chunks close by their length alone."""
     error: MemagentError | None = None
     """Why there is no text to read; a reading of this document ends with it."""
 
@@ -66,7 +70,7 @@ class Document:
         return list(self.token_ids[start:end])
 
     def chunks(self, size_tokens: int, *, overlap_tokens: int = 0) -> Iterator[Chunk]:
-        """The document cut into chunks of this size, in order. Each shares `overlap_tokens` with the one before.
+        """The document cut into chunks of this size, in order; each shares up to `overlap_tokens` with the one before.
 
         Where the document has breaks, a chunk closes at the last one that it reaches. A chunk reaches to the first
         character of the token after it, so that without overlap the spans tile the text: nothing is lost or doubled,
@@ -101,9 +105,9 @@ def token_windows(
     """Token ranges `[start, end)` of the chunks of a document.
 
     Without overlap and breaks there are ceil(num_tokens / chunk_tokens) of them, none for an empty document. With
-    overlap each range begins `overlap_tokens` before the end of the one before, and none lies wholly inside its
-    neighbour. With breaks a range that is not the last ends at the last break that it reaches, if that takes it further
-    than the one before; else it has all of its `chunk_tokens`.
+    overlap each range begins `overlap_tokens` before the end of the one before, or at the first break behind that
+    place, and none lies wholly inside its neighbour. With breaks a range that is not the last ends at the last break
+    that it reaches, if that takes it further than the one before; else it has all of its `chunk_tokens`.
 
     Raises:
         ValueError: `chunk_tokens` is not above `overlap_tokens`, or one of them is negative.
@@ -118,6 +122,9 @@ def token_windows(
             end = breaks[place - 1]
         windows.append((start, end))
         start = end - overlap_tokens
+        place = bisect_left(breaks, start)
+        if place < len(breaks) and breaks[place] < end:
+            start = breaks[place]
     return [*windows, (start, num_tokens)] if num_tokens else []
 
 

@@ -63,6 +63,10 @@ Encode = Callable[[str], Sequence[int]]
 Decode = Callable[[Sequence[int]], str]
 
 
+PUBLISHED = "published"
+"""Version of prompt sets whose texts are those of a published agent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSet:
     """The texts of one way to ask. Slots are `{question}`, `{memory}` and `{chunk}`; other braces are doubled."""

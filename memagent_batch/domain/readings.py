@@ -93,7 +93,7 @@ class Policy(Protocol):
 
 
 class BreakingPolicy(Policy, Protocol):
-    """A policy with the setting `break_at`, whose documents have breaks: it closes chunks where rows or lines end."""
+    """A policy with the setting `break_at`, whose documents have breaks: places where its chunks close."""
 
     @property
     def break_at(self) -> BreakAt | None:

@@ -19,7 +19,8 @@ APOLOGY = (
 WITH_THAT = r"(?: with (?:that|this|it|your|such)\b[^.!\n]{0,80})"
 REFUSALS = (
     rf"(?:as an ai[\w ]*,\s+)?i(?:'m| am)? (?:can't|can ?not|won't|will not|unable to|not able to|decline to"
-    rf"|must decline to) (?:(?:assist|help|comply|engage|continue|proceed)(?: you)?{WITH_THAT}"
+    r"|must decline to) (?:comply|(?:assist|help|comply|engage|continue|proceed|provide (?:assistance|help))(?: you)?"
+    rf"{WITH_THAT}"
     r"|(?:fulfill?|process|complete|respond to|comply with|discuss) (?:that|this|your)"
     r" (?:request|prompt|content|topic))",
     r"(?:this|your) (?:request|prompt) (?:violates|goes against) (?:my|our|the) [^.\n]{0,80}",

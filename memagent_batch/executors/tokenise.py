@@ -18,12 +18,11 @@ from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Pr
 from memagent_batch.documents.indexing import why_unreadable
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.documents import break_at, find_breaks, planned_documents
+from memagent_batch.reading.documents import chunk_breaks, planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
@@ -65,7 +64,7 @@ def tokenise(
     A bundle that `group_documents` has not grouped gives each document its own call. `splits`: whether documents
     have their sentences.
     """
-    read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
+    read = partial(_tokenised, make_tokenizer(agent), splits=splits, agent=agent)
     work = bundle.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, waiting = Counter(calls), defaultdict(list)
@@ -111,7 +110,7 @@ def tokenise_rows(
     Raises:
         InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.
     """
-    read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
+    read = partial(_tokenised, make_tokenizer(agent), splits=splits, agent=agent)
     document_ids: set[str] = set()
     for batch in rows.to_batches():
         for record in batch_records(batch, columns=columns.to_read(), where="a block of the dataset"):
@@ -172,7 +171,7 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
 
 
 def _tokenised(
-    tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool, at: BreakAt | None
+    tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool, agent: AgentConfig
 ) -> pa.Table:
     if fetched.text is None:
         return _tokenised_row(work, error=fetched.error)
@@ -180,9 +179,12 @@ def _tokenised(
         tokens = tokenizer.encode_document(fetched.text)
     except DocumentError as error:
         return _tokenised_row(work, error=error)
-    sentences = split_sentences(fetched.text) if splits else NO_SENTENCES
-    breaks = find_breaks(fetched.text, fetched.rows, token_chars=tokens.token_chars.data, at=at)
-    return _tokenised_row(work, tokens=tokens, sentences=sentences, breaks=breaks, num_chars=len(fetched.text))
+    sentences = split_sentences(fetched.text) if splits else None
+    chars = tokens.token_chars.data
+    breaks = chunk_breaks(fetched.text, fetched.rows, token_chars=chars, agent=agent, sentences=sentences)
+    return _tokenised_row(
+        work, tokens=tokens, sentences=sentences or NO_SENTENCES, breaks=breaks, num_chars=len(fetched.text)
+    )
 
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:

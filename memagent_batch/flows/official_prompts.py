@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from memagent_batch.domain.prompts import PromptSet
+from memagent_batch.domain.prompts import PUBLISHED, PromptSet
 from memagent_batch.errors import PromptSetError
 from memagent_batch.prompts.files import read_prompt_file
 
@@ -86,7 +86,7 @@ def import_official(
     as_shown = texts[OfficialText.ANSWER].replace("{{", "{{{{").replace("}}", "}}}}")
     return PromptSet(
         name=name or path.stem,
-        version="published",
+        version=PUBLISHED,
         first_memory=PUBLISHED_FIRST_MEMORY,
         update=texts[OfficialText.UPDATE],
         answer=as_shown,

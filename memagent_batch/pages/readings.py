@@ -20,10 +20,11 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.domain.follow_ups.answer_types import AnswerType
-from memagent_batch.domain.follow_ups.grounds import has_number, says_date, says_number
+from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.figures import numbers_in, states_date, states_number
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.errors import OutputError
@@ -51,8 +52,11 @@ OUTCOMES = (ANSWERED, NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ
 """What becomes of a reading, as `outcome_of` says it."""
 NEEDS = (
     "it was signed off before, and its text or answer has changed",
-    *("the answer's words are nowhere in the document", "the answer has no number"),
+    Doubt.REFUSED.value,
+    "the answer's words are nowhere in the document",
+    Doubt.ANSWER.value,
     *("the evidence contradicts the answer", "the evidence says too little"),
+    Doubt.EVIDENCE.value,
     *("reading it failed", "not all of its source was read"),
     *("no valid answer", "the evidence says a part of the answer", "another answer than before"),
 )
@@ -275,12 +279,15 @@ def need_of(row: Row, evidence: Sequence[Row], *, is_changed: bool, is_accepted:
     """
     outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
     is_unread = row["value_status"] == ValueStatus.NOT_READ and part_shown(row) is None
+    doubt = row.get("value_doubt")
     asked = (
         was_signed,
+        doubt == Doubt.REFUSED,
         _is_nowhere(row, evidence),
-        outcome == ANSWERED and row["answer_type"] == AnswerType.NUMBER and not has_number(row["answer"] or ""),
+        doubt == Doubt.ANSWER,
         support == Support.CONTRADICTED,
         support == Support.NOT_ENOUGH,
+        doubt == Doubt.EVIDENCE,
         not is_ok and not is_unread,
         is_unread and not is_accepted,
         outcome in {INVALID, NO_ANSWER},
@@ -332,9 +339,9 @@ def _is_nowhere(row: Row, evidence: Sequence[Row]) -> bool:
         return False
     chosen = "\n".join(each["text"] or "" for each in evidence if each["how"] == How.CHOSEN)
     if row["answer_type"] == AnswerType.DATE and row["value"] is not None:
-        return not says_date(chosen, date.fromisoformat(json.loads(row["value"])))
+        return not states_date(chosen, date.fromisoformat(json.loads(row["value"])))
     if WRITTEN_OTHERWISE.fullmatch(answer):
-        return not says_number(chosen, answer)
+        return not all(any(states_number(chosen, value) for value in each.values) for each in numbers_in(answer))
     return not Counter(folded_words(answer)) <= Counter(folded_words(chosen))
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Document, num_shown_tokens, token_windows
+from memagent_batch.domain.document import BreakAt, Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.texts.words import WORD_FORM, word_scores
@@ -27,6 +28,8 @@ class DirectPolicy(ABC):
     """Tokens of the document that the prompt shows, at most."""
     overlap_tokens: int = 0
     """Tokens that a chunk, or a passage, shares with the one before it."""
+    break_at: BreakAt | None = None
+    """Where a part of the document may begin and end; None where its length alone decides."""
     answer_tokens: int
 
     @abstractmethod
@@ -57,16 +60,21 @@ class DirectPolicy(ABC):
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and settings."""
-        return {"kind": self.kind, **asdict(self)}
+        settings = asdict(self)
+        if self.break_at in (None, BreakAt.LENGTH):
+            del settings["break_at"]
+        return {"kind": self.kind, **settings}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The one turn."""
         template = prompts.direct.num_fixed_tokens
         return {DIRECT: {"chunk": self.chunk_tokens, "answer": self.answer_tokens, "template": template}}
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
-        """The same for every document that is longer than the prompt shows."""
-        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens)
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
+        """At most the same for every document that is longer than the prompt shows."""
+        windows = token_windows(
+            num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens, breaks=breaks
+        )
         return Cost(
             num_chunks=len(windows),
             num_turns=1,
@@ -100,7 +108,9 @@ class RetrievePolicy(DirectPolicy):
 
     def _nearest(self, document: Document, question: Sequence[int], *, prompts: PromptTokens) -> list[tuple[int, int]]:
         num_tokens, overlap_tokens = document.num_tokens, self.overlap_tokens
-        passages = token_windows(num_tokens, chunk_tokens=self.passage_tokens, overlap_tokens=overlap_tokens)
+        passages = token_windows(
+            num_tokens, chunk_tokens=self.passage_tokens, overlap_tokens=overlap_tokens, breaks=document.breaks
+        )
         token_ids = [document.token_ids[start:end] for start, end in passages]
         scores = bm25(token_ids, question, decode=prompts.decode)
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
@@ -137,8 +147,11 @@ class TruncatePolicy(DirectPolicy):
     ) -> list[tuple[int, int]]:
         """The head and the tail of the document."""
         room = self.chunk_tokens - len(prompts.gap)
-        tail = room // 2
-        return [(0, room - tail), (document.num_tokens - tail, document.num_tokens)]
+        head, tail = room - room // 2, document.num_tokens - room // 2
+        breaks = document.breaks
+        before, after = bisect_right(breaks, head), bisect_left(breaks, tail)
+        head = breaks[before - 1] if before else head
+        return [(0, head), (breaks[after] if after < len(breaks) else tail, document.num_tokens)]
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and settings; no chunk shares anything with another one here."""

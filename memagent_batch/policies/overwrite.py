@@ -42,7 +42,7 @@ class OverwritePolicy:
     def identity(self) -> Mapping[str, Any]:
         """Kind and settings."""
         settings = asdict(self)
-        if self.break_at is None:
+        if self.break_at in (None, BreakAt.LENGTH):
             del settings["break_at"]
         return {"kind": self.kind, **settings}
 

@@ -2,8 +2,9 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.domain.document import BreakAt, Document
 from memagent_batch.domain.texts.locators import LocatedRow
-from memagent_batch.domain.texts.sentences import LINE_ENDS, Sentences
+from memagent_batch.domain.texts.sentences import LINE_ENDS, Sentences, cut_place, split_sentences, splits_amount
 from memagent_batch.errors import DocumentError, SettingsError, TextUnavailableError
 from memagent_batch.plugins import policy_class, setting_names
 
@@ -96,23 +97,56 @@ def require_rows(agent: AgentConfig, *, order_columns: Sequence[str]) -> None:
 
 
 def find_breaks(
-    text: str, rows: Sequence[LocatedRow], *, token_chars: Sequence[int], at: BreakAt | None
+    text: str,
+    rows: Sequence[LocatedRow],
+    *,
+    token_chars: Sequence[int],
+    at: BreakAt | None,
+    max_tokens: int,
+    sentences: Sentences | None = None,
 ) -> Sequence[int]:
-    """The tokens with which rows or lines begin, ascending; the first of the text is none.
+    """Finds the tokens at which chunks of a text may close, ascending, at most `max_tokens` apart.
 
-    What begins inside a token breaks at the next one: the border moves by that token, and no text is lost.
+    Args:
+        text: the text.
+        rows: the rows that it is made of.
+        token_chars: the first character of each of its tokens.
+        at: where chunks close.
+        max_tokens: most tokens between two places, what a chunk adds to the one before it: rows and lines that are
+            longer have places at their sentences, and sentences that are longer between words and outside of numbers.
+        sentences: the sentences of the text, where they are known.
     """
     breaks = array("q")
-    for start in _starts(text, rows, at=at):
-        token = bisect_left(token_chars, start)
-        if (breaks[-1] if breaks else 0) < token < len(token_chars):
-            breaks.append(token)
-    return breaks
+    if at in (None, BreakAt.LENGTH):
+        return breaks
+    for first, last in pairwise([0, *_ascending(_starts(text, rows, at=at), token_chars), len(token_chars)]):
+        if last - first > max_tokens:
+            sentences = sentences or split_sentences(text)
+            breaks.extend(_inner_breaks(text, sentences, first, last, token_chars=token_chars, max_tokens=max_tokens))
+        breaks.append(last)
+    return breaks[:-1]
+
+
+def chunk_breaks(
+    text: str,
+    rows: Sequence[LocatedRow] = (),
+    *,
+    token_chars: Sequence[int],
+    agent: AgentConfig,
+    sentences: Sentences | None = None,
+) -> Sequence[int]:
+    """The tokens at which chunks of a text may close for this agent; see `find_breaks`."""
+    policy = agent.policy
+    has_passages = "passage_tokens" in setting_names(policy_class(policy.kind))
+    num_tokens = policy.passage_tokens if has_passages else policy.chunk_tokens
+    max_tokens = max(1, num_tokens - policy.overlap_tokens)
+    at = break_at(agent)
+    return find_breaks(text, rows, token_chars=token_chars, at=at, max_tokens=max_tokens, sentences=sentences)
 
 
 def with_breaks(document: Document, text: str, *, agent: AgentConfig, rows: Sequence[LocatedRow] = ()) -> Document:
     """The document with the breaks that the agent asks for; of one row where none are given."""
-    return replace(document, breaks=find_breaks(text, rows, token_chars=document.token_chars, at=break_at(agent)))
+    return replace(document, breaks=chunk_breaks(text, rows, token_chars=document.token_chars, agent=agent))
 
 
 def _starts(text: str, rows: Sequence[LocatedRow], *, at: BreakAt | None) -> Iterator[int]:
@@ -121,3 +155,38 @@ def _starts(text: str, rows: Sequence[LocatedRow], *, at: BreakAt | None) -> Ite
             yield from (row.char_start for row in rows)
         case BreakAt.LINES:
             yield from (end.end() for end in LINE_ENDS.finditer(text))
+
+
+def _ascending(chars: Iterable[int], token_chars: Sequence[int], *, after: int = 0) -> Iterator[int]:
+    """The tokens that begin at these characters, each once, between `after` and the end.
+
+    Where a character stands inside a token, the next one is taken: the border moves by that token, and no text is lost.
+    """
+    for char in chars:
+        token = bisect_left(token_chars, char)
+        if after < token < len(token_chars):
+            yield token
+            after = token
+
+
+def _inner_breaks(
+    text: str, sentences: Sentences, first: int, last: int, *, token_chars: Sequence[int], max_tokens: int
+) -> Iterator[int]:
+    """Places inside a span of tokens that is too long, at most `max_tokens` apart.
+
+    White space belongs to what follows it, since tokens begin with it: a place is where it begins.
+    """
+    char_end = token_chars[last] if last < len(token_chars) else len(text)
+    ends = (sentences.span(index)[1] for index in sentences.within(token_chars[first], char_end)[:-1])
+    whole = (end for end in ends if not splits_amount(text, end))
+    for end in [*_ascending(whole, token_chars, after=first), last]:
+        while end - first > max_tokens:
+            limit = first + max_tokens
+            place = bisect_left(
+                token_chars, cut_place(text, token_chars[first], min(token_chars[limit], len(text) - 1))
+            )
+            first = place if first < place <= limit else limit
+            yield first
+        if end < last:
+            yield end
+        first = end

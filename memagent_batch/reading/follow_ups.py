@@ -30,7 +30,6 @@ from memagent_batch.domain.follow_ups.evidence import (
     evidence_guide,
     evidence_of,
 )
-from memagent_batch.domain.follow_ups.grounds import GROUNDS, grounded
 from memagent_batch.domain.follow_ups.json_schemas import JsonValue
 from memagent_batch.domain.follow_ups.prompts import (
     COMPLETION_TOKENS,
@@ -43,7 +42,6 @@ from memagent_batch.domain.follow_ups.prompts import (
     FollowUpTokens,
 )
 from memagent_batch.domain.follow_ups.values import (
-    TypedValue,
     ValueStatus,
     answered_value,
     completion_budget,
@@ -101,8 +99,7 @@ class FollowUps:
         kinds: list[JsonValue] = [self.of_kind(kind, value_type if kind == VALUE else None) for kind in asked]
         parts: dict[str, JsonValue] = {"closing": kinds, "extraction": self.extraction.value}
         if value_type is not None:
-            is_checked = value_type.type is AnswerType.DATE or value_type.unit
-            parts |= {"answered": True} | ({"grounds": GROUNDS} if is_checked else {})
+            parts["answered"] = True
         if self.config.evidence:
             parts["sentences"] = SPLIT
         return fingerprint(parts)
@@ -320,23 +317,9 @@ async def _ask_value(row: ClosedRow, reading: _Answered) -> None:
         value = value or parse_value(completion, value_type, answer=reading.answer)
         if value.status is ValueStatus.NOT_STATED and reading.answer is None and reading.is_cut:
             raise FollowUpError(f"turn {VALUE}: nothing is stated in a response that was cut before its answer")
-        value = await asyncio.to_thread(_grounded, value, value_type, reading)
         row["confidence"] = confidence(completion, guide, chosen=menu_number(value, value_type))
     row["value"], row["value_status"], row["follow_up_error"] = value.value, value.status.value, value.problem
     row["value_bool"], row["value_number"], row["value_label"] = value.boolean, value.number, value.label
-
-
-def _grounded(value: TypedValue, value_type: ValueType, reading: _Answered) -> TypedValue:
-    """The value if it can come from the answer; may decode the chunks that were read, beside the event loop."""
-    brief, document = reading.brief, reading.document
-
-    def read_texts() -> list[str]:
-        sources = reading.trace.sources(question=reading.question, answer=brief)
-        decode = reading.follow_ups.tokens.decode
-        return [decode(document.tokens(each.token_start, each.token_end)) for each in sources]
-
-    context = f"{reading.response}\n{reading.memory}"
-    return grounded(value, value_type, answer=brief, context=context, read_texts=read_texts)
 
 
 async def _ask_evidence(row: ClosedRow, reading: _Answered) -> Sequence[Candidate]:

@@ -1,6 +1,7 @@
 """What a review is, in `review/ID/`: `review.json` with its rule and sizes, `sample.parquet`, and `estimate.json`."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,6 +32,8 @@ SAMPLE_FILE = "sample.parquet"
 ESTIMATE_FILE = "estimate.json"
 ANSWERED_BY_YES = "value_bool = true"
 """The condition that a person decides by answering the question itself."""
+COMPARISONS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than", "=": "exactly", "!=": "not"}
+"""Signs of a condition in words."""
 
 
 class ReviewRecord(TypedDict):
@@ -78,8 +81,20 @@ class Review:
     @property
     def instruction(self) -> str:
         """What people decide, in words."""
-        about = self.decision
-        return f"say yes if the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
+        return f"say yes if {_in_words(self.decision)}"
+
+
+def _in_words(condition: str) -> str:
+    """A condition on the right answer as a clause, such as "the right number is at least 1000"."""
+    if condition == ANSWERED_BY_YES:
+        return "the right answer is yes"
+    if re.fullmatch(r"(?:value_?\w*|answer) is not null", condition, re.IGNORECASE):
+        return "the document answers the question"
+    if compared := re.fullmatch(rf"value_number ({'|'.join(COMPARISONS)}) (-?[\d.]+)", condition, re.IGNORECASE):
+        return f"the right number is {COMPARISONS[compared[1]]} {compared[2]}"
+    if re.fullmatch(r"value_label (?:=|in) [( ]*(?:'[^']*'[ ,)]*)+", condition, re.IGNORECASE):
+        return "the right answer is " + " or ".join(re.findall(r"'[^']*'", condition))
+    return f"this holds for the right answer: {condition}"
 
 
 def review_id(run_id: str, question_id: str, *, flagged: str, seed: int, purpose: Purpose) -> str:

@@ -15,13 +15,22 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, source_type
 from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.domain.follow_ups.values import ValueStatus, stated
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
+from memagent_batch.domain.unanswered import is_refusal
 from memagent_batch.errors import DocumentError
 from memagent_batch.runs.evidence import AnsweredReading, spans_of_part
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.results import ResultQuestion, result_questions, results_table, with_votes
+from memagent_batch.runs.results import (
+    ResultQuestion,
+    chosen_texts,
+    result_questions,
+    results_table,
+    with_doubts,
+    with_votes,
+)
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
@@ -236,6 +245,7 @@ def answer_row(
         "answer_type": question.get("answer_type"),
         "value_unit": question.get("unit"),
         "votes": None,
+        "value_doubt": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
     }
     row = _with_source(row, document)
@@ -257,6 +267,11 @@ def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
     """The row with the answer that its response holds, or with why it holds none."""
     row = row.copy()
     row["answer"] = extract_answer(row["response"] or "", extraction=extraction)
+    if is_refusal(row["answer"] or row["response"] or ""):
+        row["value_doubt"] = Doubt.REFUSED.value
+        if row["value_status"] is not None:
+            row["value_status"], row["follow_up_error"] = ValueStatus.INVALID.value, Doubt.REFUSED.value
+            row["value"] = row["value_bool"] = row["value_number"] = row["value_label"] = None
     if row["answer"] is None:
         row["error_type"] = "AnswerNotFound"
         cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
@@ -333,6 +348,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     """
     held = load_part_log(part, projection=projection, not_read=not_read)
     answered: list[AnsweredReading] = []
+    questions: list[AskedQuestion] = []
     missing: list[str] = []
     for row, document, question, sample in part_readings(part):
         reading = held.reading(row, document, question, sample)
@@ -341,7 +357,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
             missing.append(f"{names}, sample {sample}")
         else:
             answered.append(reading)
-    answers = with_votes([each.answer for each in answered])
+            questions.append(question)
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
     carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
     spans = spans_of_part(
@@ -351,6 +367,9 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         settings=projection.input,
         has_evidence=projection.has_evidence,
     )
+    answers = with_votes([each.answer for each in answered])
+    chosen = None if spans.evidence is None else chosen_texts(spans.evidence)
+    answers = with_doubts(answers, questions, chosen=chosen)
     return PartTables(
         answers=answers_table(answers, carried=carried),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),

@@ -1,4 +1,4 @@
-"""The table `results`: one row a document, one typed column a question; and the votes of several samples."""
+"""The table `results`: one row a document, one typed column a question; votes of several samples, doubts of values."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +9,14 @@ import pyarrow as pa
 
 from memagent_batch.documents.questions import NO_TYPE, TypeFields, value_type_of, value_types
 from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
+from memagent_batch.domain.follow_ups.doubts import find_doubt
 from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus, values_equal, vote
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
-from memagent_batch.runs.tables import DOCUMENT_ID, AnswerRow
+from memagent_batch.runs.evidence import How
+from memagent_batch.runs.tables import DOCUMENT_ID, AnswerRow, EvidenceRow, ReadingIds, reading_ids
 from memagent_batch.store.columns import column
+from memagent_batch.store.turn_log.question_list import AskedQuestion
 
 MAX_RESULT_COLUMNS = 1000
 """Most questions of a list that has a table `results`: each is a column, and more of them slow its readers down."""
@@ -33,6 +37,54 @@ def with_votes(answers: Sequence[AnswerRow]) -> list[AnswerRow]:
     for row in answers:
         samples.setdefault((row["document_id"], row["question_id"]), []).append(row)
     return [{**row, "votes": _share(row, samples[row["document_id"], row["question_id"]])} for row in answers]
+
+
+def with_doubts(
+    answers: Iterable[AnswerRow],
+    questions: Iterable[AskedQuestion],
+    *,
+    chosen: Mapping[ReadingIds, Sequence[str | None]] | None = None,
+) -> list[AnswerRow]:
+    """Rows of `answers` with their column `value_doubt`.
+
+    Args:
+        answers: the rows.
+        questions: the question of each row.
+        chosen: texts of the sentences that answers rest on, None for one that could not be fetched; None if evidence
+            was not asked for.
+    """
+    types: dict[str, ValueType | None] = {}
+    rows = []
+    for row, question in zip(answers, questions, strict=True):
+        key = json.dumps([question.get(name) for name in NO_TYPE])
+        if key not in types:
+            types[key] = value_type_of(question)
+        doubt = _doubt_of(row, types[key], chosen=chosen)
+        rows.append(row if doubt is None else {**row, "value_doubt": doubt})
+    return rows
+
+
+def _doubt_of(
+    row: AnswerRow, value_type: ValueType | None, *, chosen: Mapping[ReadingIds, Sequence[str | None]] | None
+) -> str | None:
+    value = _value(row)
+    if value is None or value_type is None or row["status"] != Status.OK:
+        return None
+    texts = None if chosen is None or row["num_evidence"] is None else chosen.get(reading_ids(row), ())
+    sentences = None if texts is None or None in texts else [text for text in texts if text is not None]
+    response = row["response"] or ""
+    answer, notes = row["answer"] or response, f"{response}\n{row['memory'] or ''}"
+    doubt = find_doubt(value, value_type, answer=answer, notes=notes, sentences=sentences)
+    return None if doubt is None else doubt.value
+
+
+def chosen_texts(evidence: Iterable[EvidenceRow]) -> dict[ReadingIds, list[str | None]]:
+    """The texts of the sentences that each answer rests on, of rows of `evidence`."""
+    texts: dict[ReadingIds, list[str | None]] = {}
+    for row in evidence:
+        if row["how"] == How.CHOSEN:
+            texts.setdefault(reading_ids(row), []).append(row["text"])
+    return texts
 
 
 def values_of(rows: Iterable[AnswerRow]) -> list[TypedValue]:

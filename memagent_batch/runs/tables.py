@@ -95,6 +95,13 @@ class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns,
             "1; null if there is one sample, or no valid value"
         ),
     ]
+    value_doubt: Annotated[
+        str | None,
+        Column(
+            "why the value, or an answer that is none, needs a look: the model refused to answer, the value does not "
+            "follow from the answer, or the evidence does not have the value; null if nothing speaks against it"
+        ),
+    ]
     num_evidence: Annotated[
         int | None,
         pa.int32(),

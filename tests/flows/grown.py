@@ -47,7 +47,7 @@ class Stream:
             "engine": prompt_dependent_engine.KIND,
             "window_tokens": 1500,
         }
-        policy = {"chunk_tokens": 42, **settings.get("policy", {})}
+        policy = {"chunk_tokens": 42, "break_at": "length", **settings.get("policy", {})}
         self.settings = small_settings(folder, model, **own | settings | {"policy": policy})
         self.job: JobConfig = job_of(**self.settings, allow_code=True)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.errors import SettingsError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
@@ -118,8 +120,10 @@ def _require_values(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
     """Each type has its value, in its own columns; the engine chooses the first entry of every menu."""
     for name in TEXTS:
         values = {question: rows[name, question] for document, question in rows if document == name}
-        assert {row["value_status"] for question, row in values.items() if question not in ("free", "day")} == {"ok"}
-        assert (values["day"]["value_status"], values["day"]["value"]) == ("invalid", None)  # the answer has no date
+        assert {row["value_status"] for question, row in values.items() if question != "free"} == {"ok"}
+        assert (values["day"]["value"], values["day"]["value_doubt"]) == ('"1000-01-01"', Doubt.ANSWER)
+        doubted = {question for question, row in values.items() if row["value_doubt"] is not None}
+        assert doubted == {"day", "price"}  # the answer has no figure
         assert values["free"]["value_status"] is None
         assert (values["signed"]["value"], values["signed"]["value_bool"]) == ("true", True)
         assert values["signed"]["confidence"] == pytest.approx(1 / 3)
@@ -128,7 +132,7 @@ def _require_values(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
         assert (values["again"]["value_bool"], values["again"]["value_number"]) == (True, None)
         assert json.loads(values["party"]["value"]) == {"name": "", "shares": []}
         assert {row["coverage"] for row in values.values()} == {1.0}
-        assert {question for question, row in values.items() if row["follow_up_error"] is not None} == {"day"}
+        assert {row["follow_up_error"] for row in values.values()} == {None}
     assert rows["none", "signed"]["status"] == "failed"
     assert (rows["none", "signed"]["answer_type"], rows["none", "signed"]["value_status"]) == ("bool", None)
 
@@ -163,7 +167,7 @@ def _require_results(results: pa.Table) -> None:
         "risk": "low",
         "tags": [],
         "price": 0.0,
-        "day": None,
+        "day": date(1000, 1, 1),
         "party": {"name": "", "shares": []},
         "again": True,
     }

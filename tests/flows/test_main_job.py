@@ -48,7 +48,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return Corpus(
         documents=folder / "documents",
         questions=folder / "questions.parquet",
-        settings=("--config", str(CONFIG)),
+        settings=("--config", str(CONFIG), "--policy.break-at", "length"),
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.documents.document_index import UNREAD_SOURCE
+from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, run_time, said_words, shown_value
 from memagent_batch.runs.tables import ANSWERS
 
@@ -77,6 +78,7 @@ def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
         ({"value_status": "invalid"}, False, False, "no valid answer"),
         ({"support": "partly"}, True, False, "the evidence says a part of the answer"),
         ({"support": "supported"}, True, False, "another answer than before"),
+        *[({"value_status": "ok", "value_doubt": doubt}, True, False, doubt) for doubt in map(str, Doubt)],
     ],
 )
 def test_reading_needs_a_look_for_the_most_pressing_reason(
@@ -89,13 +91,6 @@ def test_reading_needs_a_look_for_the_most_pressing_reason(
 def test_reading_whose_sign_off_is_open_again_needs_a_look_first() -> None:
     row = row_of(support="contradicted")
     assert need_of(row, [], is_changed=True, is_accepted=False, was_signed=True) == 0
-
-
-@pytest.mark.parametrize(("answer", "is_flagged"), [("fees", True), ("twelve", False), ("£5", False)])
-def test_answer_to_a_question_for_a_number_that_has_none_needs_a_look(answer: str, *, is_flagged: bool) -> None:
-    row = row_of(answer=answer, answer_type="number", value_status="ok")
-    need = need_of(row, [], is_changed=False, is_accepted=False)
-    assert [*NEEDS, None][need] == ("the answer has no number" if is_flagged else None)
 
 
 @pytest.mark.parametrize(
@@ -123,4 +118,5 @@ def test_short_answer_whose_words_the_document_does_not_hold_is_nowhere(
     text = "From 17 June 2025 it pays twelve times per year, for five (5) years."
     sentence = {"how": "chosen", "alignment": "exact", "text": text}
     aligned = [{"how": "aligned", "alignment": alignment, "text": None} for alignment in alignments]
-    assert (need_of(row, [sentence, *aligned], is_changed=False, is_accepted=False) == 1) is expected
+    need = need_of(row, [sentence, *aligned], is_changed=False, is_accepted=False)
+    assert (NEEDS[need] == "the answer's words are nowhere in the document") is expected

@@ -21,7 +21,9 @@ CHUNK_TOKENS = 12
 TRUNCATE = TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6)
 
 
-async def shown_by(policy: Policy, num_tokens: int, *, question: Sequence[int] = ()) -> list[int]:
+async def shown_by(
+    policy: Policy, num_tokens: int, *, question: Sequence[int] = (), breaks: Sequence[int] = ()
+) -> list[int]:
     """What the one prompt shows of the document for a question of such tokens."""
     prompts: list[Prompt] = []
 
@@ -30,7 +32,8 @@ async def shown_by(policy: Policy, num_tokens: int, *, question: Sequence[int] =
         return Completion(token_ids=[1], text="said", finish_reason=FinishReason.STOP)
 
     asked = QuestionTokens(token_ids=question)
-    outcome = await policy.read(document_of(num_tokens), asked, prompts=PROMPTS, turns=turns)
+    document = replace(document_of(num_tokens), breaks=breaks)
+    outcome = await policy.read(document, asked, prompts=PROMPTS, turns=turns)
     assert (outcome.response, outcome.memory.text) == ("said", "")
     (prompt,) = prompts
     return list(prompt.token_ids)
@@ -56,6 +59,15 @@ async def test_direct_policy_shows_what_fits_or_what_matters_with_gaps(
     policy: Policy, num_tokens: int, question: list[int], shown: list[int]
 ) -> None:
     assert await shown_by(policy, num_tokens, question=question) == shown
+
+
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [(TRUNCATE, [100, 101, 102, 103, *GAP, 137, 138, 139]), (RETRIEVE, [109, 110, *GAP, 131, 132])],
+)
+async def test_direct_policy_cuts_where_chunks_close(policy: Policy, shown: list[int]) -> None:
+    breaks = (4, 7, 9, 11, 13, 31, 33, 37)
+    assert await shown_by(policy, 40, question=[131, 110], breaks=breaks) == shown
 
 
 @pytest.mark.parametrize("policy", [TRUNCATE, OVERLAPPING])

@@ -4,6 +4,7 @@ import csv
 import io
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -173,12 +174,27 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
     assert rows[0]["decision"] == DECISION
 
 
+@pytest.mark.parametrize(
+    ("flagged", "words"),
+    [
+        ("value_bool = true", "the right answer is yes"),
+        ("value_number is not null", "the document answers the question"),
+        ("value_number < 5", "the right number is less than 5"),
+        ("value_label in ('red', 'blue')", "the right answer is 'red' or 'blue'"),
+        ("value_number % 2 = 0", "this holds for the right answer: value_number % 2 = 0"),
+    ],
+)
+def test_people_are_asked_in_plain_words(review: Review, flagged: str, words: str) -> None:
+    asked = replace(review, record={**review.record, "flagged": flagged})
+    assert asked.instruction == f"say yes if {words}"
+
+
 def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
     text = sheet_bytes(review.sample, review=review).decode("utf-8-sig")
     cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
     assert "'=1+1" in cells
     assert "'=Who?" in cells
-    assert "say yes if the right answer fulfils value_number >= 1000" in cells
+    assert "say yes if the right number is at least 1000" in cells
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))]
     for text in ("=1", "'=1", "''", "-", "plain", "it's", "@x", "\tx", " =1", "\n=1", "＝1", "-5"):
         assert unquoted(quoted(text)) == text

@@ -21,7 +21,8 @@ from memagent_batch.reading.follow_ups import make_follow_ups
 from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.projection import Projection, project, projection_record, restored_projection
+from memagent_batch.runs.projection import Projection, answer_row, project, projection_record, restored_projection
+from memagent_batch.runs.results import with_doubts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
@@ -128,6 +129,30 @@ async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -
     attempts = Attempts(tmp_path)
     await attempts.write(FIRST, dict.fromkeys(MERGED_ONCE), ends=Status.OK, num_turns=2)
     assert len(attempts.memories()) == len(MERGED_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "value", "doubt"),
+    [
+        (r"\boxed{I'm sorry, but I can't assist with that.}", "invalid", None, "the model refused to answer"),
+        ("I cannot help with that request.", "invalid", None, "the model refused to answer"),
+        (r"\boxed{EUR 4,250,000}", "ok", "425000", "the value does not follow from the answer"),
+        (r"\boxed{EUR 425,000}", "ok", "425000", None),
+    ],
+)
+def test_answer_says_what_speaks_against_its_value(
+    answer: str, status: str, value: str | None, doubt: str | None, tmp_path: Path
+) -> None:
+    document: Any = {"document_id": "a", "document_hash": "h", "error": None, "error_type": None, "readings": []}
+    question: Any = {"question_id": "q", "question": "How much?", "question_hash": "q", "answer_type": "number"}
+    closed: Any = {**dict.fromkeys(FOLLOW_UP_LOG.names), "value_status": "ok", "value": "425000", "value_number": 425e3}
+    outcome: Any = {**dict.fromkeys(OUTCOME_LOG.names), **outcome_row(response=answer, run_id=FIRST)}
+    row = answer_row(
+        document, question, outcome, sample=0, origin=projection_at(Location(uri=str(tmp_path))), closed=closed
+    )
+    (row,) = with_doubts([row], [question])
+    assert (row["value_status"], row["value"], row["value_doubt"]) == (status, value, doubt)
+    assert (row["value_number"] is None) == (value is None)
 
 
 @pytest.fixture

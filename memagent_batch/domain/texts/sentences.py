@@ -8,10 +8,11 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from memagent_batch.domain.document import Document
 
-SPLIT = 3
+SPLIT = 4
 """Raised with each change of where sentences end: evidence is then asked for again where its prompt is another one."""
 MAX_SENTENCE_CHARS = 400
 """Longest sentence, characters; longer runs are cut, at white space if there is some."""
@@ -41,6 +42,12 @@ BREAK = re.compile(
 )
 """Where a sentence may end: behind a mark, or at a line's end with all white space that follows it. Written so that no
 run of marks or spaces is looked at twice."""
+DIGIT = re.compile(r"[\d€$£¥%]")
+NUMBER_SIGN = re.compile(r"[\d.,'’€$£¥%-]")
+CURRENCY_END = re.compile(r"(?:[€$£¥]|\b[A-Z]{3})$")
+UNIT_START = re.compile(
+    r"[€$£¥%]|(?:[A-Z]{3}|(?:thousand|[mb]illion)\w*|M(?:io|rd)|percent|per cent|euros?|dollars?)\b"
+)
 JOINERS = "\u200d\ufe0f"
 """Characters that join their neighbours to one sign."""
 SPACE = re.compile(r"\s*")
@@ -56,14 +63,37 @@ NUMBERED = re.compile(r"(?:^|[\n\r])[ \t]*(?:[#§(]\s*)?(?:\d{1,3}\.)*\d{1,3}\.$
 """The end of a text that is the number of a heading or entry."""
 ABBREVIATIONS = (
     " mr mrs ms dr prof st mt hon rev gen col capt lt sgt gov sen rep pres ed eds al vs v cf viz ca approx resp incl "
-    "excl e.g i.e a.k.a n.b p.s u.s u.k jan feb mar apr jun jul aug sep sept oct nov dec bzw z.b d.h u.a str mme mlle "
-    "m sr sra srta dott ing dña г ул им "
+    "excl ref refs tel attn encl dept univ assn bros e.g i.e a.k.a n.b p.s u.s u.k jan feb mar apr jun jul aug sep "
+    "sept oct okt nov dec dez jän janv févr avr juil déc ene abr ago dic bzw z.b d.h u.a str vgl ggf evtl zzgl abzgl "
+    "inkl exkl sog gem bzgl hrsg gez geb mio mrd tsd hr fr bgbl az buchst mme mlle m mm mgr réf tél env éd sr sra "
+    "srta srs dott ing arch avv dña ud uds ee gral lic ej apdo avda г ул им "
 )
 """Words that a full stop shortens and that seldom end a sentence, with spaces between and around them."""
 BEFORE_NUMBERS = (
-    " no nos nr fig figs eq sec sect art arts para paras ch chap vol p pp pg app ex exh abs abb núm pág págs п "
+    " no nos nr nrs fig figs eq sec secs sect art arts para paras cl ch chap cap vol p pp pg pt app annex ex exh sched "
+    "reg tab abs abb ziff kap tz rn rz lit anl anm bl ff bd al núm núms pág págs párr inc п ст "
 )
-"""Words that a full stop shortens where a number follows."""
+"""Words that a full stop shortens where a number follows, in digits, as a Roman numeral or with letters: No. A-12."""
+NUMERAL = re.compile(r"\(?(?:\d|[IVXLC]{2,}\b|[A-Za-z]{1,4}[-/.]?\d)")
+MONTHS = (
+    "Jan Januar January Jänner Feb Februar February März Mär March Apr April Mai Jun Juni June Jul Juli July Aug "
+    "August Sep Sept September Okt Oktober Oct October Nov November Dez Dezember Dec December"
+)
+DAY_OF_MONTH = re.compile(rf"(?<!\d)\d{{1,2}}\.\s*(?:{'|'.join(MONTHS.split())})\b")
+"""A day as German writes it, with a full stop: 31. Dezember."""
+ORDINAL = re.compile(
+    r"(?:\b(?:am|im|d(?:er|ie|as|em|en|es)|vom|zum|zur|beim|ab|seit|bis|ein|eine[mnrs]?|jede[mnrs]?)[ \t]\d{1,3}"
+    r"|[:;]\s\d{1,2})$",
+    re.IGNORECASE,
+)
+"""The end of a text that is a German ordinal number, or the number of an entry that follows a colon or semicolon."""
+ELISION = re.compile(r"^[dlDL]['’]")
+"""What French and Italian put before a word."""
+BEFORE_COMPANY_FORMS = " co corp inc ltd "
+COMPANY_FORM = re.compile(r"Ltd|Inc|LLC|KG|&|\(")
+NEXT_LETTERS = re.compile(r"\s?[^\W\d_]{1,2}\.")
+LETTERS = re.compile(r"(?:^|[\s(])[^\W\d_]\.\s?[^\W\d_]{1,2}$")
+"""The end of a text that is the last of several short words with full stops, such as `z. B` or `p. ej`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,18 +171,23 @@ def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
     if found[0] != ".":
         return True
     before = text[max(0, found.start() - WORD_CHARS) : found.start()]
-    word = before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«")
+    word = ELISION.sub("", before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«"))
     listed = f" {word.casefold()} "
-    if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and text[after : after + 1].isdigit()):
+    if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and NUMERAL.match(text, after)):
         return False
-    if (len(word) == 1 and word.isupper()) or _is_initials(word):
+    if listed in BEFORE_COMPANY_FORMS and COMPANY_FORM.match(text, after):
+        return False
+    if _is_initials(word) or LETTERS.search(before) or (len(word) == 1 and NEXT_LETTERS.match(text, found.end())):
+        return False
+    if word.isdigit() and (ORDINAL.search(before) or DAY_OF_MONTH.match(text, found.start() - len(word))):
         return False
     return NUMBERED.search(text[max(0, found.start() - WORD_CHARS) : found.end()]) is None
 
 
 def _is_initials(word: str) -> bool:
-    """Single letters with full stops between them, such as `J.R`."""
-    return "." in word and all(len(part) == 1 and part.isalpha() for part in word.split("."))
+    """A capital letter, or letters and pairs of them with full stops between them, such as `J.R` or `Ph.D`."""
+    is_short = "." in word and all(len(part) <= 2 and part.isalpha() for part in word.split("."))
+    return is_short or (len(word) == 1 and word.isupper())
 
 
 def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool:
@@ -201,18 +236,48 @@ def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
         if last - start <= max_chars:
             yield end
             return
-        place = _cut_place(text, start, start + max_chars)
+        place = cut_place(text, start, start + max_chars)
         yield place
         start = _after_space(text, place)
 
 
-def _cut_place(text: str, start: int, end: int) -> int:
-    """The last place up to `end` where white space begins, else where a character with its accents ends."""
-    half = (start + end) // 2
-    for place in range(end, half, -1):
-        if text[place].isspace():
-            return place
-    return next((place for place in range(end, half, -1) if not _joins(text, place)), end)
+def cut_place(text: str, start: int, end: int) -> int:
+    """The last good place up to `end` to cut a text at.
+
+    That is between two words without a digit, else between words that are not one number; in the second half of
+    `[start, end]` else between words, outside of a number, or where a character with its accents ends.
+    """
+    places = range(end, (start + end) // 2, -1)
+    spaces = [place for place in range(end, start, -1) if text[place].isspace()]
+    around = {place: (_last_word(text, place), _first_word(text, place)) for place in spaces}
+    for has_digits in (any, all):
+        for place in spaces:
+            if not has_digits(DIGIT.search(word) for word in around[place]):
+                return place
+    outside = (place for place in places if not _joins(text, place) and not _is_inside_number(text, place))
+    whole = (place for place in places if not _joins(text, place))
+    return next(chain(spaces, outside, whole), end)
+
+
+def splits_amount(text: str, place: int) -> bool:
+    """Whether a number and its currency or unit stand on both sides of a place between two sentences."""
+    before, after = text[max(0, place - WORD_CHARS) : place].rstrip(), text[place : place + WORD_CHARS].lstrip()
+    if after[:1].isdigit():
+        return CURRENCY_END.search(before) is not None
+    return before[-1:].isdigit() and UNIT_START.match(after) is not None
+
+
+def _last_word(text: str, place: int) -> str:
+    return text[max(0, place - WORD_CHARS) : place].rstrip().rpartition(" ")[2]
+
+
+def _first_word(text: str, place: int) -> str:
+    return text[place : place + WORD_CHARS].lstrip().partition(" ")[0]
+
+
+def _is_inside_number(text: str, place: int) -> bool:
+    """Whether digits and the marks between them stand on both sides."""
+    return bool(NUMBER_SIGN.match(text[place - 1]) and NUMBER_SIGN.match(text[place]))
 
 
 def _joins(text: str, place: int) -> bool:

@@ -65,6 +65,39 @@ def test_sentences_of_many_scripts_and_forms(text: str, expected: list[str]) -> 
     assert sentences_of(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The lease (ref. AB-12) begins on 1 May.",
+        "See Nos. 4 and 5, Art. III, Sec. 5(a) and Sched. 2 hereto.",
+        "The Acme Co. Ltd. and J. R. R. Tolkien, Ph.D. of Leeds, signed it.",
+        "As follows: 1. The tenant pays; 2. The landlord repairs.",
+        "Dated 31. Dec. 2024 by him.",
+        "Der Vertrag endet am 31. Dezember 2024, zum 1. Januar oder am 5. Mai.",
+        "Gemäß § 5 Abs. 2 Nr. 3 BGB i. V. m. Art. 7 und Anlage Nr. A-12 gilt dies.",
+        "Das gilt z. B. Mietern, d. h. Personen, u. a. Kindern gegenüber.",
+        "Im 19. Jahrhundert galt die 2. Fassung der 3. Auflage, Az. VIII ZR 12/20.",
+        "Die Summe von 5 Mio. Euro zzgl. MwSt. ist fällig.",
+        "Voir l'art. 5, al. 2 et p. ex. M. Dupont (réf. 12-B) et Mme. Martin.",
+        "Véase el art. 5, p. ej. Sr. García, núm. 3 y la pág. 12.",
+    ],
+)
+def test_abbreviation_ordinal_or_number_of_an_entry_ends_no_sentence(text: str) -> None:
+    assert sentences_of(text) == [text]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        *(("See Art. 5.", "The tenant pays."), ("We paid 31.", "They paid 5."), ("It is option b.", "The rest is c.")),
+        *(("He said no.", "A man left."), ("Das kostet 100.", "Mehr nicht."), ("Es gilt bis 2024.", "Danach nicht.")),
+        *(("Il paie 5.", "Après, rien."), ("Paga 31.", "Luego nada."), ("It ends in May.", "He left.")),
+    ],
+)
+def test_number_or_short_word_may_end_a_sentence(first: str, second: str) -> None:
+    assert sentences_of(f"{first} {second}") == [first, second]
+
+
 def test_line_that_was_broken_at_a_margin_goes_on_and_a_row_of_a_table_does_not() -> None:
     prose = "This line of prose was broken at the margin of\r\nthe page. Another one."
     assert sentences_of(prose) == ["This line of prose was broken at the margin of\r\nthe page.", "Another one."]
