@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def make_engine(agent: AgentConfig) -> Engine:
         tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
-        load_tokenizer=partial(make_tokenizer, agent),
+        load_tokenizer=cache(partial(make_tokenizer, agent)),
         chat_template_kwargs=agent.chat_template_kwargs,
     )
     return engine.open(context)
@@ -172,9 +172,10 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "prompt_set_sha256": make_prompt_set(agent).sha256,
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
-        **({"policy_code": code} if (code := source_sha256(type(policy))) else {}),
+        **({"policy_code": code} if (code := source_sha256(type(policy), setting="policy.kind")) else {}),
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
+        **({"engine_code": code} if (code := source_sha256(type(engine), setting="engine")) else {}),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
         **_template_time(agent),
     }
@@ -190,9 +191,9 @@ def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
     """
     if identify_reader(agent).fingerprint != fingerprint:
         raise RunFailedError(
-            f"the model {agent.model!r}, its tokeniser, the prompt set or a policy's code was edited since the run "
-            "began, or another one lies on this node; put the same files on every node. The same command then begins "
-            "with what is there"
+            f"the model {agent.model!r}, its tokeniser, the prompt set, or the code of a policy or engine was edited "
+            "since the run began, or another one lies on this node; put the same files on every node. The same command "
+            "then begins with what is there"
         )
 
 

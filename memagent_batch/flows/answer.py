@@ -88,6 +88,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
             before=before,
             spent=progress.spent(),
             turns=read.index.turns,
+            replicas_given_up=progress.replicas_given_up,
         )
         progress.close()
         return manifest
@@ -163,6 +164,7 @@ def read_documents(
         pool=job.pool,
         run_id=run.run_id,
         fingerprint=run.reader.fingerprint,
+        tokenizer_sha256=run.reader.parts["tokenizer_sha256"],
         board=board,
         place=job,
         log=job.log,
