@@ -28,10 +28,9 @@ from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import LoggedTurns
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.turns import DocumentTurns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
@@ -97,17 +96,17 @@ class StartedActor:
 
     async def logged_turns(
         self, document: PlannedDocument, *, ended_by: Mapping[tuple[str, ReadingKey], str]
-    ) -> Mapping[str, LoggedTurns]:
-        """Turns of a document by fingerprint, reading and path, and those of its last versions.
+    ) -> DocumentTurns | None:
+        """Turns of a document and of its last versions; None if the log has none.
 
         `ended_by`: run and writer that ended readings of a reader, so that these are replayed as they were read.
         """
         files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
         if not files or self.output is None:
-            return {fingerprint: {} for fingerprint in self.fingerprints}
+            return None
         hashes = [document.document_hash, *document.last_hashes]
-        read = partial(read_turns, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
-        return await asyncio.to_thread(read, self.output, files)
+        load = partial(DocumentTurns, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
+        return await asyncio.to_thread(load, self.output, files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class OneAtATime:
 @pytest.mark.vllm
 async def test_complete_that_waits_in_the_queue_of_a_slow_engine_is_no_death(tiny_model: str) -> None:
     engine = engine_of(tiny_model).model_copy(update={"turn_timeout_seconds": 1.5})
-    engine._llm = OneAtATime()  # type: ignore[assignment]
+    engine._llm = OneAtATime()
     completions = await asyncio.gather(*[engine.complete(prompt_of([1, 2, 3]), seed=0) for _ in range(60)])
     assert max(completion.engine_seconds for completion in completions) > engine.turn_timeout_seconds
 

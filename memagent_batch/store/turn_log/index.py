@@ -5,7 +5,6 @@ A log file that can't be read is an OutputError that names it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -22,13 +21,13 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.keys import (
     FOLLOW_UPS_FOLDER,
     LOG_KEYS,
-    LOG_THREADS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
     LogName,
     MapFiles,
     list_folder,
     merged_file,
+    read_ahead,
     read_keys,
     read_log_file,
     run_tasks,
@@ -77,8 +76,7 @@ def read_log_files(
         fingerprints=fingerprints,
         document_hashes=None if document_hashes is None else sorted(document_hashes),
     )
-    with ThreadPoolExecutor(LOG_THREADS) as threads:
-        yield from threads.map(read, files)
+    yield from read_ahead(read, files)
 
 
 def _read_log_file(

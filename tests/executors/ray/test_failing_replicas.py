@@ -41,7 +41,7 @@ TURNS_BEFORE_DEATH = 30
 class BrokenReader(Reader):
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
-        replicas.RESTART_SECONDS = 0.1
+        vars(replicas)["RESTART_SECONDS"] = 0.1
         self.folder = Path(task.place.output).parent  # type: ignore[union-attr]
         self.actor = str(ray.get_runtime_context().get_actor_id())
         (self.folder / f"start-{self.actor}-{os.getpid()}").touch()
