@@ -52,6 +52,11 @@ def resolve_model(name: str) -> str:
     return str(SHIPPED_MODELS.get(name, name))
 
 
+def model_name(agent: AgentConfig) -> str:
+    """What tables call the model of an agent: its name, or that of the engine if that is without a model."""
+    return agent.model if engine_settings(agent).has_model else agent.engine
+
+
 def make_tokenizer(agent: AgentConfig) -> Tokenizer:
     """The model's tokeniser, or the one that `tokenizer` names.
 

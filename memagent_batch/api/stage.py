@@ -37,7 +37,7 @@ from memagent_batch.store.turn_log.index import last_run_id, scan_turn_files
 from memagent_batch.store.turn_log.question_list import AskedQuestion, with_hashes
 from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow
 from memagent_batch.store.turn_log.writer import new_run_id
-from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order
+from memagent_batch.wiring import identify_reader, make_engine, make_output, model_name, with_prompt_order
 
 
 def read(
@@ -170,7 +170,7 @@ class AnswerReader(Reader):
         self._origin = Origin(
             run_id=task.run_id,
             fingerprint=task.fingerprint,
-            model=task.agent.model,
+            model=model_name(task.agent),
             extraction=task.agent.extraction,
         )
 

@@ -308,4 +308,4 @@ class ActorLife:
 async def _close_at_bound(places: TurnPlaces, *, board: Board) -> None:
     """Starts no further turn once the run has met a bound; those in flight end, and are kept."""
     bound = await board.bound_met()
-    places.close(f"the run has met its bound {bound}; the same command goes on")
+    places.close(f"the run starts no further turn ({bound}); the same command goes on")

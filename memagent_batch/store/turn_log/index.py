@@ -21,6 +21,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.keys import (
     FOLLOW_UPS_FOLDER,
     LOG_KEYS,
+    LOG_THREADS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
     LogName,
@@ -67,6 +68,7 @@ def read_log_files(
     columns: list[str],
     fingerprints: Collection[str],
     document_hashes: Collection[str] | None = None,
+    num_threads: int = LOG_THREADS,
 ) -> Iterator[pa.Table]:
     """Rows of these fingerprints, and of these documents, in files of the log; a table for each file."""
     read = partial(
@@ -76,7 +78,7 @@ def read_log_files(
         fingerprints=fingerprints,
         document_hashes=None if document_hashes is None else sorted(document_hashes),
     )
-    yield from read_ahead(read, files)
+    yield from read_ahead(read, files, num_threads=num_threads)
 
 
 def _read_log_file(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_log_files
-from memagent_batch.store.turn_log.keys import LogName
+from memagent_batch.store.turn_log.keys import LOG_THREADS, LogName
 from memagent_batch.store.turn_log.rows import COMPLETION_COLUMNS, TURN_LOG, TurnRow
 
 SORTED_ROWS = 16_384
@@ -151,7 +151,14 @@ class DocumentTurns:
     ) -> None:
         """Takes what `read_turns` takes."""
         self._fingerprints, self._document_hashes, self._ended_by = fingerprints, document_hashes, ended_by
-        read = partial(_read_files, output, files, columns=TURN_LOG.names, fingerprints=fingerprints)
+        read = partial(
+            _read_files,
+            output,
+            files,
+            columns=TURN_LOG.names,
+            fingerprints=fingerprints,
+            num_threads=1 if output.is_local else LOG_THREADS,  # Arrow keeps some 100 MB for each thread
+        )
         self._batches, versions = _sorted_on_disk(read(document_hashes=document_hashes))
         if sources := versions - {*document_hashes}:
             self._batches += _sorted_on_disk(read(document_hashes=sources))[0]
@@ -179,9 +186,17 @@ def _read_files(
     columns: list[str],
     fingerprints: Collection[str],
     document_hashes: Collection[str],
+    num_threads: int = LOG_THREADS,
 ) -> Iterator[pa.Table]:
     """The tables of `read_log_files`, with the column `LINE`."""
-    tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints, document_hashes=document_hashes)
+    tables = read_log_files(
+        output,
+        files,
+        columns=columns,
+        fingerprints=fingerprints,
+        document_hashes=document_hashes,
+        num_threads=num_threads,
+    )
     for file, table in zip(files, tables, strict=True):
         yield table.append_column(LINE, pa.repeat(pa.scalar(LogName.of(file).line), table.num_rows))
 
