@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 GREEDY = SamplingConfig()
 """How guided turns are decoded."""
+LAST_WAIT_SECONDS = 10.0
+"""Wait for progress after the time-out, in which outputs that have come meanwhile are taken."""
 GONE_SECONDS = 10.0
 """Longest wait for a process of vLLM to be gone after its shutdown, which kills what takes more than 5 s, without a
 wait."""
@@ -176,10 +178,15 @@ class VllmEngine(VllmConfig, Engine):
             EngineDeadError: no request made progress for `turn_timeout_seconds`.
         """
         request, began = asyncio.ensure_future(self._final_output(prompt, params=params)), time.monotonic()
+        is_last_wait = False
         try:
             while not request.done():
                 seconds_left = max(began, self._progress_at) + self.turn_timeout_seconds - time.monotonic()
-                if seconds_left <= 0:
+                if seconds_left > 0:
+                    is_last_wait = False
+                elif not is_last_wait:  # this process itself may have been stopped for so long
+                    is_last_wait, seconds_left = True, min(LAST_WAIT_SECONDS, self.turn_timeout_seconds)
+                else:
                     raise EngineDeadError(
                         f"vLLM hangs: turn {prompt.path} waits, and no turn made progress for "
                         f"{self.turn_timeout_seconds:g} s (vllm.turn_timeout_seconds)"
