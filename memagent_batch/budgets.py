@@ -160,9 +160,11 @@ def _with_policy(agent: AgentConfig, changes: dict[str, Any]) -> AgentConfig:
 
 def _effective_window(agent: AgentConfig) -> int:
     """The window as given, or the model's own where that is below the default."""
-    window = agent.window_tokens
+    window, engine = agent.window_tokens, engine_settings(agent)
+    if engine.takes_messages:
+        return window  # the tokeniser only counts: its window is not that of the served model
     is_given = "window_tokens" in agent.model_fields_set
-    has_weights = engine_settings(agent).has_weights
+    has_weights = engine.has_weights
     if is_given and (not has_weights or _is_stretched(agent)):
         return window
     own = model_window(resolve_model(agent.model if has_weights else agent.tokenizer or agent.model))

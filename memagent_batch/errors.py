@@ -120,6 +120,10 @@ class BoundReachedError(NotReadError):
     exit_code = 6
 
 
+class ReplicaLostError(NotReadError):
+    """The engine of the replica that had the reading can't start again."""
+
+
 class TextUnavailableError(NotReadError):
     """The text of one document can't be fetched now, or is no longer the text that the plan was made for."""
 

@@ -6,10 +6,12 @@ A kind is a built-in name, the name of an entry point of an installed package, o
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import entry_points
+from types import CodeType, ModuleType
 from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -21,7 +23,7 @@ from memagent_batch.domain.scores import Metric
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 
-INSIDE = frozenset({"memagent_batch", *sys.stdlib_module_names})
+INSIDE = frozenset({"memagent_batch", "pydantic", *sys.stdlib_module_names})
 """Top-level packages whose code is not a plug-in's own."""
 
 CUTS = ("overlap_tokens", "break_at")
@@ -139,26 +141,70 @@ CONVERTERS = PluginRegistry(
 
 
 def policy_class(kind: str) -> type[Policy]:
-    """The class of a policy; its fields are its settings."""
-    return cast(type[Policy], POLICIES.find(kind))
+    """The class of a policy; its fields are its settings.
+
+    Raises:
+        SettingsError: there is none, it has no source, or its source was changed after it was imported.
+    """
+    plugin = cast(type[Policy], POLICIES.find(kind))
+    source_sha256(plugin, setting=POLICIES.setting)  # kept from now on, before anybody edits it
+    return plugin
 
 
-def source_sha256(plugin: type) -> str | None:
+def source_sha256(plugin: type, *, setting: str) -> str | None:
     """Hash of the modules that define a plug-in and its bases; None if they are all of this package or of Python.
 
     Raises:
-        SettingsError: a module has no source.
+        SettingsError: a module has no source, or its source is no longer what this process has imported.
     """
-    names = dict.fromkeys(each.__module__ for each in plugin.__mro__)
+    names = dict.fromkeys(base.__module__ for base in plugin.__mro__)
     outside = [name for name in names if name.partition(".")[0] not in INSIDE]
     try:
-        sources = [inspect.getsource(importlib.import_module(name)) for name in outside]
+        sources = [_imported_source(importlib.import_module(name), setting=setting) for name in outside]
     except (OSError, TypeError) as error:
         raise SettingsError(
-            f"policy.kind: {plugin.__module__}:{plugin.__name__} has no source file ({error}), and its code decides "
+            f"{setting}: {plugin.__module__}:{plugin.__name__} has no source file ({error}), and its code decides "
             "which answers are kept; put it into a module"
         ) from error
     return sha256("\0".join(sources).encode()).hexdigest() if sources else None
+
+
+_IMPORTED_SOURCES: dict[str, tuple[ModuleSpec | None, str]] = {}
+"""The source of each plug-in's module when it was first used, and the spec of that import; a reload has another."""
+
+
+def _imported_source(module: ModuleType, *, setting: str) -> str:
+    """The source of a module, if it is still the one that was imported: answers are kept under its hash."""
+    source, spec = inspect.getsource(module), module.__spec__
+    known_spec, known_source = _IMPORTED_SOURCES.get(module.__name__, (None, None))
+    if known_source is None or known_spec is not spec:
+        known_source = source if _has_code_of(module, source) else None
+    if source != known_source:
+        raise SettingsError(
+            f"{setting}: {module.__file__} was changed after this process imported it, so that the old code would run "
+            f"under the name of the new one; start a new process, or call importlib.reload on {module.__name__}"
+        )
+    _IMPORTED_SOURCES[module.__name__] = spec, source
+    return source
+
+
+def _has_code_of(module: ModuleType, source: str) -> bool:
+    """Whether all functions of a module are those of this source, where Python's own loader compiled it."""
+    if type(module.__loader__) is not SourceFileLoader:
+        return True
+    compiled = set(_code_objects(compile(source, str(module.__file__), "exec", dont_inherit=True)))
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    members = [member for owner in (module, *classes) for member in vars(owner).values()]
+    functions = [getattr(member, "__func__", getattr(member, "fget", member)) for member in members]
+    codes = [function.__code__ for function in functions if inspect.isfunction(function)]
+    return all(code in compiled for code in codes if code.co_filename == module.__file__)
+
+
+def _code_objects(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_objects(constant)
 
 
 def setting_names(plugin: type) -> frozenset[str]:
@@ -198,7 +244,9 @@ def engine_settings(agent: AgentConfig) -> Engine:
     kind = agent.engine
     section = getattr(agent, kind) if kind in ENGINES.built_in else None
     settings = agent.engine_options if section is None else dict(section)
-    engine: Engine = _built(ENGINES.find(kind), settings, owner=f"engine {kind!r}", setting="engine_options")
+    plugin = ENGINES.find(kind)
+    source_sha256(plugin, setting=ENGINES.setting)  # as in `policy_class`
+    engine: Engine = _built(plugin, settings, owner=f"engine {kind!r}", setting="engine_options")
     return engine
 
 

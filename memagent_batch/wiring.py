@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ def resolve_model(name: str) -> str:
     if name.endswith(GGUF_ENDING) and Path(name).is_file():
         return str(converted_gguf(Path(name)))
     return str(SHIPPED_MODELS.get(name, name))
+
+
+def model_name(agent: AgentConfig) -> str:
+    """What tables call the model of an agent: its name, or that of the engine if that is without a model."""
+    return agent.model if engine_settings(agent).has_model else agent.engine
 
 
 def make_tokenizer(agent: AgentConfig) -> Tokenizer:
@@ -130,7 +135,7 @@ def make_engine(agent: AgentConfig) -> Engine:
         tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
-        load_tokenizer=partial(make_tokenizer, agent),
+        load_tokenizer=cache(partial(make_tokenizer, agent)),
         chat_template_kwargs=agent.chat_template_kwargs,
         largest_turn=partial(_largest_turn_tokens, agent),
     )
@@ -177,9 +182,10 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "prompt_set_sha256": make_prompt_set(agent).sha256,
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
-        **({"policy_code": code} if (code := source_sha256(type(policy))) else {}),
+        **({"policy_code": code} if (code := source_sha256(type(policy), setting="policy.kind")) else {}),
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
+        **({"engine_code": code} if (code := source_sha256(type(engine), setting="engine")) else {}),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
         **_template_time(agent),
     }
@@ -195,9 +201,9 @@ def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
     """
     if identify_reader(agent).fingerprint != fingerprint:
         raise RunFailedError(
-            f"the model {agent.model!r}, its tokeniser, the prompt set or a policy's code was edited since the run "
-            "began, or another one lies on this node; put the same files on every node. The same command then begins "
-            "with what is there"
+            f"the model {agent.model!r}, its tokeniser, the prompt set, or the code of a policy or engine was edited "
+            "since the run began, or another one lies on this node; put the same files on every node. The same command "
+            "then begins with what is there"
         )
 
 

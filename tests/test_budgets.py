@@ -2,16 +2,21 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import memagent_batch as ma
 from memagent_batch.budgets import fit_budgets_to_window
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.plugins import make_policy
+from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.wiring import identify_reader, make_prompt_tokens
 
 BUDGETS = ("chunk_tokens", "question_tokens", "memory_tokens", "answer_tokens")
@@ -126,3 +131,51 @@ def test_turn_that_does_not_fit_is_refused_with_its_parts_as_a_sum(
     assert shown is not None
     parts = [int(part.rpartition(" ")[2].replace(",", "")) for part in shown[1].split(" + ")]
     assert sum(parts) == int(shown[2].replace(",", "")) > 1500
+
+
+ENGINES: list[dict[str, Any]] = [
+    {"engine": "simulated"},
+    {"engine": "vllm"},
+    {"engine": "openai", "model": "served"},
+    {"engine": "openai", "model": "served", "openai": {"api": "chat"}},
+]
+
+
+@pytest.mark.parametrize("settings", ENGINES)
+@pytest.mark.parametrize("budgets_given", [{}, {"window_tokens": 65536, "policy": {"memory_tokens": 2500}}])
+def test_same_settings_give_the_same_budgets_and_fingerprint_from_python_and_from_a_command(
+    settings: dict[str, Any], budgets_given: dict[str, Any], tiny_model: str, model: str
+) -> None:
+    has_weights = settings["engine"] == "vllm"
+    if has_weights and budgets_given:
+        budgets_given = {"window_tokens": 4096}
+    names = {"model": tiny_model} if has_weights else {"model": model, "tokenizer": model}
+    given = {**names, **settings, **budgets_given}
+    command = fit_budgets_to_window(job_of(**given, documents="in", output="out", ask=("Who?",)).agent)
+    python = fit_budgets_to_window(ma.Agent(**given))
+    assert budgets(command) == budgets(python)
+    assert identify_reader(command) == identify_reader(python)
+
+
+def test_window_of_a_tokeniser_that_only_counts_is_not_that_of_the_served_model() -> None:
+    agent = agent_of(model="served", engine="openai", tokenizer="tiny", openai={"api": "chat"})
+    assert budgets(fit_budgets_to_window(agent))["window_tokens"] == 8192
+    own = agent_of(model="served", engine="openai", tokenizer="tiny")
+    assert budgets(fit_budgets_to_window(own))["window_tokens"] == 4096
+
+
+@pytest.mark.parametrize(
+    "make", [ma.SamplingConfig, lambda **sampling: job_of(sampling=sampling, documents="in", output="out")]
+)
+def test_samples_without_a_temperature_are_refused_since_all_are_equal(make: Callable[..., Any]) -> None:
+    with pytest.raises((ValueError, SettingsError), match="8 greedy samples are all the same, at 8 times the cost"):
+        make(samples=8)
+    make(samples=8, temperature=0.7)
+
+
+def test_policy_or_engine_that_is_an_object_is_refused_with_the_way_to_name_it() -> None:
+    policy = OverwritePolicy(chunk_tokens=10, memory_tokens=10, answer_tokens=10)
+    with pytest.raises(SettingsError, match=r"PolicyConfig\(kind='memagent_batch.policies.overwrite:OverwritePolicy'"):
+        ma.Agent(policy=policy)
+    with pytest.raises(SettingsError, match=r"give 'memagent_batch.engines.simulated:SimulatedEngine'"):
+        ma.Agent(engine=SimulatedEngine())

@@ -1,6 +1,7 @@
 """Plug-ins from outside of the package: a policy, an engine and a reward that nothing here names."""
 
 import ast
+import importlib
 import pickle
 import sys
 import textwrap
@@ -158,3 +159,50 @@ def test_example_of_a_contract_suite_is_python() -> None:
     (suite,) = ast.parse(textwrap.dedent(example)).body
     assert isinstance(suite, ast.ClassDef)
     assert [part.name for part in suite.body if isinstance(part, ast.FunctionDef)] == ["policy"]
+
+
+PLUGINS = """
+from dataclasses import dataclass
+from typing import ClassVar
+from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.policies.overwrite import OverwritePolicy
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mine(OverwritePolicy):
+    kind: ClassVar[str] = "mine"
+    def rule(self) -> str:
+        return "RULE"
+
+class Local(SimulatedEngine):
+    kind: ClassVar[str] = "local"
+    def rule(self) -> str:
+        return "RULE"
+"""
+
+
+@pytest.mark.parametrize("settings", [{"policy": PolicyConfig(kind="{}:Mine", **SMALL)}, {"engine": "{}:Local"}])
+@pytest.mark.parametrize("when", ["used", "imported"])
+def test_plugin_edited_in_a_living_process_is_refused_until_its_module_is_loaded_again(
+    settings: dict[str, Any], when: str, text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"edited_{when}_{'_'.join(settings)}"
+    (tmp_path / f"{name}.py").write_text(PLUGINS)
+    policy = settings.get("policy", PolicyConfig(**SMALL))
+    agent = AgentConfig(
+        model=text_model,
+        engine=settings.get("engine", "simulated").format(name),
+        policy=policy.model_copy(update={"kind": policy.kind.format(name)}),
+        window_tokens=1024,
+    )
+    if when == "used":
+        identify_reader(agent)
+    module = importlib.import_module(name)
+    (tmp_path / f"{name}.py").write_text(PLUGINS.replace("RULE", "NEW RULE"))
+    with pytest.raises(SettingsError, match=rf"{name}\.py was changed after this process imported it"):
+        identify_reader(agent)
+    importlib.reload(module)
+    after = identify_reader(agent).fingerprint
+    (tmp_path / f"{name}.py").write_text(PLUGINS)
+    importlib.reload(module)
+    assert identify_reader(agent).fingerprint != after

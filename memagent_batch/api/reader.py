@@ -137,6 +137,18 @@ class Agent(CheckedCall, AgentConfig):
         SettingsError: a setting, a policy or an engine is unknown, or a value can't work; names it.
     """
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_objects(cls, settings: Any) -> Any:
+        for name, remedy in (("policy", "ma.PolicyConfig(kind={!r}, settings={{...}})"), ("engine", "{!r}")):
+            value = settings.get(name) if isinstance(settings, dict) else None
+            if hasattr(value, "identity"):
+                kind = f"{type(value).__module__}:{type(value).__qualname__}"
+                raise ValueError(
+                    f"{name} takes no object, since each process makes its own; give {remedy.format(kind)}"
+                )
+        return settings
+
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:
         make_policy(self)

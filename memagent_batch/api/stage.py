@@ -37,7 +37,7 @@ from memagent_batch.store.turn_log.index import last_run_id, scan_turn_files
 from memagent_batch.store.turn_log.question_list import AskedQuestion, with_hashes
 from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow
 from memagent_batch.store.turn_log.writer import new_run_id
-from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order
+from memagent_batch.wiring import identify_reader, make_engine, make_output, model_name, with_prompt_order
 
 
 def read(
@@ -83,7 +83,7 @@ def read(
     options = StorageOptions(storage_options)
     task = _checked_task(agent, questions, log=log, options=options, follow_ups=follow_ups, pool=pool)
     data, rows = with_long_loops(dataset), _rows_of(task.load_questions())
-    calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=follow_ups.evidence)
+    calls = tokenised_rows(data, task=task, columns=columns, asked=rows, splits=follow_ups.evidence)
     return read_calls(calls, AnswerReader, task=task)
 
 
@@ -101,7 +101,8 @@ def _checked_task(
     make_engine(agent)
     agent = fit_budgets_to_window(with_prompt_order(agent, num_questions=most_questions(listed)))
     require_questions_fit(listed, agent)
-    fingerprint = identify_reader(agent).fingerprint
+    identity = identify_reader(agent)
+    fingerprint = identity.fingerprint
     types = asked_types(listed)
     closes = checked_follow_ups(follow_ups, agent, types=types, fingerprint=fingerprint)
     require_compiled(types, agent)
@@ -117,6 +118,7 @@ def _checked_task(
         pool=pool,
         run_id=new_run_id(after=before),
         fingerprint=fingerprint,
+        tokenizer_sha256=identity.parts["tokenizer_sha256"],
         board=start_board(),
         place=place,
         log=LogConfig(),
@@ -168,7 +170,7 @@ class AnswerReader(Reader):
         self._origin = Origin(
             run_id=task.run_id,
             fingerprint=task.fingerprint,
-            model=task.agent.model,
+            model=model_name(task.agent),
             extraction=task.agent.extraction,
         )
 

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 import pyarrow as pa
@@ -138,7 +138,8 @@ async def _compare_turn(
     engine: Engine, turn: _LoggedTurn, replay: "Replay", places: asyncio.Semaphore, result: Reread
 ) -> None:
     reading, path = turn.reading, turn.prompt.path
-    seed = reading.address.turn_seed(path, seed=replay.job.agent.sampling.seed)
+    address = replace(reading.address, fingerprint=turn.prompt.fingerprint or reading.address.fingerprint)
+    seed = address.turn_seed(path, seed=replay.job.agent.sampling.seed)
     async with places:
         try:
             completion = await engine.complete(turn.prompt, seed=seed)

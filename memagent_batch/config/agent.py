@@ -24,7 +24,16 @@ class SamplingConfig(Section):
     logprobs: bool = False
     """Keep the log-probability of each token in the turn log."""
     samples: Count = 1
-    """Readings of each document and question."""
+    """Readings of each document and question; several need a temperature above 0."""
+
+    @model_validator(mode="after")
+    def _check_samples(self) -> Self:
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError(
+                f"samples: {self.samples} greedy samples are all the same, at {self.samples} times the cost, and their "
+                "votes on a value say nothing; set temperature above 0, or samples to 1"
+            )
+        return self
 
 
 class PolicyConfig(Section):

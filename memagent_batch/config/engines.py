@@ -28,7 +28,7 @@ class VllmConfig(Section):
     reproducible: bool = False
     """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed."""
     turn_timeout_seconds: Seconds = 1800
-    """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
+    """An engine in which no turn makes progress for so long hangs: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further arguments of vLLM's AsyncEngineArgs. Secrets such as `hf_token` are recorded as a hash."""
 

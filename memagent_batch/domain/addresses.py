@@ -25,8 +25,8 @@ class ReadingAddress:
     """Hash of everything else that decides the result, 64 hex digits."""
 
     def turn_seed(self, path: str, *, seed: int) -> int:
-        """Seed of one turn's draws, 0 to 2^31 - 1: the same at every try, different for every turn and sample."""
-        key = [self.document_hash, self.question_hash, self.sample, path, seed]
+        """Seed of one turn's draws, 0 to 2^31 - 1: the same at every try, another for each turn, sample and agent."""
+        key = [self.fingerprint, self.document_hash, self.question_hash, self.sample, path, seed]
         return int.from_bytes(hashlib.sha256(json.dumps(key).encode()).digest()[:4], "big") >> 1
 
 

@@ -49,6 +49,8 @@ class Engine(ABC):
     secrets: ClassVar[frozenset[str]] = frozenset()
     has_weights: ClassVar[bool] = False
     """Whether it loads the model's weights here: their hash identifies the model, else its name does."""
+    has_model: ClassVar[bool] = True
+    """Whether a model reads; else tables name the engine in its place."""
     takes_guides: ClassVar[bool] = False
     """Whether it obeys the guide of a prompt."""
     first_step: ClassVar[str] = "starting the engine"

@@ -24,6 +24,7 @@ class SimulatedEngine(SimulatedConfig, Engine):
     """
 
     kind: ClassVar[str] = "simulated"
+    has_model: ClassVar[bool] = False
     takes_guides: ClassVar[bool] = True
 
     _context: EngineContext = PrivateAttr()

@@ -9,17 +9,18 @@ import gc
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import EngineDeadError, StorageError
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine, EngineContext
+from memagent_batch.errors import EngineDeadError, ReplicaLostError, StorageError
 from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.progress.reporter import Reporter
 from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
@@ -27,13 +28,16 @@ from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import LoggedTurns
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.turns import DocumentTurns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
+MAX_STARTS = 3
+"""Starts in a row of an engine that could start before, or of one replica beside others that can read."""
+RESTART_SECONDS = 5.0
+"""Pause before another start: what holds the GPU's memory may be a process that is ending."""
 LAST_STOP_SECONDS = 20.0
 """Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
 LAST_FLUSH_SECONDS = 30.0
@@ -49,6 +53,8 @@ class ReaderTask:
     """The actors: readings and turns that each keeps going at once."""
     run_id: str
     fingerprint: str
+    tokenizer_sha256: str | None = None
+    """Hash of the tokeniser that the run began with, for what is tokenised outside the readers."""
     board: Board
     place: RunConfig | None
     """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
@@ -57,6 +63,8 @@ class ReaderTask:
     """Gives the question list with its hashes; a job's is in its log."""
     is_planned: bool = True
     """Whether a plan names the log files of each document."""
+    is_repeated: bool = False
+    """Whether this run has read of these documents already, so that its log has turns of them."""
     load_turn_files: Callable[[], Mapping[str, Sequence[str]]] = dict
     """Gives turn files of earlier runs by document hash, where no plan names them."""
     follow_ups: FollowUpConfig | None = None
@@ -88,17 +96,17 @@ class StartedActor:
 
     async def logged_turns(
         self, document: PlannedDocument, *, ended_by: Mapping[tuple[str, ReadingKey], str]
-    ) -> Mapping[str, LoggedTurns]:
-        """Turns of a document by fingerprint, reading and path, and those of its last versions.
+    ) -> DocumentTurns | None:
+        """Turns of a document and of its last versions; None if the log has none.
 
         `ended_by`: run and writer that ended readings of a reader, so that these are replayed as they were read.
         """
         files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
         if not files or self.output is None:
-            return {fingerprint: {} for fingerprint in self.fingerprints}
+            return None
         hashes = [document.document_hash, *document.last_hashes]
-        read = partial(read_turns, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
-        return await asyncio.to_thread(read, self.output, files)
+        load = partial(DocumentTurns, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
+        return await asyncio.to_thread(load, self.output, files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +127,32 @@ class ReaderProcess:
             await asyncio.wait_for(engine.stop(), LAST_STOP_SECONDS)
 
 
+class LostEngine(Engine):
+    """Stands for an engine that can't start again."""
+
+    kind = "lost"
+    takes_guides = True
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def open(self, context: EngineContext) -> Self:
+        """Does nothing."""
+        return self
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        """Never completes.
+
+        Raises:
+            ReplicaLostError: the engine can't start again.
+        """
+        raise ReplicaLostError(self._problem)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
+
 class ActorLife:
     """Starts at the first call of the actor, and ends with its engine or its node."""
 
@@ -130,6 +164,7 @@ class ActorLife:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log: TurnLogWriter | None = None
         self._engine: Engine | None = None
+        self._lost: LostEngine | None = None
         self._started: asyncio.Task[StartedActor] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._death: asyncio.Task[None] | None = None
@@ -154,6 +189,11 @@ class ActorLife:
         self._death = self._death or asyncio.ensure_future(self._shut_down(actor))
         await asyncio.shield(self._death)
         raise error
+
+    def give_up(self, problem: str) -> None:
+        """Makes readings end unread for this reason where they need the engine, which can't start. Reports nothing."""
+        self._started, self._lost = None, LostEngine(problem)
+        self._task = replace(self._task, board=Board())
 
     async def close(self) -> None:
         """Keeps what is finished, for a while if the store is slow, and stops the engine."""
@@ -191,7 +231,7 @@ class ActorLife:
         suspects = Suspects(await task.board.deaths())
         fingerprints = [task.fingerprint, *(follow_ups.of_turns(questions.types) if follow_ups else ())]
         turn_files = await self._turn_files(output, fingerprints) if output is not None else {}
-        engine = await self._start_engine()
+        engine = self._lost or await self._start_engine()
         if follow_ups is not None:
             await engine.require_guides(follow_ups.config.guide_kinds(filter(None, set(questions.types))))
         reporter = Reporter(
@@ -223,7 +263,8 @@ class ActorLife:
         A plan has named all others, so a replacement looks for those of its own actor.
         """
         task = self._task
-        begins = f"{task.run_id}-{self._process.writer}" if task.is_planned else task.run_id
+        is_other = task.is_repeated or not task.is_planned
+        begins = task.run_id if is_other else f"{task.run_id}-{self._process.writer}"
         look = partial(scan_turn_files, output, fingerprints=fingerprints, begins=begins)
         files, before = await asyncio.to_thread(look), await asyncio.to_thread(task.load_turn_files)
         return {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
@@ -267,4 +308,4 @@ class ActorLife:
 async def _close_at_bound(places: TurnPlaces, *, board: Board) -> None:
     """Starts no further turn once the run has met a bound; those in flight end, and are kept."""
     bound = await board.bound_met()
-    places.close(f"the run has met its bound {bound}; the same command goes on")
+    places.close(f"the run starts no further turn ({bound}); the same command goes on")

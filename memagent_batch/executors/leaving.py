@@ -121,10 +121,15 @@ def _exit_by_force(cause: KeyboardInterrupt) -> None:
     os._exit(exit_code)
 
 
+def can_be_interrupted() -> bool:
+    """Whether signals raise in this thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextlib.contextmanager
 def handling(number: signal.Signals, handler: Handler | signal.Handlers) -> Iterator[None]:
     """The block with another handler of a signal; without it outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
+    if not can_be_interrupted():
         yield
         return
     before = signal.signal(number, handler)
@@ -137,21 +142,21 @@ def handling(number: signal.Signals, handler: Handler | signal.Handlers) -> Iter
 class GracefulShutdown:
     """While the block runs, SIGTERM, SIGINT and the loss of the claim raise in it.
 
-    Outside the main thread, which alone can be interrupted, the block just runs.
+    Outside the main thread, which alone can be interrupted, the loss of the claim calls `stop`, which lets the block
+    end soon, and raises then.
     """
 
-    def __init__(self, *, require_claim: Callable[[], None]) -> None:
+    def __init__(self, *, require_claim: Callable[[], None], stop: Callable[[], None] = lambda: None) -> None:
         self._require_claim = require_claim
+        self._is_interruptible, self._stop = can_be_interrupted(), stop
         self._cause: KeyboardInterrupt | None = None
         self._over = threading.Event()
         self._handlers = contextlib.ExitStack()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="leaving")
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self
         with contextlib.ExitStack() as handlers:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT) if self._is_interruptible else ():
                 handlers.enter_context(handling(number, self._interrupt))
             self._thread.start()  # last: where a signal comes before, nothing is left to stop
             self._handlers = handlers.pop_all()
@@ -180,7 +185,10 @@ class GracefulShutdown:
         """Interrupts the main thread again at the next look where a library has swallowed what was raised in it."""
         while not self._over.wait(CLAIM_SECONDS):
             if self._cause is not None or self._is_superseded():
-                os.kill(os.getpid(), signal.SIGINT)
+                if self._is_interruptible:
+                    os.kill(os.getpid(), signal.SIGINT)
+                else:
+                    self._stop()
 
     def _is_superseded(self) -> bool:
         try:

@@ -14,8 +14,15 @@ import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.errors import EngineDeadError
-from memagent_batch.executors.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
+from memagent_batch.executors.actor import (
+    LAST_FLUSH_SECONDS,
+    LAST_STOP_SECONDS,
+    MAX_STARTS,
+    RESTART_SECONDS,
+    ReaderProcess,
+    ReaderTask,
+)
 from memagent_batch.executors.executor import WorkItem
 from memagent_batch.executors.leaving import FORCED_EXIT, terminable
 from memagent_batch.executors.progress.board import Board
@@ -79,7 +86,8 @@ class LocalExecutor:
         """One engine, which is started again when it has died."""
         planned = takewhile(lambda _: task.board.may_start_turns(), bundles)
         calls = chain.from_iterable(
-            tokenise(bundle, agent=task.agent, sources=sources, splits=splits) for bundle in planned
+            tokenise(bundle, agent=task.agent, sources=sources, splits=splits, tokenizer_sha256=task.tokenizer_sha256)
+            for bundle in planned
         )
         with quiet_libraries(), Readings(calls, task=task) as readings:
             yield iter(readings)
@@ -157,7 +165,27 @@ class Readings:
                 first = errors.exceptions[0]
                 if not (isinstance(first, EngineDeadError) and self._reader.has_died):
                     raise first from None
+            await self._replace_reader()
+
+    async def _replace_reader(self) -> None:
+        """Puts a reader in place of one whose engine has died.
+
+        Raises:
+            RunFailedError: its engine can't start, though it could before.
+        """
+        for number in range(MAX_STARTS):
+            await asyncio.sleep(RESTART_SECONDS if number else 0)
             self._reader = Reader(self._task, ReaderProcess(is_replacement=True))
+            try:
+                await self._reader.start()
+                return
+            except EngineStartError as error:
+                problem = error
+                await self._reader.close()
+        raise RunFailedError(
+            f"the engine died and failed to start again {MAX_STARTS} times: {problem}; the same command goes on from "
+            "the log"
+        ) from problem
 
     async def _feed(self, group: asyncio.TaskGroup) -> None:
         """Gives the reader calls: twice as many as readings in flight, since some of them wait for the log."""

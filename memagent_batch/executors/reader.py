@@ -21,6 +21,7 @@ from memagent_batch.reading.turns import FollowUpsOnly, LoggedTurns, ReadingTurn
 from memagent_batch.runs.parts import ENDED, EndedRow
 from memagent_batch.store.turn_log.index import reading_key
 from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow, outcome_row
+from memagent_batch.store.turn_log.turns import DocumentTurns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class Reader(ActorLife):
         async with actor.slots:
             reporter.waiting -= 1
             reporter.in_flight += 1
-            from_log = await asyncio.shield(shared.from_log)
+            from_log = await shared.turns_of(address)
             turns = ReadingTurns(
                 engine=FollowUpsOnly(actor.engine) if asked.is_answered else actor.engine,
                 address=address,
@@ -237,9 +238,16 @@ class _DocumentReadings:
         agent = self._actor.agent
         return cost_of(agent.policy, agent.prompts, self.document.document).num_turns
 
+    async def turns_of(self, address: ReadingAddress) -> Mapping[str, LoggedTurns]:
+        """Turns of a reading that the log holds, by fingerprint, with those of the document's last versions."""
+        from_log = await asyncio.shield(self._from_log)
+        if from_log is None:
+            return {fingerprint: {} for fingerprint in self._actor.fingerprints}
+        return await asyncio.to_thread(from_log.of_reading, address.question_hash, address.sample)
+
     @cached_property
-    def from_log(self) -> asyncio.Task[Mapping[str, LoggedTurns]]:
-        """Turns of the document that the log holds, by fingerprint; read once."""
+    def _from_log(self) -> asyncio.Task[DocumentTurns | None]:
+        """Turns of the document that the log holds; read once."""
         document, questions = self.document, self._actor.questions
         ended_by = {}
         for (row, sample), line in zip(document.follow_up_readings, document.ended_by, strict=True):

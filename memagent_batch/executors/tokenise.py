@@ -20,7 +20,7 @@ from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
-from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
+from memagent_batch.errors import DocumentError, InputError, MemagentError, RunFailedError, TextUnavailableError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.documents import chunk_breaks, planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
@@ -57,14 +57,23 @@ NO_SENTENCES = Sentences()
 
 
 def tokenise(
-    bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig, splits: bool = False
+    bundle: pa.Table,
+    *,
+    agent: AgentConfig,
+    sources: SourceConfig,
+    splits: bool = False,
+    tokenizer_sha256: str | None = None,
 ) -> Iterator[pa.Table]:
     """Ray Data UDF: a bundle of planned documents in, rows of `CALL` out, one table each.
 
     A bundle that `group_documents` has not grouped gives each document its own call. `splits`: whether documents
-    have their sentences.
+    have their sentences. `tokenizer_sha256`: hash of the tokeniser that the run began with.
+
+    Raises:
+        RunFailedError: the tokeniser was edited since.
     """
-    read = partial(_tokenised, make_tokenizer(agent), splits=splits, agent=agent)
+    tokenizer = _require_tokenizer(agent, sha256=tokenizer_sha256)
+    read = partial(_tokenised, tokenizer, splits=splits, agent=agent)
     work = bundle.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, waiting = Counter(calls), defaultdict(list)
@@ -102,6 +111,7 @@ def tokenise_rows(
     asked: Mapping[str | None, Sequence[int]],
     samples: int,
     splits: bool = False,
+    tokenizer_sha256: str | None = None,
 ) -> Iterator[pa.Table]:
     """Ray Data UDF: rows that hold their texts in, rows of `CALL` out, one table for each document.
 
@@ -109,8 +119,10 @@ def tokenise_rows(
 
     Raises:
         InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.
+        RunFailedError: as `tokenise`.
     """
-    read = partial(_tokenised, make_tokenizer(agent), splits=splits, agent=agent)
+    tokenizer = _require_tokenizer(agent, sha256=tokenizer_sha256)
+    read = partial(_tokenised, tokenizer, splits=splits, agent=agent)
     document_ids: set[str] = set()
     for batch in rows.to_batches():
         for record in batch_records(batch, columns=columns.to_read(), where="a block of the dataset"):
@@ -168,6 +180,16 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
         for planned in planned_documents(call)
     ]
     return pa.Table.from_pylist(counted, schema=COUNTED)
+
+
+def _require_tokenizer(agent: AgentConfig, *, sha256: str | None) -> Tokenizer:
+    tokenizer = make_tokenizer(agent)
+    if sha256 not in (None, tokenizer.sha256):
+        raise RunFailedError(
+            f"the tokeniser of {agent.tokenizer or agent.model!r} was edited since the run began, or another one lies "
+            "on this node; put the same files on every node. The same command then begins with what is there"
+        )
+    return tokenizer
 
 
 def _tokenised(

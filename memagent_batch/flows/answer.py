@@ -14,7 +14,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.executor import Executor
-from memagent_batch.executors.leaving import GracefulShutdown, noted_stop
+from memagent_batch.executors.leaving import GracefulShutdown, can_be_interrupted, noted_stop
 from memagent_batch.executors.progress.progress import Progress
 from memagent_batch.executors.write import write_tables
 from memagent_batch.flows.check import CheckedJob, check
@@ -39,7 +39,10 @@ from memagent_batch.runs.state import write_progress
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.store.turn_log.question_list import read_asked
-from memagent_batch.wiring import make_output
+from memagent_batch.wiring import make_output, model_name
+
+CLAIM_LOST = "a newer attempt has claimed the output"
+"""What readings name that are given up since the run has lost its output."""
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     progress = Progress(
         run_id=run.run_id,
         asked=run.record.asked,
-        model=job.agent.model,
+        model=model_name(job.agent),
         policy=job.agent.policy.kind,
         bound_met=run.bound_met,
     )
@@ -88,6 +91,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
             before=before,
             spent=progress.spent(),
             turns=read.index.turns,
+            replicas_given_up=progress.replicas_given_up,
         )
         progress.close()
         return manifest
@@ -163,19 +167,22 @@ def read_documents(
         pool=job.pool,
         run_id=run.run_id,
         fingerprint=run.reader.fingerprint,
+        tokenizer_sha256=run.reader.parts["tokenizer_sha256"],
         board=board,
         place=job,
         log=job.log,
         load_questions=partial(read_asked, run.output, run_id=run.run_id),
         follow_ups=None if follow_ups is None else job.follow_ups,
-        is_bounded=job.max_tokens is not None or job.max_hours is not None,
+        is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
     )
     splits = follow_ups is not None and follow_ups.config.evidence
     read = executor.read(calls, task=task, sources=run.sources, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
-    leave = GracefulShutdown(require_claim=partial(require_claim, run.output, run_id=run.run_id))
+    leave = GracefulShutdown(
+        require_claim=partial(require_claim, run.output, run_id=run.run_id), stop=partial(board.stop_turns, CLAIM_LOST)
+    )
     with read as rows, shown, leave:
         not_read = collect_not_read(_counted(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings

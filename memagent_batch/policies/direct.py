@@ -3,17 +3,21 @@
 import asyncio
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from threading import Lock
 from typing import Any, ClassVar
 
 from memagent_batch.domain.document import BreakAt, Document, num_shown_tokens, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.texts.words import WORD_FORM, word_scores
+from memagent_batch.domain.texts.words import WORD_FORM, WordIndex
 from memagent_batch.domain.turns import DIRECT, Prompt, Turns
 
+KEPT_INDEXES = 4
+"""Documents whose indexes are kept: questions of one document are mostly read one after the other."""
 NO_MEMORY = Memory(token_ids=(), text="")
 
 
@@ -111,8 +115,7 @@ class RetrievePolicy(DirectPolicy):
         passages = token_windows(
             num_tokens, chunk_tokens=self.passage_tokens, overlap_tokens=overlap_tokens, breaks=document.breaks
         )
-        token_ids = [document.token_ids[start:end] for start, end in passages]
-        scores = bm25(token_ids, question, decode=prompts.decode)
+        scores = INDEXES.of(document, passages, decode=prompts.decode).scores(_words(question, decode=prompts.decode))
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
         num_shown = max(self.chunk_tokens // (self.passage_tokens + len(prompts.gap)), 1)
         return _join_windows([passages[index] for index in ranked[:num_shown]])
@@ -122,8 +125,36 @@ def bm25(
     passages: Sequence[Sequence[int]], question: Sequence[int], *, decode: Callable[[Sequence[int]], str]
 ) -> list[float]:
     """Ranks by words in lower case, without stop words or stems: for languages that put spaces between words."""
-    words = [WORD_FORM.findall(decode(list(token_ids)).lower()) for token_ids in (*passages, question)]
-    return word_scores(words[:-1], words[-1])
+    index = WordIndex([_words(token_ids, decode=decode) for token_ids in passages])
+    return index.scores(_words(question, decode=decode))
+
+
+class DocumentIndexes:
+    """Indexes of the documents that were asked for last: all questions of a document share one."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept = deque[tuple[Document, Sequence[tuple[int, int]], WordIndex]](maxlen=KEPT_INDEXES)
+
+    def of(
+        self, document: Document, passages: Sequence[tuple[int, int]], *, decode: Callable[[Sequence[int]], str]
+    ) -> WordIndex:
+        """The index of these token ranges of a document; made by the first of several threads that ask for it."""
+        with self._lock:
+            for kept, ranges, index in self._kept:
+                if kept is document and ranges == passages:
+                    return index
+            index = WordIndex([_words(document.token_ids[start:end], decode=decode) for start, end in passages])
+            self._kept.append((document, passages, index))
+            return index
+
+
+INDEXES = DocumentIndexes()
+"""Those of this process."""
+
+
+def _words(token_ids: Sequence[int], *, decode: Callable[[Sequence[int]], str]) -> list[str]:
+    return WORD_FORM.findall(decode(list(token_ids)).lower())
 
 
 def _join_windows(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Policy, Question, QuestionTokens
 from memagent_batch.errors import QuestionTooLongError
 from memagent_batch.plugins import make_policy
-from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer, model_name
 
 KEPT_QUESTIONS = 4096
 """Questions whose tokens are kept: all of a list that every document is asked, and a bounded part of a longer one."""
@@ -53,7 +53,7 @@ def make_agent(agent: AgentConfig) -> LoadedAgent:
         prompts=make_prompt_tokens(agent),
         encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(agent).encode),
         question_tokens=agent.policy.question_tokens,
-        model=agent.model,
+        model=model_name(agent),
     )
 
 

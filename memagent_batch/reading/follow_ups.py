@@ -8,7 +8,7 @@ log.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -57,7 +57,7 @@ from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import SPLIT, Sentences
 from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
-from memagent_batch.errors import FollowUpError, MemagentError, ReadingError, SettingsError, ValueTypeError
+from memagent_batch.errors import FollowUpError, MemagentError, ReadingError, ValueTypeError
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.read import Reading, place_of
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
@@ -126,27 +126,16 @@ def checked_follow_ups(
     """What closes the readings of a run; None where nothing is asked after its answers.
 
     Raises:
-        SettingsError: a follow-up question can't fit the window, or samples can't vote.
+        SettingsError: a follow-up question can't fit the window.
         EngineStartError: the engine takes no guides.
     """
     asked = {each for each in types if each is not None}
     follow_ups = make_follow_ups(config, agent, fingerprint=fingerprint)
     if not asked and not follow_ups.config.kinds():
         return None
-    _require_votes(agent, types=asked)
     require_follow_up_window(follow_ups.config, agent, types=asked)
     make_engine(agent).check_guides(follow_ups.config.guide_kinds(asked))
     return follow_ups
-
-
-def _require_votes(agent: AgentConfig, *, types: Collection[ValueType]) -> None:
-    """Refuses votes of a greedy agent: its samples are all the same one, and say nothing."""
-    sampling = agent.sampling
-    if types and sampling.samples > 1 and sampling.temperature == 0:
-        raise SettingsError(
-            f"sampling.samples: {sampling.samples} greedy samples are all the same, so that their votes on a value "
-            "say nothing; set sampling.temperature above 0, or sampling.samples to 1"
-        )
 
 
 def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None:

@@ -191,6 +191,8 @@ class Manifest(TypedDict):
     the log."""
     sample: Sample | None
     again: AgainRecord | None
+    replicas_given_up: NotRequired[int]
+    """Replicas of a cluster whose engine could not start, or not start again, if there were any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

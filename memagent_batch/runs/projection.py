@@ -37,7 +37,7 @@ from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, rea
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
 from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
 from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place, model_name
 
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
@@ -90,7 +90,7 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         output=output,
         run_id=run_id,
         fingerprint=reader.fingerprint,
-        model=job.agent.model,
+        model=model_name(job.agent),
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
         extraction=job.agent.extraction,

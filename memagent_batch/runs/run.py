@@ -164,6 +164,7 @@ def close_run(
     before: PastRun | None,
     spent: Spent | None = None,
     turns: pa.Table | None = None,
+    replicas_given_up: int = 0,
 ) -> Manifest:
     """Checks that the counts close, and writes what is left: the record of the run and the manifest.
 
@@ -182,6 +183,8 @@ def close_run(
         changes=find_changes(recorded, questions, before=before, tables=run.record.tables, turns=turns),
         spent=spent,
     )
+    if replicas_given_up:
+        manifest["replicas_given_up"] = replicas_given_up
     manifest["replaced"] = _replaced_files(manifest, before, nights=run.job.record.keep_nights)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
@@ -311,7 +314,9 @@ def _log_closed(manifest: Manifest) -> None:
         line += f"; {quantity(cut, 'turn')} wrote a memory that was cut at policy.memory_tokens"
     if counts["failed"] > manifest["unread"]["num_unread_failed"]:
         line += "; fix the cause and run it again with retry_failed, or failed readings stay as they are"
-    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
+    if given_up := manifest.get("replicas_given_up", 0):
+        line += f"; replicas given up since their engine could not start: {given_up}"
+    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"], "replicas_given_up": given_up}
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,8 +152,8 @@ class Tokenizer:
             merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self.control_token_ids,
-            encode=partial(_encoded, self.model),
-            decode=partial(_decoded, self.model),
+            encode=self.encode,
+            decode=self.decode,
             gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
             opens_thought=template.opens_thought(template.values(chat_template_kwargs)),
@@ -178,8 +179,8 @@ class Tokenizer:
         shown = partial(self._template, template=template, values=values, ending=ending)
         return FollowUpTokens(
             templates={kind: shown(text) for kind, text in texts.items()},
-            encode=partial(_encoded, self.model),
-            decode=partial(_decoded, self.model),
+            encode=self.encode,
+            decode=self.decode,
         )
 
     def _require_plain(self, tokens: TokenisedText, text: str) -> None:
@@ -234,19 +235,22 @@ class Tokenizer:
         return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
 
 
-@lru_cache(maxsize=2)
 def load_tokenizer(model: str) -> Tokenizer:
-    """The model's tokeniser, loaded once in a process."""
+    """The model's tokeniser; one whose files have not changed is loaded once in a process."""
+    return _load_tokenizer(model, _files_state(model))
+
+
+@lru_cache(maxsize=2)
+def _load_tokenizer(model: str, files: tuple[tuple[str, int, int, int], ...]) -> Tokenizer:
     return Tokenizer(model)
 
 
-def _encoded(model: str, text: str) -> list[int]:
-    """`Tokenizer.encode`, by a name that is small to send to another process."""
-    return load_tokenizer(model).encode(text)
-
-
-def _decoded(model: str, token_ids: Sequence[int]) -> str:
-    return load_tokenizer(model).decode(token_ids)
+def _files_state(model: str) -> tuple[tuple[str, int, int, int], ...]:
+    """Name, size and times of each file of a model's folder; empty for a hub name."""
+    if not Path(model).is_dir():
+        return ()
+    files = ((path, path.stat()) for path in sorted(Path(model).iterdir()))
+    return tuple((path.name, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for path, state in files)
 
 
 def _split_marks(rendered: str) -> list[PromptPiece]:

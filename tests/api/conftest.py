@@ -33,7 +33,7 @@ run_local = partial(ma.answer, executor="local", max_failed_share=1.0)
 @pytest.fixture
 def agent(text_model: str) -> ma.Agent:
     """An agent whose engine needs no model; it draws two samples."""
-    return agent_of(text_model, sampling=ma.SamplingConfig(samples=2))
+    return agent_of(text_model, sampling=ma.SamplingConfig(samples=2, temperature=1.0))
 
 
 def agent_of(model: str, **settings: Any) -> ma.Agent:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 import memagent_batch as ma
@@ -33,12 +34,15 @@ def test_every_page_with_python_is_run_by_a_test() -> None:
 
 def test_snippet_of_an_endpoint_reads_through_a_chat_api() -> None:
     (snippet,) = [code for code in snippets("how-to/python.md") if ADDRESS in code]
-    names: dict[str, str] = {"text": "It rained. " * 3000}
+    names: dict[str, Any] = {"text": "It rained. " * 3000}
     with scripted_server(chat_reply(r"\boxed{Ann}")) as script:
         script.models = Reply(body=json.dumps({"data": [{"id": "the-served-name"}]}).encode())
         exec(snippet.replace(ADDRESS, script.base_url), names)
     assert names["answer"] == "Ann"
     assert len(script.requests) > 2
+    agent, command = names["agent"], yaml.safe_load((DOCS.parent / "jobs" / "chat.yaml").read_text())
+    assert agent.window_tokens == command["window_tokens"]
+    assert {name: getattr(agent.policy, name) for name in command["policy"]} == command["policy"]
 
 
 class Party(BaseModel):

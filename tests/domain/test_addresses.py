@@ -19,7 +19,7 @@ def test_turn_seed_of_any_turn_fits_31_bits_and_repeats(path: str, seed: int, sa
     assert replace(address).turn_seed(path, seed=seed) == drawn
 
 
-def test_turn_seed_of_another_turn_sample_question_document_or_seed_differs() -> None:
+def test_turn_seed_of_another_turn_sample_question_document_agent_or_seed_differs() -> None:
     seeds = {
         ADDRESS.turn_seed("answer", seed=0),
         ADDRESS.turn_seed("update/0", seed=0),
@@ -28,8 +28,9 @@ def test_turn_seed_of_another_turn_sample_question_document_or_seed_differs() ->
         replace(ADDRESS, sample=1).turn_seed("answer", seed=0),
         replace(ADDRESS, question_hash="other").turn_seed("answer", seed=0),
         replace(ADDRESS, document_hash="other").turn_seed("answer", seed=0),
+        replace(ADDRESS, fingerprint="other").turn_seed("answer", seed=0),
     }
-    assert len(seeds) == 7
+    assert len(seeds) == 8
 
 
 def test_text_hash_is_the_sha256_of_utf8() -> None:

@@ -1,7 +1,10 @@
 import asyncio
 import pickle
 import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +86,37 @@ async def test_complete_over_turn_timeout_means_dead_engine(vllm_greedy: VllmEng
     hanging = vllm_greedy.model_copy(update={"turn_timeout_seconds": 1e-6})
     with pytest.raises(EngineDeadError, match="turn_timeout_seconds"):
         await hanging.complete(prompt_of([1, 2, 3]), seed=0)
+
+
+class OneAtATime:
+    """Answers one request after another, as a slow engine does whose KV cache holds one."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def generate(self, prompt: Any, params: Any, request_id: str) -> AsyncIterator[SimpleNamespace]:
+        async with self._lock:
+            await asyncio.sleep(0.05)
+        output = SimpleNamespace(token_ids=[1], finish_reason="stop", logprobs=None)
+        yield SimpleNamespace(outputs=[output], num_cached_tokens=0)
+
+
+@pytest.mark.vllm
+async def test_complete_that_waits_in_the_queue_of_a_slow_engine_is_no_death(tiny_model: str) -> None:
+    engine = engine_of(tiny_model).model_copy(update={"turn_timeout_seconds": 1.5})
+    engine._llm = OneAtATime()
+    completions = await asyncio.gather(*[engine.complete(prompt_of([1, 2, 3]), seed=0) for _ in range(60)])
+    assert max(completion.engine_seconds for completion in completions) > engine.turn_timeout_seconds
+
+
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_complete_that_writes_for_longer_than_the_timeout_is_no_death(
+    vllm_greedy: VllmEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vllm_greedy.__dict__, "turn_timeout_seconds", 0.5)
+    completion = await vllm_greedy.complete(replace(prompt_of([1, 2, 3]), max_tokens=1000), seed=0)
+    assert completion.engine_seconds > 0.5, len(completion.token_ids)
 
 
 @pytest.mark.vllm

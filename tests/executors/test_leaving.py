@@ -72,6 +72,22 @@ def lost() -> None:
     raise SupersededError("run 2 has the output")
 
 
+def test_loss_of_the_claim_outside_the_main_thread_lets_the_block_end_and_raises() -> None:
+    stopped, raised = threading.Event(), list[BaseException]()
+
+    def read() -> None:
+        try:
+            with terminable(), GracefulShutdown(require_claim=lost, stop=stopped.set):
+                assert stopped.wait(MAX_SECONDS)
+        except SupersededError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert [str(error) for error in raised] == ["run 2 has the output"]
+
+
 def swallow_loss() -> None:
     with terminable(), GracefulShutdown(require_claim=lost):
         sleep_through(num_interrupts=2, strikes=False)

@@ -1,6 +1,7 @@
 """The executor of one process: engines that die, signals, kills, and a claim that is lost."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import EngineDeadError, EngineStartError
+from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
 from memagent_batch.executors import actor, local
 from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
@@ -145,23 +146,29 @@ def test_engine_of_a_reader_that_is_interrupted_while_it_loads_its_model_is_stop
     assert engine.has_stopped.is_set()
 
 
-def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_error(
-    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("failures", "is_read"), [(2, True), (3, False)])
+def test_engine_that_died_is_started_three_times_before_the_run_ends_with_its_error(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, is_read: bool
 ) -> None:
     put_documents(tmp_path, {"sound": "sound " * 200, "poisoned": POISON + " sound" * 200})
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
-    engines: list[FragileEngine] = []
+    starts = itertools.count()
 
-    def make(agent: AgentConfig) -> FragileEngine:
-        if engines:
+    def make(agent: AgentConfig) -> Engine:
+        number = next(starts)
+        if 0 < number <= failures:
             raise EngineStartError("no memory is left on the GPU")
-        engines.append(FragileEngine(agent, make_engine(agent)))
-        return engines[-1]
+        return make_engine(agent) if number else FragileEngine(agent, make_engine(agent))
 
+    monkeypatch.setattr(local, "RESTART_SECONDS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(actor, "make_engine", make)
-        with pytest.raises(EngineStartError, match="no memory is left"):
+        if is_read:
+            assert answer(job)["counts"]["ok"] == 4
+            return
+        with pytest.raises(RunFailedError, match="3 times: no memory is left on the GPU; the same command goes on"):
             answer(job)
+    assert next(starts) == 4
     assert read_state(Location(uri=job.output))["state"] == "stopped"
     assert answer(job)["counts"]["ok"] == 4
 

@@ -169,11 +169,11 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_fixed(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_suite(job, [{"references": ["simulated"], "question": "Why? " * 40}, {"references": ["fox"]}])
-    assert evaluate(job, "--sampling.samples=2") == 4
+    assert evaluate(job, "--sampling.samples=2", "--sampling.temperature=1") == 4
     assert ["who", "–", "overwrite", "4", "0.000", "0.000 to 0.658", "2", "0", "0"] in cells(capsys.readouterr().out)
     write_suite(job, [{"references": ["simulated"]}, {"references": ["simulated"]}])
     turns = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir())
-    assert evaluate(job, "--sampling.samples=2") == 0
+    assert evaluate(job, "--sampling.samples=2", "--sampling.temperature=1") == 0
     assert scores(job, "overwrite") == [1.0] * 4
     added = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir()) - turns
     read = {row["document_hash"] for path in added for row in pq.read_table(path).to_pylist()}

@@ -187,7 +187,6 @@ def _require_memories(memories: pa.Table) -> None:
     [
         ({"follow_ups": {"evidence": True, "evidence_tokens": 1400}}, "follow-up question 'evidence' needs"),
         ({"follow_ups": {"json_tokens": 1400}}, "follow-up question 'value' needs"),
-        ({"sampling": {"samples": 2}}, "2 greedy samples are all the same"),
     ],
 )
 def test_follow_up_turns_that_cannot_be_asked_are_refused_before_the_run(

@@ -1,12 +1,16 @@
 """The example package as it is shown in the docs, and what its code decides."""
 
 import importlib
+import json
 import linecache
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+import memagent_batch as ma
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
@@ -49,3 +53,30 @@ def test_policy_in_the_docs_is_that_of_the_example() -> None:
     blocks = DOCS.read_text().split("```python\n")[1:]
     shown = next(block.split("```")[0] for block in blocks if "class FirstMatch" in block)
     assert shown == SOURCE.read_text()
+
+
+class Service(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = (
+            r"\boxed{Ann}" if self.headers["Authorization"] == "Bearer secret" and "Who signed?" in body["text"] else ""
+        )
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"text": text}).encode())
+
+
+def test_engine_in_the_docs_reads_through_its_service(
+    tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = next(block.split("```")[0] for block in DOCS.read_text().split("```python\n") if "class Remote" in block)
+    (tmp_path / "documented_engine.py").write_text(shown)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = {"url": f"http://127.0.0.1:{server.server_port}/", "token": "secret"}
+        agent = ma.Agent(model=tiny_model, engine="documented_engine:Remote", engine_options=options)
+        with agent.open() as reader:
+            assert reader.read("It was signed by Ann.", "Who signed?").answer == "Ann"
+        server.shutdown()
+    assert "secret" not in json.dumps(identify_reader(agent).parts)

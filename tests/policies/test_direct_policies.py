@@ -1,7 +1,9 @@
 """The policies without a memory: what of the document their one prompt shows."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 
 from memagent_batch.domain.prompts import Slot, TokenTemplate
 from memagent_batch.domain.readings import Policy, QuestionTokens
+from memagent_batch.domain.texts.words import WordIndex
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.policies import direct
 from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy, bm25
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.policies.token_documents import PROMPTS as PLAIN
@@ -101,6 +105,31 @@ def test_bm25_passage_with_the_rarest_words_of_the_question_is_nearest(tiny_toke
     scores = scores_of(tiny_tokenizer, "What is the access code of copper-falcon?")
     assert len(scores) == len(PASSAGES)
     assert max(scores) == scores[1] > scores[2] > scores[0] > scores[3] == 0
+
+
+async def test_retrieve_indexes_a_document_once_for_all_its_questions(
+    tiny_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[int]()
+
+    class CountedIndex(WordIndex):
+        def __init__(self, passages: Any) -> None:
+            made.append(len(passages))
+            super().__init__(passages)
+
+    monkeypatch.setattr(direct, "WordIndex", CountedIndex)
+    policy = RetrievePolicy(chunk_tokens=40, answer_tokens=8, passage_tokens=20)
+    prompts = replace(PROMPTS, decode=tiny_tokenizer.decode)
+    texts = [" ".join(PASSAGES), " ".join(reversed(PASSAGES))]
+    documents = [tiny_tokenizer.document(text) for text in texts]
+    questions = [tiny_tokenizer.encode(question) for question in ("Copper-Falcon", "harbour", "grass", "harbour")]
+    asked = [(document, question) for document in documents for question in questions]
+    parts = await asyncio.gather(*[policy.parts(document, question, prompts=prompts) for document, question in asked])
+    assert len(made) == 2
+    for (document, question), ranges in zip(asked, parts, strict=True):
+        monkeypatch.setattr(direct, "INDEXES", direct.DocumentIndexes())
+        assert await policy.parts(document, question, prompts=prompts) == ranges
+    assert len({str(ranges) for ranges in parts}) > 1
 
 
 def test_bm25_number_alone_finds_its_passage_and_passages_without_words_score_nothing(

@@ -17,7 +17,7 @@ from memagent_batch.reading.turns import FollowUpsOnly, ReadingTurns
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
-from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.tokens.tokenizer import _load_tokenizer
 from memagent_batch.wiring import (
     identify_reader,
     make_engine,
@@ -50,7 +50,7 @@ def agent_with(folder: Path, system_text: str, **chat_template_kwargs: str) -> A
 
 async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_turns: bool = True) -> Reading:
     """Reads in what stands for a new process on another day: its clock differs in microseconds at least."""
-    load_tokenizer.cache_clear()
+    _load_tokenizer.cache_clear()
     address = ReadingAddress(
         document_hash=text_hash(TEXT),
         question_hash=text_hash(QUESTION.text),
@@ -93,7 +93,7 @@ async def test_reading_with_a_template_that_prints_the_time_is_replayed_and_foll
 def test_prompts_of_a_template_that_prints_the_time_are_the_same_on_every_node(tmp_path: Path) -> None:
     agent, made = agent_with(tmp_path, PRINTS_NOW), []
     for _ in range(2):
-        load_tokenizer.cache_clear()
+        _load_tokenizer.cache_clear()
         prompts, templates = make_prompt_tokens(agent), make_follow_up_tokens(agent).templates
         made.append((prompts.update, prompts.answer, prompts.direct, templates, identify_reader(agent).fingerprint))
     assert made[0] == made[1]
@@ -104,12 +104,12 @@ def test_prompts_of_a_template_that_prints_the_time_are_the_same_on_every_node(t
 
 def test_identity_names_the_time_only_where_prompts_show_it(tmp_path: Path) -> None:
     assert identify_reader(agent_with(tmp_path, PRINTS_NOW)).parts["template_time"] == "2024-07-26T00:00:00"
-    load_tokenizer.cache_clear()
+    _load_tokenizer.cache_clear()
     assert "template_time" not in identify_reader(agent_with(tmp_path, "No clock.\n")).parts
-    load_tokenizer.cache_clear()
+    _load_tokenizer.cache_clear()
     own_date = agent_with(tmp_path, PRINTS_NOW_BY_DEFAULT, date_string="1 May 2026")
     assert "template_time" not in identify_reader(own_date).parts
-    load_tokenizer.cache_clear()
+    _load_tokenizer.cache_clear()
 
 
 def test_clock_of_a_template_can_not_be_set_as_a_word(tmp_path: Path) -> None:

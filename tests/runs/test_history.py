@@ -39,8 +39,10 @@ def test_finished_run_leaves_a_record_that_later_runs_do_not_touch(nights: Night
 
 
 def test_record_says_what_was_asked_and_which_run_had_read_it(nights: Nights) -> None:
-    first = nights.run(DOCUMENTS, {"q": "Why?"}, sampling={"samples": 2})["run_id"]
-    second = nights.run({"a": "changed", "b": "two"}, {"q": "Why?"}, sampling={"samples": 2})["run_id"]
+    first = nights.run(DOCUMENTS, {"q": "Why?"}, sampling={"samples": 2, "temperature": 1.0})["run_id"]
+    second = nights.run({"a": "changed", "b": "two"}, {"q": "Why?"}, sampling={"samples": 2, "temperature": 1.0})[
+        "run_id"
+    ]
     plans = {run_id: pq.read_table(record_of(nights, run_id)) for run_id in (first, second)}
     assert all(plan.schema.equals(RUN_PLAN) for plan in plans.values())
     read_by = {

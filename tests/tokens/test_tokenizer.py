@@ -18,7 +18,7 @@ from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.tokens.chat_template import ServerTemplate
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.tokens.tokenizer_json import SEGMENT_CHARS
 from tests.conftest import trained_backend
 
@@ -63,6 +63,17 @@ def save_model(folder: Path, backend: BackendTokenizer, *, chat_template: str | 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(save_model(tmp_path_factory.mktemp("model"), byte_level_backend()))
+
+
+def test_edited_chat_template_is_seen_in_the_same_process_and_what_was_loaded_stays_as_it_is(tmp_path: Path) -> None:
+    folder = Path(save_model(tmp_path / "model", byte_level_backend()))
+    before = load_tokenizer(str(folder))
+    prompts = before.prompt_tokens(DEFAULT_PROMPTS)
+    assert load_tokenizer(str(folder)) is before
+    save_model(folder, trained_backend([WORDS * 20], num_tokens=500), chat_template=GEMMA)
+    after = load_tokenizer(str(folder))
+    assert after.chat_template.sha256 == Tokenizer(str(folder)).chat_template.sha256 != before.chat_template.sha256
+    assert prompts.encode(WORDS) == before.encode(WORDS) != after.encode(WORDS)
 
 
 def whole_ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 WORD_FORM = re.compile(r"\w+")
 UNSPACED = re.compile(
@@ -25,15 +25,27 @@ def texts_in(text: str, sought: Sequence[str]) -> frozenset[str]:
 
 def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[float]:
     """Scores of passages by BM25, shape [num_passages]; 0 where a passage has no word of the question."""
-    import bm25s
+    return WordIndex(passages).scores(question)
 
-    if not any(passages):
-        return [0.0] * len(passages)
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs each index that it makes
-    index = bm25s.BM25()
-    index.index(list(passages), show_progress=False)
-    known = [word for word in question if word in index.vocab_dict]
-    return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)
+
+class WordIndex:
+    """The words of passages, to be asked for several questions."""
+
+    def __init__(self, passages: Sequence[list[str]]) -> None:
+        """Indexes the passages."""
+        import bm25s
+
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs each index that it makes
+        self._num_passages, self._index = len(passages), bm25s.BM25()
+        self._vocabulary: Mapping[str, int] = {}
+        if any(passages):
+            self._index.index(list(passages), show_progress=False)
+            self._vocabulary = self._index.vocab_dict
+
+    def scores(self, question: Sequence[str]) -> list[float]:
+        """Scores of the passages; see `word_scores`."""
+        known = [word for word in question if word in self._vocabulary]
+        return [float(score) for score in self._index.get_scores(known)] if known else [0.0] * self._num_passages
 
 
 def _pairs(run: str) -> list[str]:

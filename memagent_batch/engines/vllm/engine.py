@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 GREEDY = SamplingConfig()
 """How guided turns are decoded."""
+LAST_WAIT_SECONDS = 10.0
+"""Wait for progress after the time-out, in which outputs that have come meanwhile are taken."""
 GONE_SECONDS = 10.0
 """Longest wait for a process of vLLM to be gone after its shutdown, which kills what takes more than 5 s, without a
 wait."""
@@ -49,6 +51,8 @@ class VllmEngine(VllmConfig, Engine):
     _context: EngineContext = PrivateAttr()
     _request_ids: Iterator[int] = PrivateAttr()
     _llm: Optional["AsyncLLM"] = PrivateAttr(None)
+    _progress_at: float = PrivateAttr(0.0)
+    """When any request last made progress, by the monotonic clock."""
     _server: EngineForkServer | None = PrivateAttr(None)
     """From which vLLM's process is forked; None on GPUs."""
     _processes: list[BaseProcess] = PrivateAttr(default_factory=list)
@@ -87,6 +91,7 @@ class VllmEngine(VllmConfig, Engine):
             )
             before = multiprocessing.active_children()
             self._llm = start_engine(arguments, server=self._server, reproducible=self.reproducible)
+            self._watch_progress(self._llm)
             self._processes = [process for process in multiprocessing.active_children() if process not in before]
         except BaseException:
             await self.stop()
@@ -156,7 +161,42 @@ class VllmEngine(VllmConfig, Engine):
             detokenize=False,  # for it vLLM would decode the whole prompt, on this event loop
         )
 
+    def _watch_progress(self, llm: "AsyncLLM") -> None:
+        """Notes each step of the engine: requests themselves return their last step alone."""
+        process = llm.output_processor.process_outputs
+
+        def process_and_note(*outputs: Any, **options: Any) -> Any:
+            self._progress_at = time.monotonic()
+            return process(*outputs, **options)
+
+        llm.output_processor.process_outputs = process_and_note
+
     async def _request(self, prompt: Prompt, *, params: "SamplingParams") -> "RequestOutput":
+        """The final output of one request, which may wait in vLLM's queue for as long as others make progress.
+
+        Raises:
+            EngineDeadError: no request made progress for `turn_timeout_seconds`.
+        """
+        request, began = asyncio.ensure_future(self._final_output(prompt, params=params)), time.monotonic()
+        is_last_wait = False
+        try:
+            while not request.done():
+                seconds_left = max(began, self._progress_at) + self.turn_timeout_seconds - time.monotonic()
+                if seconds_left > 0:
+                    is_last_wait = False
+                elif not is_last_wait:  # this process itself may have been stopped for so long
+                    is_last_wait, seconds_left = True, min(LAST_WAIT_SECONDS, self.turn_timeout_seconds)
+                else:
+                    raise EngineDeadError(
+                        f"vLLM hangs: turn {prompt.path} waits, and no turn made progress for "
+                        f"{self.turn_timeout_seconds:g} s (vllm.turn_timeout_seconds)"
+                    )
+                await asyncio.wait([request], timeout=seconds_left)
+            return request.result()
+        finally:
+            request.cancel()
+
+    async def _final_output(self, prompt: Prompt, *, params: "SamplingParams") -> "RequestOutput":
         """The final output of one request; the place where vLLM's errors become ours."""
         from vllm.exceptions import VLLMError
         from vllm.inputs import tokens_input
@@ -165,15 +205,10 @@ class VllmEngine(VllmConfig, Engine):
         if self._llm is None:
             raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
         try:
-            async with asyncio.timeout(self.turn_timeout_seconds):
-                outputs = self._llm.generate(tokens_input(list(prompt.token_ids)), params, str(next(self._request_ids)))
-                *_, final = [output async for output in outputs]
-                return final
-        except TimeoutError as error:
-            raise EngineDeadError(
-                f"vLLM hangs: turn {prompt.path} took longer than {self.turn_timeout_seconds:g} s "
-                "(vllm.turn_timeout_seconds)"
-            ) from error
+            outputs = self._llm.generate(tokens_input(list(prompt.token_ids)), params, str(next(self._request_ids)))
+            *_, final = [output async for output in outputs]
+            self._progress_at = time.monotonic()
+            return final
         except VllmDeadError as error:
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:

@@ -33,12 +33,25 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCounts:
+    """The replicas of a run on a cluster."""
+
+    ready: int
+    asked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActorReport:
     """What an actor did since its last report, or all of them since the driver's last look."""
 
     counts: Mapping[str, int]
     """Growth of the sums, by the names of `metrics.READER_COUNTS`."""
     events: Sequence[Event] = ()
+    deaths: Sequence[TurnKey] = ()
+    """Turns that were in flight at deaths of engines since then."""
+    replicas: ReplicaCounts | None = None
+    board_id: str = ""
+    """Changes when the board's process is started again."""
 
 
 class Board:
@@ -55,6 +68,7 @@ class Board:
         self._reasons: set[str] = set()
         self._has_turns = False
         self._deaths: list[TurnKey] = []
+        self._num_taken_deaths = 0
         self._bound = ""
 
     async def put(self, report: ActorReport) -> None:
@@ -73,10 +87,11 @@ class Board:
             counts, self._counts = self._counts, Counter[str]()
             events, self._events = self._events, []
             left_out, self._num_left_out = self._num_left_out, 0
+            deaths, self._num_taken_deaths = self._deaths[self._num_taken_deaths :], len(self._deaths)
         if left_out:
             message = f"{left_out} more failed readings; the table `answers` has them all"
             events.append(Event(kind=EventKind.READING_FAILED, message=message, fields={"left_out": left_out}))
-        return ActorReport(counts=counts, events=events)
+        return ActorReport(counts=counts, events=events, deaths=deaths)
 
     async def has_turns(self) -> bool:
         """Whether any reader has reported a turn."""
@@ -84,7 +99,14 @@ class Board:
 
     async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
         """Adds the turns that were in flight when an engine died."""
-        self._deaths.extend(turns)
+        with self._lock:
+            self._deaths.extend(turns)
+
+    async def restore_deaths(self, turns: Sequence[TurnKey]) -> None:
+        """Puts back deaths that `take` has returned, at a board that was started again."""
+        with self._lock:
+            self._deaths[:0] = turns
+            self._num_taken_deaths += len(turns)
 
     async def deaths(self) -> Sequence[TurnKey]:
         """All that were added."""

@@ -13,8 +13,8 @@ from typing import Any
 from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.executors.progress.board import ActorReport, Board
-from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge
+from memagent_batch.executors.progress.board import ActorReport, Board, ReplicaCounts
+from memagent_batch.executors.ray.metrics import COUNTERS, GIVEN_UP, READER_COUNTS, counter, gauge
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import Spent
 from memagent_batch.runs.plan import PendingWork
@@ -67,10 +67,16 @@ class Progress:
         self._board = Board()
         self._done_before = self._pending_bytes = 0
         self._starting = ""
+        self._replicas: ReplicaCounts | None = None
         self._began = self._last_line = 0.0
         self._first_read: tuple[float, float] | None = None
         self._last_turn_at: str | None = None
         self._bar: Any = None
+
+    @property
+    def replicas_given_up(self) -> int:
+        """Replicas that were given up since their engine could not start."""
+        return self._sums[GIVEN_UP]
 
     def begin(self) -> None:
         """Counts the run as one that began to read."""
@@ -202,6 +208,7 @@ class Progress:
 
     def _count(self, report: ActorReport) -> None:
         self._sums.update(report.counts)
+        self._replicas = report.replicas or self._replicas
         if report.counts.get("turns"):
             self._last_turn_at = datetime.now(UTC).isoformat()
         if self._first_read is None and self._sums["document_bytes"]:
@@ -225,6 +232,7 @@ class Progress:
         seconds_left = self._seconds_left()
         to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
         doing = rate if sums["readings"] or sums["turns"] else self._starting
+        doing += _missing_replicas(self._replicas)
         if self._bar is not None:
             self._bar.n = self._done
             self._bar.set_postfix_str(", ".join(part for part in (doing, to_go) if part))
@@ -236,6 +244,12 @@ class Progress:
 
     def _log(self, message: str, **fields: int) -> None:
         log.info(message, extra={"event": EventKind.PROGRESS, "run_id": self._run_id, **fields})
+
+
+def _missing_replicas(replicas: ReplicaCounts | None) -> str:
+    if replicas is None or replicas.ready >= replicas.asked:
+        return ""
+    return f", {replicas.ready} of {replicas.asked} replicas"
 
 
 def _duration(seconds: float) -> str:

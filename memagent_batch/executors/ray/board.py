@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import ray
 
-from memagent_batch.executors.progress.board import ActorReport, Board
+from memagent_batch.executors.actor import MAX_STARTS
+from memagent_batch.executors.progress.board import ActorReport, Board, ReplicaCounts
 from memagent_batch.executors.ray.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 
@@ -19,33 +23,33 @@ BOARD_ANSWER_SECONDS = 10.0
 A run that leaves looks three times before it is ended by force."""
 BOARD_SECONDS = 30.0
 """Longest wait of a reader for the board's answer."""
-MAX_STARTS = 3
-"""Starts of a replica while others can read; the engine tries again by itself where its process was killed."""
-
 OTHERS_SECONDS = 60.0
 """Longest wait of a replica that failed for others to begin their start."""
+
+
+PLACEMENT_SECONDS = 20.0
+"""Time from the start of one replica in which the others begin theirs, unless the cluster has no room for them."""
 
 
 class NextStep(StrEnum):
     """What a replica does after a start."""
 
     READ = "read"
-    """Takes documents. The first one gets the error of a start that failed: no other replica can read, or this one has
-    documents already, which Ray Data gives to no other."""
+    """Takes documents. If its start failed, no other replica can read either, and the first document gets the error."""
     START_AGAIN = "start again"
-    """Others can read, so it tries again."""
+    """Tries again: it could start before, or others can."""
     GIVE_UP = "give up"
-    """It has tried often enough."""
+    """It has tried often enough, and others read."""
 
 
 class Starts:
     """The starts of a run's replicas."""
 
     def __init__(self) -> None:
-        self._known = set[str]()
+        self._begun: dict[str, float] = {}
         self._starting = set[str]()
         self._ready = set[str]()
-        self._have_read = set[str]()
+        self._num_replicas = 0
         self._failures = Counter[str]()
         self._have_settled = False
         self._changed = asyncio.Condition()
@@ -57,9 +61,9 @@ class Starts:
         end it; or this board was started again.
         """
         async with self._changed:
-            if not is_new and replica not in self._known:
+            if not is_new and replica not in self._begun:
                 return
-            self._known.add(replica)
+            self._begun[replica] = time.monotonic()
             self._starting.add(replica)
             self._ready.discard(replica)
             self._changed.notify_all()
@@ -67,39 +71,54 @@ class Starts:
     async def end(self, replica: str, *, num_replicas: int, is_new: bool, has_failed: bool) -> NextStep:
         """A start of a replica ended, its first or another; returns when it is clear what follows.
 
-        Ready replicas wait for one another: the first one would take all the longest documents. One that Ray has
-        started again has its documents, and waits for nobody: a board that was started again knows of no other. Its id
-        is the same then.
+        A replica that Ray has started again (not `is_new`) has its documents, and waits for nobody. A board that was
+        started again does not know it, nor any other; its id is the same then.
         """
         async with self._changed:
             if is_new:
-                self._known.add(replica)  # a board that was started again does not know it
+                self._begun.setdefault(replica, time.monotonic())
+            self._num_replicas = num_replicas
             self._starting.discard(replica)
             self._failures[replica] = self._failures[replica] + 1 if has_failed else 0
             if has_failed:
                 self._ready.discard(replica)
             else:
                 self._ready.add(replica)
-                self._have_read.add(replica)
             self._changed.notify_all()
-            if not has_failed and not is_new:
-                return NextStep.READ
             if not has_failed:
-                await self._until(lambda: self._are_settled(num_replicas), seconds=START_SECONDS)
-                self._have_settled = True
-                self._changed.notify_all()
+                if is_new:
+                    await self._until_others_are_ready(time.monotonic() - self._begun[replica])
                 return NextStep.READ
-            await self._until(lambda: bool(self._ready) or self._are_settled(num_replicas), seconds=OTHERS_SECONDS)
+            return await self._step_after_failure(replica, is_new=is_new)
+
+    def counts(self) -> ReplicaCounts:
+        """How many replicas are ready, of how many that were asked for."""
+        return ReplicaCounts(ready=len(self._ready), asked=self._num_replicas)
+
+    async def _until_others_are_ready(self, start_seconds: float) -> None:
+        """Waits for the other replicas for a while, since the first one to read takes all the longest documents.
+
+        Those that have begun to start may take as long again as this one did; those that the cluster has no room for
+        join when they come.
+        """
+        await self._until(self._have_begun, seconds=PLACEMENT_SECONDS - start_seconds)
+        await self._until(
+            lambda: self._have_settled or not self._starting, seconds=max(start_seconds, PLACEMENT_SECONDS)
+        )
+        self._have_settled = True
+        self._changed.notify_all()
+
+    async def _step_after_failure(self, replica: str, *, is_new: bool) -> NextStep:
+        if is_new or self._failures[replica] >= MAX_STARTS:
+            await self._until(lambda: bool(self._ready) or self._have_begun(), seconds=OTHERS_SECONDS)
             await self._until(lambda: bool(self._ready) or not self._starting, seconds=START_SECONDS)
             if not self._ready:
                 return NextStep.READ
-            if self._failures[replica] < MAX_STARTS:
-                return NextStep.START_AGAIN
-            return NextStep.READ if replica in self._have_read else NextStep.GIVE_UP
+        return NextStep.START_AGAIN if self._failures[replica] < MAX_STARTS else NextStep.GIVE_UP
 
-    def _are_settled(self, num_replicas: int) -> bool:
-        num_begun = len(self._known & (self._starting | self._ready | self._failures.keys()))
-        return self._have_settled or (not self._starting and num_begun >= num_replicas)
+    def _have_begun(self) -> bool:
+        num_begun = len(self._begun.keys() & (self._starting | self._ready | self._failures.keys()))
+        return self._have_settled or num_begun >= self._num_replicas
 
     async def _until(self, condition: Callable[[], bool], *, seconds: float) -> None:
         try:
@@ -114,8 +133,9 @@ class BoardActor(Board):
 
     def __init__(self) -> None:
         super().__init__()
+        self._id = uuid.uuid4().hex
         self._starts = Starts()
-        self._run_ended = asyncio.Event()
+        self._run_ended, self._all_given = asyncio.Event(), asyncio.Event()
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def begin_start(self, replica: str, *, is_new: bool) -> None:
@@ -133,15 +153,31 @@ class BoardActor(Board):
     async def begin_run(self) -> None:
         """Readings begin, those of the run or of a dataset that is consumed again: forgets the replicas of others."""
         if self._run_ended.is_set():
-            self._starts, self._run_ended = Starts(), asyncio.Event()
+            self._starts, self._run_ended, self._all_given = Starts(), asyncio.Event(), asyncio.Event()
 
     async def end_run(self) -> None:
         """The readings have ended."""
         self._run_ended.set()
+        self._all_given.set()
 
-    async def run_ended(self) -> None:
-        """Returns once the readings have ended."""
-        await self._run_ended.wait()
+    async def end_documents(self) -> None:
+        """The last document was given to a replica."""
+        self._all_given.set()
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def documents_ended(self) -> bool:
+        """Returns once no more documents are given to replicas: whether the readings still go on."""
+        await self._all_given.wait()
+        return not self._run_ended.is_set()
+
+    def take(self) -> ActorReport:
+        """All reports since the last call, with the state of the replicas."""
+        return replace(super().take(), board_id=self._id, replicas=self._starts.counts())
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
+        """Adds the turns that were in flight when an engine died."""
+        await super().put_deaths(turns)
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def bound_met(self) -> str:
@@ -155,6 +191,8 @@ class RayBoard(Board):
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self._look: Any = None
+        self._board_id = ""
+        self._known_deaths: list[TurnKey] = []
 
     def put(self, report: ActorReport) -> Coroutine[Any, Any, None]:
         """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
@@ -195,6 +233,10 @@ class RayBoard(Board):
         except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that
             report = ActorReport(counts={})
         self._look = None
+        if self._board_id and report.board_id not in ("", self._board_id):  # Ray has started the board again
+            self.handle.restore_deaths.remote(self._known_deaths)
+        self._board_id = report.board_id or self._board_id
+        self._known_deaths.extend(report.deaths)
         return report
 
 

@@ -6,10 +6,12 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import ray
 from ray.data import ActorPoolStrategy, Dataset
 from ray.util import placement_group, remove_placement_group
@@ -17,7 +19,7 @@ from ray.util import placement_group, remove_placement_group
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.errors import RunFailedError, SettingsError
+from memagent_batch.errors import ReplicaLostError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.executor import WorkItem
 from memagent_batch.executors.progress.board import Board
@@ -30,6 +32,8 @@ from memagent_batch.plugins import engine_settings
 
 log = logging.getLogger(__name__)
 
+MAX_PASSES = 3
+"""Passes over the documents of replicas that were given up; what is lost in the last one is for the next run."""
 MAX_GROUPS = 256
 """Most parts that rows are grouped in, each by one task: 40,000 rows of ten million."""
 
@@ -92,17 +96,46 @@ class RayExecutor:
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        planned = ray.data.from_arrow(list(bundles))
-        if task.is_bounded:
-            planned = _mapped(planned, partial(_unless_stopped, board=task.board))
-        calls = _mapped(planned, partial(tokenise, agent=task.agent, sources=sources, splits=splits))
-        yield _placed(read_calls(calls, Reader, task=task), task)
+        yield _read_all(list(bundles), task=task, sources=sources, splits=splits)
 
 
-def _placed(rows: Dataset, task: ReaderTask) -> Iterator[pa.Table]:
-    """The rows, once the cluster has room for a replica."""
+def _read_all(bundles: list[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool) -> Iterator[pa.Table]:
+    """Reads all documents, once the cluster has room for a replica; those of replicas that were given up once more.
+
+    Yields rows of `ENDED`.
+    """
     require_place(task.agent, task.pool)
-    yield from _blocks(rows)
+    for number in range(MAX_PASSES):
+        lost = set[str]()
+        for ended in _blocks(_read(bundles, task=task, sources=sources, splits=splits)):
+            if number < MAX_PASSES - 1:
+                lost |= _lost_documents(ended)
+            yield ended.filter(pc.invert(pc.is_in(ended["document_id"], pa.array(lost, pa.string()))))
+        if not lost:
+            return
+        log.warning(f"{len(lost)} documents of replicas that were given up are read by the others")
+        task = replace(task, is_repeated=True)
+        bundles = [each.filter(pc.is_in(each["document_id"], pa.array(lost, pa.string()))) for each in bundles]
+        bundles = [each for each in bundles if each.num_rows]
+
+
+def _read(bundles: list[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool) -> Dataset:
+    planned = ray.data.from_arrow(bundles)
+    if task.is_bounded:
+        planned = _mapped(planned, partial(_unless_stopped, board=task.board))
+    tokenised = partial(
+        tokenise, agent=task.agent, sources=sources, splits=splits, tokenizer_sha256=task.tokenizer_sha256
+    )
+    calls = _mapped(planned, tokenised)
+    return read_calls(calls, Reader, task=task)
+
+
+def _lost_documents(ended: pa.Table) -> set[str]:
+    """Documents of which a reading needs another replica; a table of `ENDED` has all readings of its documents."""
+    if ended["not_read"].null_count == ended.num_rows:
+        return set()
+    is_lost = pc.equal(pc.struct_field(ended["not_read"], "error_type"), ReplicaLostError.__name__)
+    return set(ended.filter(is_lost)["document_id"].to_pylist())
 
 
 def _mapped(data: Dataset, function: Callable[[Any], Any], *, num_cpus: float = CPU_SHARE) -> Dataset:
@@ -132,14 +165,21 @@ def _unless_stopped(bundle: pa.Table, *, board: Board) -> pa.Table:
 def tokenised_rows(
     dataset: Dataset,
     *,
-    agent: AgentConfig,
+    task: ReaderTask,
     columns: RowColumns,
     asked: Mapping[str | None, Sequence[int]],
     splits: bool = False,
 ) -> Dataset:
     """Rows of a dataset, which hold their texts, as rows of `CALL`; see `tokenise_rows`."""
-    samples = agent.sampling.samples
-    rows = partial(tokenise_rows, agent=agent, columns=columns, asked=asked, samples=samples, splits=splits)
+    rows = partial(
+        tokenise_rows,
+        agent=task.agent,
+        columns=columns,
+        asked=asked,
+        samples=task.agent.sampling.samples,
+        splits=splits,
+        tokenizer_sha256=task.tokenizer_sha256,
+    )
     return _mapped(dataset, rows)
 
 

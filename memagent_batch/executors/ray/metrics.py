@@ -9,6 +9,7 @@ readings are in the log instead: each would make a new series. A process without
 import sys
 from typing import Any
 
+GIVEN_UP = "replicas_given_up"
 COUNTERS = {
     "readings": ("memagent_readings", "readings that ended, failed ones included"),
     "failed": ("memagent_failed_readings", "readings that ended as a failed row"),
@@ -22,6 +23,7 @@ COUNTERS = {
         "turns whose memory or note was cut at its budget",
     ),
     "engine_restarts": ("memagent_engine_restarts", "engines that came up in place of one that went away"),
+    GIVEN_UP: ("memagent_replicas_given_up", "replicas whose engine could not start, or not start again"),
     "log_flushes": ("memagent_log_flushes", "flushes of the turn log"),
     "log_bytes": ("memagent_log_bytes", "bytes written to the turn log"),
 }

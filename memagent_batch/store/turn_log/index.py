@@ -5,7 +5,6 @@ A log file that can't be read is an OutputError that names it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -29,6 +28,7 @@ from memagent_batch.store.turn_log.keys import (
     MapFiles,
     list_folder,
     merged_file,
+    read_ahead,
     read_keys,
     read_log_file,
     run_tasks,
@@ -68,6 +68,7 @@ def read_log_files(
     columns: list[str],
     fingerprints: Collection[str],
     document_hashes: Collection[str] | None = None,
+    num_threads: int = LOG_THREADS,
 ) -> Iterator[pa.Table]:
     """Rows of these fingerprints, and of these documents, in files of the log; a table for each file."""
     read = partial(
@@ -77,8 +78,7 @@ def read_log_files(
         fingerprints=fingerprints,
         document_hashes=None if document_hashes is None else sorted(document_hashes),
     )
-    with ThreadPoolExecutor(LOG_THREADS) as threads:
-        yield from threads.map(read, files)
+    yield from read_ahead(read, files, num_threads=num_threads)
 
 
 def _read_log_file(

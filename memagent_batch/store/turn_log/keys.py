@@ -250,15 +250,17 @@ def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[st
     yield pa.concat_tables(rows).combine_chunks()
 
 
-def read_ahead(read: Callable[[str], pa.Table], paths: Iterable[str]) -> Iterator[pa.Table]:
+def read_ahead(
+    read: Callable[[str], pa.Table], paths: Iterable[str], *, num_threads: int = LOG_THREADS
+) -> Iterator[pa.Table]:
     """Tables of files, in order; few wait at a time: of merged files, which have many rows, one or two."""
     waiting, ahead = deque[Future[pa.Table]](), 1
-    with ThreadPoolExecutor(LOG_THREADS) as threads:
+    with ThreadPoolExecutor(num_threads) as threads:
         for path in paths:
             waiting.append(threads.submit(read, path))
             while len(waiting) > ahead:
                 table = waiting.popleft().result()
-                ahead = min(LOG_THREADS, 1 + BATCH_ROWS // (1 + table.num_rows))
+                ahead = min(num_threads, 1 + BATCH_ROWS // (1 + table.num_rows))
                 yield table
         yield from (each.result() for each in waiting)
 

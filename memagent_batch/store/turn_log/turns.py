@@ -2,18 +2,25 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_log_files
-from memagent_batch.store.turn_log.keys import LogName
+from memagent_batch.store.turn_log.keys import LOG_THREADS, LogName
 from memagent_batch.store.turn_log.rows import COMPLETION_COLUMNS, TURN_LOG, TurnRow
+
+SORTED_ROWS = 16_384
+"""Rows that are sorted at once, some 40 MB: more at once are fewer parts for each reading."""
 
 TurnRank = tuple[bool, str, bool, float]
 """Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
@@ -32,8 +39,13 @@ KEY_COLUMNS = [
     "prompt_hash",
     "finished_at",
     "reused_from",
+    "line",
 ]
 """What finds a turn, and decides which of several rows counts."""
+
+LINE = pa.field("line", pa.string(), nullable=False)
+"""Column with run and writer of the file in which a row is."""
+LINED_LOG = TURN_LOG.append(LINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ class _ArrowRows(Sequence[TurnRow]):
     """Rows of a table, each decoded when it is asked for."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._columns = {name: table[name].combine_chunks() for name in table.schema.names}
+        self._columns = {name: table[name].combine_chunks() for name in table.schema.names if name != LINE.name}
         self._num_rows: int = table.num_rows
 
     def __getitem__(self, number: int) -> TurnRow:  # type: ignore[override]
@@ -110,20 +122,145 @@ def read_turns(
     from an earlier version of its document has the completion of that one, if `files` name where it stands.
     `ended_by` has the `line` of what ended or closed a reading; turns of later runs had no part in it.
     """
-    readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
-    names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
-    ranks: dict[tuple[str, ReadingKey, str], TurnRank] = {}
     files = list(files)
-    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=document_hashes)
+    names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
+    read = partial(_read_files, output, files, columns=names, fingerprints=fingerprints)
+    return _readings_of(
+        read(document_hashes=document_hashes),
+        fingerprints=fingerprints,
+        ended_by=ended_by,
+        read_sources=lambda versions: read(document_hashes=versions),
+        with_tokens=with_tokens,
+    )
+
+
+class DocumentTurns:
+    """The turns that the log holds of one document and its last versions, on disk; each reading loads its own.
+
+    As Python values they take some kilobytes each, and a long document with many questions has millions.
+    """
+
+    def __init__(
+        self,
+        output: Location,
+        files: Sequence[str],
+        *,
+        fingerprints: Collection[str],
+        document_hashes: Sequence[str],
+        ended_by: Mapping[tuple[str, ReadingKey], str],
+    ) -> None:
+        """Takes what `read_turns` takes."""
+        self._fingerprints, self._document_hashes, self._ended_by = fingerprints, document_hashes, ended_by
+        read = partial(
+            _read_files,
+            output,
+            files,
+            columns=TURN_LOG.names,
+            fingerprints=fingerprints,
+            num_threads=1 if output.is_local else LOG_THREADS,  # Arrow keeps some 100 MB for each thread
+        )
+        self._batches, versions = _sorted_on_disk(read(document_hashes=document_hashes))
+        if sources := versions - {*document_hashes}:
+            self._batches += _sorted_on_disk(read(document_hashes=sources))[0]
+        self._places = _places_by_reading(self._batches)
+
+    def of_reading(self, question_hash: str, sample: int) -> dict[str, dict[ReadingKey, LoggedRows]]:
+        """The turns of a question and sample, as `read_turns` returns them."""
+        places = self._places.get((question_hash, sample), [])
+        rows = [self._batches[number].slice(start, stop - start) for number, start, stop in places]
+        table = pa.Table.from_batches(rows, LINED_LOG)
+        is_asked = pc.is_in(table["document_hash"], pa.array(self._document_hashes, pa.string()))
+        return _readings_of(
+            [table.filter(is_asked)],
+            fingerprints=self._fingerprints,
+            ended_by=self._ended_by,
+            read_sources=lambda versions: [table],
+            with_tokens=True,
+        )
+
+
+def _read_files(
+    output: Location,
+    files: Sequence[str],
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
+    document_hashes: Collection[str],
+    num_threads: int = LOG_THREADS,
+) -> Iterator[pa.Table]:
+    """The tables of `read_log_files`, with the column `LINE`."""
+    tables = read_log_files(
+        output,
+        files,
+        columns=columns,
+        fingerprints=fingerprints,
+        document_hashes=document_hashes,
+        num_threads=num_threads,
+    )
     for file, table in zip(files, tables, strict=True):
+        yield table.append_column(LINE, pa.repeat(pa.scalar(LogName.of(file).line), table.num_rows))
+
+
+def _sorted_on_disk(tables: Iterable[pa.Table]) -> tuple[list[pa.RecordBatch], set[str]]:
+    """The rows of tables in a temporary file, and the earlier versions of the document that have completions of them.
+
+    In each batch the rows of a reading are together.
+    """
+    versions = set[str]()
+
+    def sorted_tables() -> Iterator[pa.Table]:
+        waiting, num_rows = [LINED_LOG.empty_table()], 0
+        for table in tables:
+            versions.update(pc.unique(table["reused_from"]).drop_null().to_pylist())
+            waiting.append(table.cast(LINED_LOG))
+            num_rows += table.num_rows
+            if num_rows >= SORTED_ROWS:
+                yield _by_reading(waiting)
+                waiting, num_rows = [LINED_LOG.empty_table()], 0
+        yield _by_reading(waiting)
+
+    batches = on_disk(sorted_tables(), schema=LINED_LOG).to_batches()
+    return [batch for batch in batches if batch.num_rows], versions
+
+
+def _by_reading(tables: list[pa.Table]) -> pa.Table:
+    order = [("question_hash", "ascending"), ("sample", "ascending")]
+    return pa.concat_tables(tables).sort_by(order).combine_chunks()
+
+
+def _places_by_reading(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
+    """Batch, first row, and the row after the last one, of all parts of sorted batches by question and sample."""
+    places: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for number, batch in enumerate(batches):
+        questions = batch["question_hash"].dictionary_encode()
+        samples = batch["sample"].to_numpy()
+        changes = np.diff(questions.indices.to_numpy()).astype(bool) | np.diff(samples).astype(bool)
+        starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+        for start, stop in pairwise(starts):
+            places[questions[start].as_py(), int(samples[start])].append((number, start, stop))
+    return places
+
+
+def _readings_of(
+    tables: Iterable[pa.Table],
+    *,
+    fingerprints: Collection[str],
+    ended_by: Mapping[tuple[str, ReadingKey], str],
+    read_sources: Callable[[Collection[str]], Iterable[pa.Table]],
+    with_tokens: bool,
+) -> dict[str, dict[ReadingKey, LoggedRows]]:
+    """The turns that count; `read_sources` gives rows of earlier versions of the document that have completions."""
+    readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
+    ranks: dict[tuple[str, ReadingKey, str], TurnRank] = {}
+    for table in tables:
         for row, turn in _turns_of(table, with_tokens=with_tokens):
             of, key = row["fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _turn_rank(row, line=LogName.of(file).line, ended_by=ended_by.get((of, key)))
+            rank = _turn_rank(row, ended_by=ended_by.get((of, key)))
             place = (of, key, row["path"])
             if place not in ranks or rank > ranks[place]:
                 ranks[place] = rank
                 readings[of][key][row["path"]] = turn
-    _fill_reused(readings, output, files, names=names, with_tokens=with_tokens)
+    _fill_reused(readings, read_sources, with_tokens=with_tokens)
     return {of: {key: LoggedRows(turns) for key, turns in of_reader.items()} for of, of_reader in readings.items()}
 
 
@@ -144,10 +281,8 @@ def _turns_of(table: pa.Table, *, with_tokens: bool) -> Iterator[tuple[dict[str,
 
 def _fill_reused(
     readings: Mapping[str, Mapping[ReadingKey, dict[str, LoggedTurn]]],
-    output: Location,
-    files: Sequence[str],
+    read_sources: Callable[[Collection[str]], Iterable[pa.Table]],
     *,
-    names: list[str],
     with_tokens: bool,
 ) -> None:
     """Gives each turn that was taken from an earlier version its completion; one whose file is gone is left out."""
@@ -162,7 +297,7 @@ def _fill_reused(
         return
     versions = {turn.reused_from for _, _, turn in taken if turn.reused_from}
     asked: dict[tuple[object, ...], dict[str, LoggedTurn]] = defaultdict(dict)
-    for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
+    for table in read_sources(versions):
         own = table.filter(pc.is_null(table["reused_from"]))
         for key, turn in _turns_of(own, with_tokens=with_tokens):
             asked[_turn_place(key, document_hash=key["document_hash"])][key["path"]] = turn
@@ -185,14 +320,14 @@ def _turn_place(row: Mapping[str, Any], *, document_hash: str | None) -> tuple[o
 
 def _without_tokens(table: pa.Table) -> pa.Table:
     num_tokens = pc.list_value_length(table["token_ids"])
-    return table.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens)
+    return table.drop_columns(["token_ids", LINE.name]).append_column("num_tokens", num_tokens)
 
 
-def _turn_rank(row: Mapping[str, Any], *, line: str, ended_by: str | None) -> TurnRank:
+def _turn_rank(row: Mapping[str, Any], *, ended_by: str | None) -> TurnRank:
     """The rank of a turn: the last run up to the one that ended the reading; in it that writer, then the first turn.
 
     A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
     off. The turns of highest rank are the ones that the reading used.
     """
     had_part = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
-    return (had_part, row["run_id"], line == ended_by, -row["finished_at"].timestamp())
+    return (had_part, row["run_id"], row["line"] == ended_by, -row["finished_at"].timestamp())

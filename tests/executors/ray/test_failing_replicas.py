@@ -1,8 +1,11 @@
 """Replicas whose engine can't start, in the real pool of Ray Data."""
 
+import asyncio
+import itertools
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +15,11 @@ import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
+from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import EngineStartError, RunFailedError, SettingsError
+from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderProcess, ReaderTask
+from memagent_batch.executors.progress import progress
 from memagent_batch.executors.ray import executor, replicas
 from memagent_batch.executors.ray.board import NextStep, start_board
 from memagent_batch.executors.ray.executor import require_node, require_place
@@ -22,6 +27,7 @@ from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.runs.manifest import Manifest
 from tests.jobs import small_job
+from tests.tables import rows_in
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
@@ -29,12 +35,13 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 PROBLEM = "this GPU is broken"
 NUM_DOCUMENTS = 40
+TURNS_BEFORE_DEATH = 30
 
 
 class BrokenReader(Reader):
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
-        replicas.RESTART_SECONDS = 0.1
+        vars(replicas)["RESTART_SECONDS"] = 0.1
         self.folder = Path(task.place.output).parent  # type: ignore[union-attr]
         self.actor = str(ray.get_runtime_context().get_actor_id())
         (self.folder / f"start-{self.actor}-{os.getpid()}").touch()
@@ -60,7 +67,41 @@ class OneBrokenReader(BrokenReader):
         return (self.folder / "broken").read_text() == self.actor
 
 
-def job_in(folder: Path, model: str) -> JobConfig:
+class DyingReader(BrokenReader):
+    """The engine of each replica dies after some turns, and can't start again."""
+
+    def is_broken(self) -> bool:
+        return (self.folder / f"died-{self.actor}").exists()
+
+    def is_sick(self) -> bool:
+        return True
+
+    async def _start_engine(self) -> Engine:
+        engine = await super()._start_engine()
+        if self.is_sick():
+            complete, turns = engine.complete, itertools.count()
+
+            async def complete_some(prompt: Prompt, *, seed: int) -> Completion:
+                if next(turns) >= TURNS_BEFORE_DEATH:
+                    (self.folder / f"died-{self.actor}").touch()
+                    raise EngineDeadError("uncorrectable memory error")
+                return await complete(prompt, seed=seed)
+
+            object.__setattr__(engine, "complete", complete_some)
+        return engine
+
+
+class OneDyingReader(DyingReader, OneBrokenReader):
+    """The same for the first of the replicas alone."""
+
+    def is_broken(self) -> bool:
+        return self.is_sick() and super().is_broken()
+
+    def is_sick(self) -> bool:
+        return OneBrokenReader.is_broken(self)
+
+
+def job_in(folder: Path, model: str, **pool: object) -> JobConfig:
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 50} for number in range(NUM_DOCUMENTS)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
     return small_job(
@@ -71,7 +112,7 @@ def job_in(folder: Path, model: str) -> JobConfig:
         ask=("Who?",),
         simulated={"turn_seconds": 0.01},
         policy={"chunk_tokens": 30},
-        pool={"replicas": 2, "cpus_per_replica": 0.1, "readings_in_flight": 2},
+        pool={"replicas": 2, "cpus_per_replica": 0.1, "readings_in_flight": 2, **pool},
     )
 
 
@@ -83,6 +124,10 @@ def run(job: JobConfig, reader: type[Reader], monkeypatch: pytest.MonkeyPatch) -
 def num_starts(folder: Path) -> list[int]:
     actors = [path.name.split("-")[1] for path in folder.glob("start-*")]
     return sorted(actors.count(actor) for actor in set(actors))
+
+
+def logged_turns(folder: Path) -> Counter[tuple[str, str]]:
+    return Counter((row["document_hash"], row["path"]) for row in rows_in(folder / "run" / "log" / "turns"))
 
 
 @pytest.mark.slow
@@ -118,6 +163,58 @@ def test_run_of_which_no_replica_can_start_ends_with_the_error(
     with pytest.raises(EngineStartError, match=f"^{PROBLEM}$"):
         run(job_in(tmp_path, text_model), BrokenReader, monkeypatch)
     assert num_starts(tmp_path) == [1, 1]
+
+
+@pytest.mark.slow
+def test_replica_whose_engine_dies_and_can_not_start_again_costs_no_reading(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    manifest = run(job_in(tmp_path, text_model), OneDyingReader, monkeypatch)
+    assert len(list(tmp_path.glob("died-*"))) == 1
+    counts = manifest["counts"]
+    assert (counts["ok"], counts["failed"], counts["not_read"]) == (NUM_DOCUMENTS, 0, 0)
+    assert manifest["replicas_given_up"] == 1
+    assert f"failed to start 3 times: {PROBLEM}; the others go on" in caplog.text
+    assert "replicas given up since their engine could not start: 1" in caplog.text
+    assert set(logged_turns(tmp_path).values()) == {1}, "turns that the log holds were asked again"
+
+
+@pytest.mark.slow
+def test_run_whose_replicas_all_die_and_can_not_start_again_goes_on_with_the_same_command(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in(tmp_path, text_model)
+    with pytest.raises(RunFailedError, match=f"can start its engine any more: {PROBLEM}; the same command goes on"):
+        run(job, DyingReader, monkeypatch)
+    manifest = run(job, Reader, monkeypatch)
+    assert manifest["counts"]["ok"] == NUM_DOCUMENTS
+    assert set(logged_turns(tmp_path).values()) == {1}
+
+
+@pytest.mark.slow
+def test_replicas_that_the_cluster_has_no_room_for_keep_no_others_from_reading(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
+    manifest = run(job_in(tmp_path, text_model, replicas=3, cpus_per_replica=0.75), Reader, monkeypatch)
+    assert manifest["counts"]["ok"] == NUM_DOCUMENTS
+    assert "2 of 3 replicas" in caplog.text
+
+
+def test_board_that_is_started_again_remembers_the_deaths_of_engines() -> None:
+    board, turn = start_board(), (("d" * 64, "q" * 64, 0), "f" * 64, "update/3")
+    ray.get(board.handle.put_deaths.remote([turn]))
+    board.take()
+    ray.kill(board.handle, no_restart=False)
+    deadline = time.monotonic() + 60
+    while asyncio.run(board.deaths()) != [turn]:
+        assert time.monotonic() < deadline
+        board.take()
+    ray.get(board.handle.put_deaths.remote([turn]))
+    board.take()
+    assert asyncio.run(board.deaths()) == [turn, turn]
 
 
 def test_replica_that_takes_more_gpus_than_any_node_has_is_refused_where_no_node_can_join() -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from memagent_batch.executors.progress.board import ReplicaCounts
 from memagent_batch.executors.ray import board as ray_board
 from memagent_batch.executors.ray.board import BoardActor, NextStep, Starts
 
@@ -70,11 +71,44 @@ async def test_replicas_wait_for_none_that_ray_started_again_for_readings_that_h
     assert list(await asyncio.wait_for(both, 5)) == [NextStep.READ, NextStep.READ]
 
 
-async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_it_has_documents() -> None:
+async def test_replica_that_read_and_can_not_start_again_is_given_up_while_others_read() -> None:
     of = Starts()
     await asyncio.gather(end(of, "good"), end(of, "dying"))
-    steps = [await end(of, "dying", has_failed=True) for _ in range(3)]
+    steps = [await end(of, "dying", is_new=False, has_failed=True) for _ in range(3)]
+    assert steps == [NextStep.START_AGAIN, NextStep.START_AGAIN, NextStep.GIVE_UP]
+    assert of.counts() == ReplicaCounts(ready=1, asked=2)
+
+
+async def test_last_replica_that_read_tries_to_start_again_before_it_shows_its_error() -> None:
+    of = Starts()
+    await of.begin("only")
+    assert await of.end("only", num_replicas=1, is_new=True, has_failed=False) is NextStep.READ
+    steps = []
+    for _ in range(3):
+        await of.begin("only", is_new=False)
+        steps.append(await of.end("only", num_replicas=1, is_new=False, has_failed=True))
     assert steps == [NextStep.START_AGAIN, NextStep.START_AGAIN, NextStep.READ]
+
+
+async def test_ready_replicas_wait_for_none_that_the_cluster_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_board, "PLACEMENT_SECONDS", 0.05)
+    of = Starts()
+    for replica in ("one", "other"):
+        await of.begin(replica)
+    ends = (of.end(replica, num_replicas=3, is_new=True, has_failed=False) for replica in ("one", "other"))
+    assert list(await asyncio.wait_for(asyncio.gather(*ends), 30)) == [NextStep.READ, NextStep.READ]
+    assert of.counts() == ReplicaCounts(ready=2, asked=3)
+    await of.begin("third")
+    assert await asyncio.wait_for(of.end("third", num_replicas=3, is_new=True, has_failed=False), 5) is NextStep.READ
+
+
+async def test_ready_replica_waits_for_one_that_hangs_while_it_starts_no_longer_than_it_took_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray_board, "PLACEMENT_SECONDS", 0.05)
+    of = Starts()
+    await of.begin("hanging")
+    assert await asyncio.wait_for(end(of, "ready"), 30) is NextStep.READ
 
 
 async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -24,10 +25,11 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log import keys
-from memagent_batch.store.turn_log.index import read_outcomes, scan_log, scan_turn_files
+from memagent_batch.store.turn_log import turns as turns_of_log
+from memagent_batch.store.turn_log.index import read_outcomes, reading_key, scan_log, scan_turn_files
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.rows import completion_of
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.turns import DocumentTurns, read_turns
 from memagent_batch.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
 from tests.store.turn_log.indexes import readings_of
 from tests.store.turn_log.logs import outcome_row
@@ -435,3 +437,32 @@ async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not
     outcomes = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), fingerprint="f")
     (reading,) = all_readings(output, ended_by={("f", key): row["line"] for key, row in outcomes.items()}).values()
     assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
+
+
+async def test_turns_of_a_document_are_loaded_for_one_reading_at_a_time_and_not_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_of_log, "SORTED_ROWS", 3)
+    output, text = output_at(tmp_path), "x" * 100_000
+    addresses = [
+        replace(address_of(), question_hash=text_hash(question), sample=sample)
+        for question in ("first", "second")
+        for sample in range(2)
+    ]
+    for number in range(4):
+        writer = writer_at(output, writer_id=f"w{number}")
+        for address in addresses:
+            for path in (f"update/{number}", f"update/{number + 10}"):
+                writer.record_turn(address, *turn_of(path, text=f"{path} {text}"))
+        await writer.flush()
+    files, hashes = (output / TURNS_FOLDER).files(), [addresses[0].document_hash]
+    whole = read_turns(output, files, fingerprints=["f"], document_hashes=hashes)["f"]
+    before = pa.total_allocated_bytes()
+    turns = DocumentTurns(output, files, fingerprints=["f"], document_hashes=hashes, ended_by={})
+    assert pa.total_allocated_bytes() - before < 100_000
+    for address in addresses:
+        loaded = turns.of_reading(address.question_hash, address.sample)["f"]
+        assert list(loaded) == [reading_key(address)]
+        assert dict(loaded[reading_key(address)]) == dict(whole[reading_key(address)])
+        assert len(loaded[reading_key(address)]) == 8
+    assert turns.of_reading(text_hash("third"), 0) == {"f": {}}
