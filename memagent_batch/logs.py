@@ -60,6 +60,8 @@ class EventKind(StrEnum):
     """`memagent convert` left out files by their names, so that nothing is asked of them."""
     DOCUMENTS_MISSING = "documents_missing"
     """Questions are bound to documents that are not there; they become `failed` rows."""
+    COLUMNS_IGNORED = "columns_ignored"
+    """The question list has columns that no question list has."""
     QUESTIONS_UNTAUGHT = "questions_untaught"
     """A shipped policy gets questions of a form that it was not trained on."""
     THOUGHTS_UNBOUNDED = "thoughts_unbounded"

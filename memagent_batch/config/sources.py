@@ -63,7 +63,7 @@ class InputConfig(Section):
     """Column with the text of a document."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
-    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text", "converted"] = "auto"
+    format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
     """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
     columns unless `documents` names them. `converted` is for a Parquet table that was made of the table of
     `memagent convert`, with its columns; `auto` recognises the table itself."""

@@ -149,6 +149,14 @@ class RecordReader(Protocol):
         """
         ...
 
+    def names(self, location: Location) -> Sequence[str]:
+        """The names of all columns of a file.
+
+        Raises:
+            InputError: the file can't be read.
+        """
+        ...
+
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """Streams the records at `places`, which are sorted; leaves out the places that are not there.
 
