@@ -223,7 +223,15 @@ def table_records(location: Location, *, columns: Columns, shard: Shard, setting
         yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
     else:
         where = None if settings.where is None else Condition(text=settings.where)
-        yield from _grouped_records(location, columns=columns, shard=shard, where=where, keep_bad=keep_bad)
+        try:
+            yield from _grouped_records(location, columns=columns, shard=shard, where=where, keep_bad=keep_bad)
+        except InputUnreachableError as error:
+            if location.path not in shard.table_files or not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise InputUnreachableError(
+                f"{mask_urls(shard.documents)}: {location} is not there; a vacuum removes files of old versions: name "
+                "a newer version, or leave out @ to read the newest"
+            ) from error
 
 
 def _keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
