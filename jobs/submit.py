@@ -9,11 +9,11 @@ what a submission carries. Set secrets as variables before `ray start` on the no
 """
 
 import asyncio
-import os
 import shlex
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from aiohttp import ClientError
 from ray.job_submission import JobSubmissionClient
@@ -35,7 +35,7 @@ def main(words: Sequence[str]) -> int:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         why = " ... ".join(dict.fromkeys([lines[0], lines[-1]]))  # a server's own traceback stands in between
         print(
-            f"error: the folder {os.getcwd()} can't be submitted: {why}; is RAY_API_SERVER_ADDRESS the head's "
+            f"error: the folder {Path.cwd()} can't be submitted: {why}; is RAY_API_SERVER_ADDRESS the head's "
             "dashboard, and does .rayignore name what the job needs no copy of?",
             file=sys.stderr,
         )

@@ -165,7 +165,7 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
 
 
 def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, configs: Sequence[str]) -> ConfigT:
-    """The settings: job files, each over the one before < environment < command line (`given`), without those of other commands."""
+    """The settings: job files, in their order < environment < words (`given`), without those of other commands."""
     names = ALL_SETTINGS if issubclass(kind, Settings) else {"storage_options"}
     if issubclass(kind, Command):
         names = names.difference(*(others for name, others in kind.replaces.items() if name in given))

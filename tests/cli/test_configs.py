@@ -31,7 +31,7 @@ def test_job_file_of_the_project_is_found_by_its_name_unless_there_is_such_a_fil
 
 def test_job_files_are_merged_in_their_order_group_by_group(tmp_path: Path) -> None:
     for name, text in {
-        "one": "window_tokens: 999\nlog_format: json\npolicy: {chunk_tokens: 100, memory_tokens: 50}\nask: [first, second]",
+        "one": "window_tokens: 999\nlog_format: json\npolicy: {chunk_tokens: 100, memory_tokens: 50}\nask: [a, b]",
         "two": "window_tokens: 888\npolicy: {chunk_tokens: 70}\nask: [third]",
     }.items():
         (tmp_path / name).write_text(text)

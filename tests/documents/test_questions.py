@@ -96,7 +96,14 @@ def test_read_questions_all_columns_are_the_same_in_every_format(ending: str, tm
             [{"document_id": "a", "question": "Who?"}, {"document_id": "b", "question": "When?"}],
         ),
     ],
-    ids=["one a line", "integers, and one reference", "column `id`", "tabs", "labels between bars", "of its own document each"],
+    ids=[
+        "one a line",
+        "integers, and one reference",
+        "column `id`",
+        "tabs",
+        "labels between bars",
+        "of its own document each",
+    ],
 )
 def test_read_questions_takes_each_as_it_is_written(
     name: str, data: str, expected: list[dict[str, Any]], tmp_path: Path
@@ -147,7 +154,10 @@ def test_read_questions_bad_file_is_refused_with_place_and_remedy(
     ("name", "data"),
     [
         ("q.csv", "document_id,question,text,answer,doc_id\nd,Who?,Long.,Ann,1\n"),
-        ("q.jsonl", '{"question": "Who?", "document_id": "d", "text": "t", "answer": 1}\n{"question": "b", "doc_id": 1}'),
+        (
+            "q.jsonl",
+            '{"question": "Who?", "document_id": "d", "text": "t", "answer": 1}\n{"question": "b", "doc_id": 1}',
+        ),
     ],
 )
 def test_read_questions_other_columns_are_ignored_with_one_warning(

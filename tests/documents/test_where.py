@@ -247,6 +247,13 @@ def test_filter_takes_the_same_rows_of_files_whose_columns_differ_in_type(
     assert sorted(read(str(tmp_path), InputConfig(where=where))) == names
 
 
+def test_message_on_a_missing_column_names_the_keys_of_the_folders(tmp_path: Path) -> None:
+    for form in ("parquet", "csv", "jsonl"):
+        _write_form(tmp_path / form / "run=1", [{"document_id": "a", "text": "t"}], form=form)
+        with pytest.raises(InputError, match="its columns: 'document_id', 'text', 'run'; name"):
+            indexed(Location(uri=f"{tmp_path}/{form}"), settings=InputConfig(carry_columns=("rum",)))
+
+
 def _carried(folder: Path, values: InputConfig) -> dict[str, str]:
     index = indexed(Location(uri=str(folder)), settings=values)
     return dict(zip(index["document_id"].to_pylist(), index["carry:run"].to_pylist(), strict=True))

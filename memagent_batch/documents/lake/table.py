@@ -115,8 +115,8 @@ def missing_version(name: TableName, there: Sequence[str]) -> InputError:
     shown = [*there[:1], "...", *there[1 - _SHOWN_VERSIONS :]] if len(there) > _SHOWN_VERSIONS else there
     none = "no version of that time" if is_time(str(name.version)) else "no such version"
     return InputError(
-        f"{mask_url(name.full_uri)}: the table has {none}; it has {', '.join(shown) or 'none'}; name one of these, or a "
-        "time from the first one on, or leave out @ to read the newest"
+        f"{mask_url(name.full_uri)}: the table has {none}; it has {', '.join(shown) or 'none'}; name one of these, or "
+        "a time from the first one on, or leave out @ to read the newest"
     )
 
 
@@ -204,6 +204,6 @@ def with_partition(columns: Sequence[InputColumn], values: Mapping[str, pa.Scala
     return [
         replace(column, absent=Absent(value=plain_value(values[column.name])), is_partition=True)
         if column.name in values
-        else column
+        else replace(column, keys=tuple(values))
         for column in columns
     ]
