@@ -62,6 +62,8 @@ class EventKind(StrEnum):
     """Questions are bound to documents that are not there; they become `failed` rows."""
     COLUMNS_IGNORED = "columns_ignored"
     """The question list has columns that no question list has."""
+    AGENT_CHANGED = "agent_changed"
+    """Another agent than that of the last run reads into this output, so that all is read again."""
     QUESTIONS_UNTAUGHT = "questions_untaught"
     """A shipped policy gets questions of a form that it was not trained on."""
     THOUGHTS_UNBOUNDED = "thoughts_unbounded"
