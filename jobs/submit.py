@@ -13,6 +13,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from aiohttp import ClientError
 from ray.job_submission import JobSubmissionClient
@@ -27,8 +28,18 @@ def main(words: Sequence[str]) -> int:
         print(__doc__)
         return 0 if words else 2
     program = ["python"] if words[0].endswith(".py") else ["python", "-m", "memagent_batch"]
-    client = JobSubmissionClient()
-    job = client.submit_job(entrypoint=shlex.join([*program, *words]), runtime_env={"working_dir": "."})
+    try:
+        client = JobSubmissionClient()
+        job = client.submit_job(entrypoint=shlex.join([*program, *words]), runtime_env={"working_dir": "."})
+    except (OSError, RuntimeError, ValueError) as error:  # of the connection, the job server, or a file in the folder
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        why = " ... ".join(dict.fromkeys([lines[0], lines[-1]]))  # a server's own traceback stands in between
+        print(
+            f"error: the folder {Path.cwd()} can't be submitted: {why}; is RAY_API_SERVER_ADDRESS the head's "
+            "dashboard, and does .rayignore name what the job needs no copy of?",
+            file=sys.stderr,
+        )
+        return 2
     print(f"job '{job}' is submitted; `ray job stop {job}` ends it", flush=True)
     asyncio.run(_show_log(client, job))
     while not (info := client.get_job_info(job)).status.is_terminal():

@@ -4,12 +4,13 @@
     python pipelines/question_list.py /lake/questions /lake/contracts /lake/answers --work scan/ --model my-model/
 
 The table of questions has the columns `question_id` and `question`, and those of typed answers where they are used
-(docs/reference/inputs.md). Both tables may change from night to night: only what is new is read.
+(docs/reference/inputs.md); others are ignored. Both tables may change from night to night: only what is new is read.
 """
 
 import argparse
+import json
 
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 import memagent_batch as ma
 
@@ -21,7 +22,7 @@ def ask(questions: str, documents: str, answers: str, *, work: str, agent: ma.Ag
     """Asks all questions of all documents, and replaces the table of answers by a whole new version."""
     run = ma.answer(
         documents=f"delta://{documents}",
-        questions=DeltaTable(questions).to_pyarrow_table().to_pylist(),
+        questions=f"delta://{questions}",
         output=work,
         agent=agent,
         input=ma.InputConfig(document_id_column="document_id", text_column="text"),
@@ -38,11 +39,12 @@ if __name__ == "__main__":
     parser.add_argument("answers", help="the Delta table to write")
     parser.add_argument("--work", required=True, help="folder or URI of the turn log, which the next night needs")
     parser.add_argument("--model", required=True, help="a model folder or hub name")
+    parser.add_argument("--policy", type=json.loads, default={}, help='settings such as {"kind": "gated"}, as JSON')
     arguments = parser.parse_args()
     ask(
         arguments.questions,
         arguments.documents,
         arguments.answers,
         work=arguments.work,
-        agent=ma.Agent(model=arguments.model),
+        agent=ma.Agent(model=arguments.model, policy=ma.PolicyConfig(**arguments.policy)),
     )

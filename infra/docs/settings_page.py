@@ -22,6 +22,8 @@ A setting has one name and three places. The command line overrides the environm
 | environment | `MEMAGENT_POLICY__CHUNK_TOKENS=5000` |
 | job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
 
+`--config tiny --config mine.yaml` merges several job files, setting by setting: what a later one sets goes before.
+
 Lists are written `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
 the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off.
 An unknown name is refused in all three places. This page is made by `python -m infra.docs.settings_page`.

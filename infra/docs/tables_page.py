@@ -14,8 +14,9 @@ TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encodi
 INTRODUCTION = """# Tables
 
 Parquet by default, Arrow IPC files with `--table-format arrow`; the turn log is Parquet always. `manifest.json` names
-the files that count. A reading is one document, one question, one sample. A `?` behind a type: may be null. This page
-is made by `python -m infra.docs.tables_page`.
+the files that count. A reading is one document, one question, one sample. A `?` behind a type: may be null. To show
+times as Python values, as `fetchall()` and `print` do, DuckDB needs `pip install pytz`; `.arrow()` needs nothing. This
+page is made by `python -m infra.docs.tables_page`.
 """
 
 

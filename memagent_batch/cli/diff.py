@@ -112,13 +112,13 @@ def _item_lines(row: DifferenceRow, change: AnswerChange) -> list[str]:
     name, why = cut(row["document_id"], TEXT_WIDTH), causes_of(change, row["why"])
     if not _is_shown_alone(row):
         return [f"  {name}: {why}"]
-    sample = f" (sample {row['sample']})" if row["sample"] else ""
+    sample = f", sample {row['sample']}" if row["sample"] else ""
     question = cut(row["question_after"] or row["question_id"], TEXT_WIDTH)
     values = values_of_both(row) or (None, None)
     before = values[0] or _answer_of(row["status_before"], row["answer_before"], error=row["error_message_before"])
     after = values[1] or _answer_of(row["status_after"], row["answer_after"], error=row["error_message_after"])
     return [
-        f"  {name}: {question}{sample}",
+        f"  {name}: {question} ({row['question_id']}{sample})",
         *([f"    before: {cut(before, TEXT_WIDTH)}"] if change == AnswerChange.CHANGED else []),
         f"    now:    {cut(after, TEXT_WIDTH)}",
         f"    {why}",

@@ -127,8 +127,8 @@ def command_class(name: str) -> type[Command]:
 def read_command(kind: type[CommandT], words: Sequence[str]) -> CommandT:
     """A command with its options."""
     given = given_values(kind, words)
-    config = given.pop("config", None)
-    return read_settings(kind, given, config=config)
+    configs = given.pop("config", ())
+    return read_settings(kind, given, configs=configs)
 
 
 def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int:
@@ -211,11 +211,10 @@ def _log_error(error: Exception) -> int:
 def asks_for_json(arguments: Sequence[str]) -> bool:
     """Whether log lines are to be JSON, by command line, environment or job file; mistakes in these are found later."""
     values = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", ""), *_values_of("--log-format", arguments)]
-    configs = _values_of("--config", arguments)
-    if not any(values) and configs:
+    if not any(values):
         with contextlib.suppress(SettingsError):
-            job = read_yaml(Path(configs[-1]), option="--config")
-            values = [job.get("log_format", "")] if isinstance(job, dict) else values
+            jobs = [read_yaml(Path(config), option="--config") for config in _values_of("--config", arguments)]
+            values += [job["log_format"] for job in jobs if isinstance(job, dict) and "log_format" in job]
     return values[-1] == LogFormat.JSON
 
 

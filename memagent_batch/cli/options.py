@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin
@@ -42,8 +42,10 @@ INPUT = ("documents", "questions", "ask")
 """Everyday settings: what is read."""
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
 """Everyday settings: what reads."""
-WHOLE = frozenset({"documents", "ask", "sheets", "over", "output"})
+WHOLE = frozenset({"config", "documents", "ask", "sheets", "over", "output"})
 """Lists whose parts may hold commas."""
+ONE_VALUE = frozenset({"ask", "config"})
+"""Lists that take one value behind each mention of the option."""
 SHORT = {"again_where": "--where"}
 """Second names of options on the command line."""
 SEAMS = {seam.setting: seam for seam in (POLICIES, ENGINES, REWARDS)}
@@ -88,9 +90,10 @@ class Option:
 
 CONFIG = Option(
     name="config",
-    kind=str,
+    kind=tuple[str, ...],
     info=FieldInfo(
-        description="A job file: YAML, `name: value` on each line; or the name of one that is shipped, such as tiny."
+        description="A job file: YAML, `name: value` on each line; or the name of one that is shipped, such as tiny. "
+        "Of several, a later one goes before an earlier one, setting by setting."
     ),
 )
 """The option of each command with settings."""
@@ -103,7 +106,7 @@ def options_of(kind: type[BaseModel]) -> Iterator[Option]:
 
 
 def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
-    """The values that a command line sets, nested by group as settings are; `config` is the job file."""
+    """The values that a command line sets, nested by group as settings are; `config` has the job files."""
     options, texts = _options_by_flag(kind), dict[str, list[str]]()
     rest, free = deque(words), list[str]()
     while rest:
@@ -161,13 +164,14 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
     return parser.format_help()
 
 
-def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, config: str | None) -> ConfigT:
-    """The settings: job file (`config`) < environment < command line (`given`), without those of other commands."""
+def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, configs: Sequence[str]) -> ConfigT:
+    """The settings: job files, in their order < environment < words (`given`), without those of other commands."""
     names = ALL_SETTINGS if issubclass(kind, Settings) else {"storage_options"}
     if issubclass(kind, Command):
         names = names.difference(*(others for name, others in kind.replaces.items() if name in given))
     try:
-        outside = merged(_job_file(config, kind), _environment_settings(kind))
+        job_files = [_job_file(config, kind) for config in configs]
+        outside = reduce(merged, [*job_files, _environment_settings(kind)])
         used = {name: value for name, value in outside.items() if name in names & kind.model_fields.keys()}
         return kind(**merged(used, given))
     except ValidationError as error:
@@ -215,7 +219,7 @@ def _following(option: Option, rest: deque[str], *, flag: str, kind: type[Comman
         is_written = flag == option.flag and rest and rest[0] in {"true", "false"}
         return [rest.popleft() if is_written else str(flag == option.flag).lower()]
     values: list[str] = []
-    takes_more = option.is_list and option.name != "ask"
+    takes_more = option.is_list and option.name not in ONE_VALUE
     while rest and (takes_more or not values) and not _NAME.fullmatch(rest[0].partition("=")[0]):
         values.append(rest.popleft())
     if not values:
@@ -307,7 +311,7 @@ def _metavar(option: Option, kind: type[Command]) -> str:
     if choices := SEAMS[option.name].built_in if option.name in SEAMS else _choices(option.kind):
         return "|".join(choices)
     if option.is_list:
-        return "TEXT" if option.name == "ask" else "A,B"
+        return "TEXT" if option.name in ONE_VALUE else "A,B"
     return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(option.kind, "JSON" if option.is_object else "TEXT")
 
 
@@ -317,9 +321,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
-def _job_file(config: str | None, kind: type[BaseModel]) -> dict[str, Any]:
-    if config is None:
-        return {}
+def _job_file(config: str, kind: type[BaseModel]) -> dict[str, Any]:
     settings = read_yaml(Path(config), option="--config")
     if not isinstance(settings, dict | None):
         raise SettingsError(f"--config: {config} holds no settings; write one on each line, as `name: value`")

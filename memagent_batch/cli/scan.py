@@ -32,7 +32,7 @@ class Scan(ScanSettings, Command):
 
     def run(self) -> None:
         from memagent_batch.config.convert import ConvertJob  # here, so that --help loads no reader
-        from memagent_batch.flows.scan import ANSWERS, DOCUMENTS, scan
+        from memagent_batch.flows.scan import DOCUMENTS, answers_of_scan, scan
         from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
         from memagent_batch.wiring import make_output
@@ -47,7 +47,7 @@ class Scan(ScanSettings, Command):
             executor=job.executor,
             storage_options=job.storage_options,
         )
-        asked = job.model_copy(update={"documents": (conversion.output,), "output": f"{folder}/{ANSWERS}"})
+        asked = answers_of_scan(job)
         night = scan(asked, conversion)
         place = shlex.quote(mask_url(folder))
         sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")

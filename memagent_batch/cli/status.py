@@ -29,7 +29,8 @@ class ShowStatus(OutputCommand, JsonCommand):
 
 
 NEXT = {
-    "running or killed": "if no process runs any more, give the same command again: it goes on from the log",
+    "running or killed": "if no process runs any more, give the same command again: it goes on from the log. A run "
+    "that finds its disk full can't note why it stopped: look at its last line",
     "stopped": "remove the cause, and give the same command again: it goes on from the log",
     "incomplete": "give the same command again: it reads what could not be read",
 }

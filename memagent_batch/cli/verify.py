@@ -73,7 +73,7 @@ class Verify(OutputsCommand, JsonCommand):
         if self.job is None:
             raise SettingsError("--reread: pass the job file of the run with --job")
         places = {"documents": output, "output": output, "storage_options": self.storage_options}
-        job = read_settings(JobSettings, places, config=self.job).job()
+        job = read_settings(JobSettings, places, configs=[self.job]).job()
         return RereadSample(num=self.reread, seed=self.seed, job=job)
 
 

@@ -32,8 +32,9 @@ PROBLEM_WORDS = {
     "tuple_type": "this is not a list; write it as [a, b]",
     "list_type": "this is not a list; write it as [a, b]",
     "dict_type": "this holds no names with values; write them as {{name: value}}",
-    "model_type": "this is a group of settings; write them as {{name: value}}",
-    "model_attributes_type": "this is a group of settings; write them as {{name: value}}",
+    "model_type": "this is a group of settings; write them as {{name: value}}, and code of yours as its `kind`",
+    "model_attributes_type": "this is a group of settings; write them as {{name: value}}, and code of yours as its "
+    "`kind`",
 }
 """What pydantic's types of errors mean to a user."""
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?")

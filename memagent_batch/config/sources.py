@@ -63,7 +63,7 @@ class InputConfig(Section):
     """Column with the text of a document."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
-    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text", "converted"] = "auto"
+    format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
     """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
     columns unless `documents` names them. `converted` is for a Parquet table that was made of the table of
     `memagent convert`, with its columns; `auto` recognises the table itself."""
@@ -149,11 +149,11 @@ class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or fsspec URLs, all on one file
+    """Files, folders or globs of Parquet, JSONL, CSV, TSV, Arrow or text files; paths or fsspec URLs, all on one file
     system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like."""
     questions: str | None = None
-    """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
-    asked of that document, the others of every document."""
+    """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question a line), or a table as `documents`.
+    Rows with a `document_id` are asked of that document, the others of every document."""
     limit: Count | None = None
     """Documents to take, as a fair sample: a larger limit takes the same ones and more."""
     limit_seed: int = 0

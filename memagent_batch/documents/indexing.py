@@ -201,17 +201,37 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
     Raises:
         InputError: the file, a column or a value can't be read.
     """
-    columns = _present(index_columns(settings), location, shard=shard)
-    keep_bad = settings.on_bad_file == OnBadFile.RECORD
     if shard.format is Format.UNKNOWN:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
+    columns = index_columns(settings)
     if shard.format is Format.TEXT:
+        columns = _present(columns, location, shard=shard)
         yield from _text_records(location, columns=columns, name=name, shard=shard)
-    elif shard.format not in GROUPED:
+    else:
+        yield from table_records(location, columns=columns, shard=shard, settings=settings)
+
+
+def table_records(location: Location, *, columns: Columns, shard: Shard, settings: InputConfig) -> Iterator[Record]:
+    """Records of one file that has columns, with the values of these.
+
+    Raises:
+        InputError: the file, a column or a value can't be read.
+    """
+    columns = _present(columns, location, shard=shard)
+    keep_bad = settings.on_bad_file == OnBadFile.RECORD
+    if shard.format not in GROUPED:
         yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
     else:
         where = None if settings.where is None else Condition(text=settings.where)
-        yield from _grouped_records(location, columns=columns, shard=shard, where=where, keep_bad=keep_bad)
+        try:
+            yield from _grouped_records(location, columns=columns, shard=shard, where=where, keep_bad=keep_bad)
+        except InputUnreachableError as error:
+            if location.path not in shard.table_files or not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise InputUnreachableError(
+                f"{mask_urls(shard.documents)}: {location} is not there; a vacuum removes files of old versions: name "
+                "a newer version, or leave out @ to read the newest"
+            ) from error
 
 
 def _keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:

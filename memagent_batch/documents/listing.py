@@ -150,7 +150,11 @@ def list_files(location: Location, *, keep_left_out: bool = False, inventory: In
     if not files and inventory is not None:
         raise InputError(f"{location.uri}: input.inventory lists no file below it; name a folder that it lists")
     if not files:
-        raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
+        bracket = "; in a pattern, [ begins a set of characters: write [[] for the character itself"
+        raise InputError(
+            f"{location.uri} holds no files (hidden ones and names that start with _ are left out)"
+            f"{bracket if info is None and '[' in path else ''}"
+        )
     return files
 
 

@@ -1,6 +1,8 @@
 """The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
 
+import difflib
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
@@ -9,15 +11,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.formats.formats import READERS, Format, format_of
-from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value, column_value
-from memagent_batch.documents.listing import list_files
+from memagent_batch.documents.formats.formats import READERS, Format, format_ending, format_of
+from memagent_batch.documents.formats.records import (
+    ColumnKind,
+    InputColumn,
+    Presence,
+    Record,
+    Unreadable,
+    Value,
+    column_value,
+)
+from memagent_batch.documents.indexing import table_records
+from memagent_batch.documents.lake.table import table_name
+from memagent_batch.documents.lake.tables import documents_place, find_table
+from memagent_batch.documents.listing import is_delta_folder, list_files
+from memagent_batch.documents.shards import find_shards
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import LABEL_MARK, AnswerType, ValueType, parse_value_type
 from memagent_batch.errors import InputError, ValueTypeError
+from memagent_batch.logs import EventKind
 from memagent_batch.store.columns import Column as TableColumn
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.location import Location
+
+log = logging.getLogger(__name__)
 
 
 class TypeFields(TypedDict):
@@ -61,8 +78,13 @@ _COLUMNS = (
 )
 _MEANT = InputColumn(name="type", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL)
 """What `answer_type` is easily called."""
+_ALL_COLUMNS = (*_COLUMNS, _MEANT)
 _NUM_PLAIN = 5
 """The columns before those of the type."""
+_LIKENESS = 0.82
+"""How alike, from 0 to 1, an unknown column and a known one are at most, unless one is meant to be the other."""
+_NUM_ABBREVIATION = 3
+"""Fewest letters of an abbreviation, such as `qid`."""
 
 
 def read_questions(
@@ -71,16 +93,25 @@ def read_questions(
     """Reads the question list and adds the questions of the command line, of a job file or of a program.
 
     Those are texts, which are asked of every document, or mappings with the fields of a list's row; errors call them by
-    `place` and their number.
+    `place` and their number. Columns of other names are ignored with a warning, unless a name looks misspelt.
 
     Returns:
         A table of `QUESTION_SCHEMA`; without rows where neither was given.
 
     Raises:
-        InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
+        InputError: a file, column or row can't be read, the name of a column looks misspelt, the list is empty, or a
+            question is there twice.
         ValueTypeError: a question asks for a type that can't be; names the row and the column.
     """
-    questions = _question_table(_placed_questions(location, ask=ask, place=place))
+    ignored = dict[str, None]()
+    questions = _question_table(_placed_questions(location, ask=ask, place=place, ignored=ignored))
+    if ignored:
+        names = ", ".join(map(repr, ignored))
+        there = ", ".join(column.name for column in _COLUMNS)
+        log.warning(
+            f"questions: ignored, since a question list has no such columns: {names}; it may have {there}",
+            extra={"event": EventKind.COLUMNS_IGNORED, "names": [*ignored]},
+        )
     if location is not None and not questions.num_rows:
         raise InputError(f"{location.uri} holds no questions; write at least one")
     return questions
@@ -192,42 +223,82 @@ def missing_documents(
 
 
 def _placed_questions(
-    location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str
+    location: Location | None, *, ask: Iterable[str | Mapping[str, object]], place: str, ignored: dict[str, None]
 ) -> Iterator[tuple[str, QuestionRow]]:
-    """All questions with their places, for a person; of an asked one a number, since texts may be long."""
+    """All questions with their places, for a person; of an asked one a number, since texts may be long.
+
+    Adds the columns that no question list has to `ignored`.
+    """
     if location is not None:
-        yield from _read_question_files(location)
+        yield from _read_question_files(location, ignored=ignored)
     for number, question in enumerate(ask, start=1):
         where = f"{place} {number}"
         if isinstance(question, str) and not question.strip():
             raise InputError(f"{where}: it is empty; write one or leave it out")
         fields = {"question": question} if isinstance(question, str) else question
+        ignored |= dict.fromkeys(_unknown_columns([*map(str, fields)], where=where))
         yield where, _listed_question(_field_values(fields, where=where), where=where)
 
 
 def _field_values(fields: Mapping[str, object], *, where: str) -> list[Value]:
-    """The values of the columns; refuses fields of other names."""
-    names = [column.name for column in _COLUMNS]
-    if strangers := sorted(map(str, fields.keys() - set(names))):
-        raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-    return [column_value(fields.get(column.name), column=column, where=where) for column in _COLUMNS]
+    return [column_value(fields.get(column.name), column=column, where=where) for column in _ALL_COLUMNS]
 
 
-def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:
+def _unknown_columns(names: Sequence[str], *, where: str) -> list[str]:
+    """Those of the columns of a file or row that no question list has.
+
+    Raises:
+        InputError: a column that is missing may be meant by one of them.
+    """
+    known = {column.name for column in _ALL_COLUMNS}
+    missing = known.difference(names, {"id", "question_id"} if {"id", "question_id"} & {*names} else ())
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
+        meant = max(missing, key=lambda other: _likeness(name, other), default="")
+        if meant and _likeness(name, meant) > _LIKENESS:
+            raise InputError(
+                f"{where}: a question list has no column {name!r}; did you mean {meant!r}? Rename it, or drop it if it "
+                "says something else"
+            )
+    return unknown
+
+
+def _likeness(name: str, known: str) -> float:
+    """How alike, from 0 to 1, two names are: 1 if one differs in case or separators alone, or abbreviates the other."""
+    plain, other = ("".join(filter(str.isalnum, each)).casefold() for each in (name, known))
+    letters = iter(other)
+    is_part = all(letter in letters for letter in plain)  # in this order
+    if len(plain) >= _NUM_ABBREVIATION and is_part and (plain[0], plain[-1]) == (other[0], other[-1]):
+        return 1.0
+    return difflib.SequenceMatcher(None, plain, other).ratio()
+
+
+def _read_question_files(location: Location, *, ignored: dict[str, None]) -> Iterator[tuple[str, QuestionRow]]:
+    place = documents_place(location.uri, location.storage_options)
+    if table_name(location.uri) or (not format_ending(place.path) and is_delta_folder(place)):
+        yield from _listed_questions(_read_table(place, ignored=ignored))
+        return
     for file in list_files(location):
         place = location.at(file.path)
         format_ = format_of(file.name, where=place.uri, remedy="write the questions in one of these formats")
         if format_ is Format.TEXT:
             yield from _read_text(place)
             continue
-        for record in READERS[format_].read(place, columns=(*_COLUMNS, _MEANT)):
-            *values, meant = record.values
-            if isinstance(meant, str) and meant in set(AnswerType):
-                raise InputError(
-                    f"{record.where}: column 'type' is {meant!r}; call it 'answer_type', or otherwise if it says "
-                    "something else"
-                )
-            yield record.where, _listed_question(values, where=record.where)
+        ignored |= dict.fromkeys(_unknown_columns(READERS[format_].names(place), where=place.uri))
+        yield from _listed_questions(READERS[format_].read(place, columns=_ALL_COLUMNS))
+
+
+def _read_table(place: Location, *, ignored: dict[str, None]) -> Iterator[Record]:
+    """The rows of a table of a lake."""
+    settings, table = InputConfig(), find_table(place)
+    for shard in find_shards(place, settings=settings).shards if table and table.files else ():
+        ignored |= dict.fromkeys(_unknown_columns([*shard.table_columns], where=str(place)))
+        for path in shard.paths:
+            yield from table_records(place.at(path), columns=_ALL_COLUMNS, shard=shard, settings=settings)
+
+
+def _listed_questions(records: Iterable[Record]) -> Iterator[tuple[str, QuestionRow]]:
+    return ((record.where, _listed_question(record.values, where=record.where)) for record in records)
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
@@ -243,6 +314,11 @@ def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
 
 
 def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:
+    *values, meant = values
+    if isinstance(meant, str) and meant in set(AnswerType):
+        raise InputError(
+            f"{where}: column 'type' is {meant!r}; call it 'answer_type', or otherwise if it says something else"
+        )
     question_id, other_id, document_id, question, references = values[:_NUM_PLAIN]
     if isinstance(references, str):
         references = [references]

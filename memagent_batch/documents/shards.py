@@ -43,7 +43,7 @@ SHARD_BYTES = 128 * 1024 * 1024
 _SHARD_FILES = 256
 """Most files of a shard: each costs a request to an object store."""
 _FOOTER_THREADS = 16
-_COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.ARROW})
+_COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.TSV, Format.ARROW})
 """Formats of many documents a file; a text file beside such a file is more likely a note than a document."""
 
 

@@ -28,7 +28,7 @@ from memagent_batch.reading.documents import require_rows
 from memagent_batch.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.history import read_kept_index
-from memagent_batch.runs.manifest import read_run_record
+from memagent_batch.runs.manifest import public_settings, read_run_record
 from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.database import limit_memory
@@ -94,6 +94,7 @@ def check(job: JobConfig) -> CheckedJob:
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
+    _warn_of_another_agent(output, job.with_agent(agent), fingerprint=reader.fingerprint)
     types = asked_types(inputs.questions)
     follow_ups = checked_follow_ups(job.follow_ups, agent, types=types, fingerprint=reader.fingerprint)
     require_compiled(types, agent)
@@ -148,6 +149,21 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
         reused=replace(reused, shards=left),
         questions=questions,
         settings=settings,
+    )
+
+
+def _warn_of_another_agent(output: Location, job: JobConfig, *, fingerprint: str) -> None:
+    """Says that what the last run has read does not count for this one, and which settings of the agent differ."""
+    record = read_run_record(output)
+    if record is None or record["fingerprint"] == fingerprint:
+        return
+    now, before = public_settings(job), record["settings"]
+    names = [name for name in AgentConfig.model_fields if now.get(name) != before.get(name)]
+    why = ", ".join(names) or "files of the model, prompts, or code of yours"
+    log.warning(
+        f"the agent is not that of the last run in this output (different: {why}): what that one has read does not "
+        "count, and all that this one has not read before is read",
+        extra={"event": EventKind.AGENT_CHANGED, "names": names},
     )
 
 

@@ -11,7 +11,9 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import convert
 from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
 from memagent_batch.runs.claim import claim_output
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import RUN_FILE, Manifest
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_output
 
 DOCUMENTS, ANSWERS, PAGES = "documents", "answers", "pages"
@@ -26,6 +28,18 @@ class Scan(TypedDict):
     page: str
     files_not_read: NotReadError | None
     """Set if some files could not be read now; the same command reads them, the answers are those of the others."""
+
+
+def is_scan(output: Location) -> bool:
+    """Whether this is the folder of a scan, which has documents and answers below it."""
+    with output_errors(output.uri):
+        return not (output / RUN_FILE).exists() and (output / DOCUMENTS / RUN_FILE).exists()
+
+
+def answers_of_scan(job: JobConfig) -> JobConfig:
+    """A scan's job over the documents that it converts: these and the answers lie below its output."""
+    folder = job.output.rstrip("/")
+    return job.model_copy(update={"documents": (f"{folder}/{DOCUMENTS}",), "output": f"{folder}/{ANSWERS}"})
 
 
 def scan(job: JobConfig, conversion: ConvertJob) -> Scan:

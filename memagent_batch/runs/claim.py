@@ -19,6 +19,7 @@ may still remove files published that record, and spares them.
 """
 
 import os.path
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -68,14 +69,17 @@ def claim_output(output: Location, job: JobConfig) -> None:
     record = read_owner_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
     if record is None:
         return
-    asked = (asked_documents(job), asked_questions(job), job.input.slice)
-    part = record["settings"].get("input", {}).get("slice")
-    if (record["documents"], record["questions"], part) != asked and not job.adopt_output:
-        of_slice = f"slice {part} of " if part else ""
+    before = {
+        "documents": _after_move(record["documents"], record=record, job=job),
+        "questions": _after_move(record["questions"], record=record, job=job),
+        "slice": record["settings"].get("input", {}).get("slice"),
+    }
+    now = {"documents": asked_documents(job), "questions": asked_questions(job), "slice": job.input.slice}
+    differences = [f"{name} {before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
+    if differences and not job.adopt_output:
         raise OutputError(
-            f"output: {output.uri} belongs to a run over {of_slice}documents {record['documents']} and questions "
-            f"{record['questions']}; choose another output, or go on in this one with adopt_output: what still fits is "
-            "not read again"
+            f"output: {output.uri} belongs to a run over {'; '.join(differences)}; choose another output, or go on in "
+            "this one with adopt_output: what still fits is not read again"
         )
 
 
@@ -159,13 +163,23 @@ def _asked_place(uri: str, job: JobConfig) -> str:
     return folder + place.removeprefix(folder).split("/")[0] if place.startswith(folder) else place
 
 
+def _after_move(recorded: str | list[str], *, record: Mapping[str, Any], job: JobConfig) -> str | list[str]:
+    """Recorded places as they are now: what lay beside the output was moved or copied with it."""
+    if isinstance(recorded, list):
+        return [str(_after_move(each, record=record, job=job)) for each in recorded]
+    place = recorded.removeprefix(f"{LakeKind.DELTA}://")  # as earlier versions wrote the folder of a table
+    old, new = (
+        posixpath.dirname(canonical(output, job)) for output in (record["settings"].get("output", ""), job.output)
+    )
+    return new + place.removeprefix(old) if place.startswith(f"{old}/") else place
+
+
 def canonical(uri: str, sources: SourceConfig) -> str:
     """One text for each place, in whichever form it is written; without credentials."""
     name = table_name(uri)
-    if name is not None:  # every night reads another version
-        is_folder = name.kind is LakeKind.DELTA
-        return f"{name.kind}://{canonical(name.place, sources)}" if is_folder else name.uri
-    place = Location(uri=uri, storage_options=sources.storage_options)
+    if name is not None and name.kind is LakeKind.ICEBERG:
+        return name.uri  # every night reads another version
+    place = Location(uri=name.place if name else uri, storage_options=sources.storage_options)
     try:
         return mask_url(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):

@@ -20,6 +20,8 @@ from memagent_batch.store.turn_log.question_list import AskedQuestion
 
 MAX_RESULT_COLUMNS = 1000
 """Most questions of a list that has a table `results`: each is a column, and more of them slow its readers down."""
+_NO_COLUMN_MARKS = frozenset(" ,;{}()\n\t=")
+"""What Delta and Spark refuse in the name of a column."""
 _SIMPLE_TYPES: Mapping[AnswerType, pa.DataType] = {
     AnswerType.TEXT: pa.string(),
     AnswerType.BOOL: pa.bool_(),
@@ -159,7 +161,7 @@ def result_questions(questions: pa.Table) -> dict[str, ResultQuestion]:
     """The questions of a list that has a table `results`; none where no question asks for a type, or too many do.
 
     Raises:
-        InputError: two questions of one id ask for other types, or an id is the name of a column of its own.
+        InputError: two questions of one id ask for other types, or an id can't be the name of a column.
     """
     if not any(value_types(questions)):
         return {}
@@ -172,9 +174,26 @@ def result_questions(questions: pa.Table) -> dict[str, ResultQuestion]:
                 f"question_id {question_id!r} asks for {first['answer_type'] or 'no type'} of one document and for "
                 f"another type of another one ({row['answer_type'] or 'none'}); give each type a question_id of its own"
             )
-    if DOCUMENT_ID.name in found:
-        raise InputError(f"question_id {DOCUMENT_ID.name!r} is a column of the table `results`; choose another one")
-    return found if len(found) <= MAX_RESULT_COLUMNS else {}
+    if len(found) > MAX_RESULT_COLUMNS:
+        return {}
+    _require_column_names(found)
+    return found
+
+
+def _require_column_names(question_ids: Iterable[str]) -> None:
+    """Refuses ids that can't be columns beside each other: SQL ignores case, and Delta and Spark refuse some marks."""
+    names = {DOCUMENT_ID.name: DOCUMENT_ID.name}
+    for name in question_ids:
+        other = names.setdefault(name.casefold(), name)
+        mark = next((mark for mark in name if mark in _NO_COLUMN_MARKS), "")
+        why = f"holds {mark!r}" if mark else f"differs from {other!r} in case alone" if other != name else ""
+        if name == DOCUMENT_ID.name:
+            why = "is a column of its own"
+        if why:
+            raise InputError(
+                f"question_id {name!r} can't be a column of the table `results`, which typed questions have: it {why}; "
+                "choose another one, of letters, digits, - and _"
+            )
 
 
 def results_table(

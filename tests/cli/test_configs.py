@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.cli.answer import Answer
-from memagent_batch.cli.main import read_command
+from memagent_batch.cli.main import asks_for_json, read_command
 from memagent_batch.cli.options import JOB_FILES
 from memagent_batch.engines.vllm.start import engine_arguments
 from memagent_batch.wiring import make_prompt_tokens, require_window
@@ -27,6 +27,19 @@ def test_job_file_of_the_project_is_found_by_its_name_unless_there_is_such_a_fil
     assert read_command(Answer, ["--config", "tiny", *GIVEN]).window_tokens == 2048
     Path("tiny").write_text("window_tokens: 999")
     assert read_command(Answer, ["--config", "tiny", *GIVEN]).window_tokens == 999
+
+
+def test_job_files_are_merged_in_their_order_group_by_group(tmp_path: Path) -> None:
+    for name, text in {
+        "one": "window_tokens: 999\nlog_format: json\npolicy: {chunk_tokens: 100, memory_tokens: 50}\nask: [a, b]",
+        "two": "window_tokens: 888\npolicy: {chunk_tokens: 70}\nask: [third]",
+    }.items():
+        (tmp_path / name).write_text(text)
+    words = ["--documents=docs", "--output=run", "--config", f"{tmp_path}/one", f"--config={tmp_path}/two"]
+    settings = read_command(Answer, [*words, "--window-tokens=777"])
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (777, 70, 50)
+    assert settings.ask == ("third",)
+    assert asks_for_json(words)
 
 
 def test_smoke_job_file_needs_no_model_and_fits_its_window() -> None:

@@ -33,7 +33,7 @@ def test_diff_prints_a_summary_then_changed_answers_then_a_line_for_each_other_d
     assert lines[0] == "1 answers changed, 1 are new, 1 are gone; 3 were asked for before, 3 now"
     assert lines[3:] == [
         "CHANGED ANSWERS",
-        "  b: Why?",
+        "  b: Why? (q)",
         "    before: left",
         "    now:    right [2J",
         "    the document changed",
@@ -68,8 +68,8 @@ def test_diff_shows_answers_to_a_new_question_and_texts_that_changed_without_an_
     nights.run({"a": "same", "b": f"{FAILS}, two"}, {"q": "Why?"}, bound={("a", "r"): "Who?", ("b", "r"): "Who?"})
     assert diff(nights.output.uri) == 0
     assert capsys.readouterr().out.splitlines()[3:] == [
-        *("NEW", "  a: Who?", "    now:    same", "    the question is new"),
-        *("  b: Who?", "    now:    (the engine refused it)", "    the question is new"),
+        *("NEW", "  a: Who? (r)", "    now:    same", "    the question is new"),
+        *("  b: Who? (r)", "    now:    (the engine refused it)", "    the question is new"),
         *("", "CHANGED TEXTS WITH THE SAME ANSWERS", "  b"),
     ]
 

@@ -201,6 +201,15 @@ def test_folder_that_a_glob_may_not_list_is_refused_by_name(
         assert [file.name for file in list_files(Location(uri=f"{tmp_path}/{elsewhere}"))] == ["open/a.txt"]
 
 
+@pytest.mark.parametrize("place", ["[2026] offers*", "[2026] offers*/[2026] offer*.txt", "[[]2026] offers*/*.txt"])
+def test_names_with_brackets_and_stars_are_found_as_they_are_written(place: str, tmp_path: Path) -> None:
+    (tmp_path / "[2026] offers*").mkdir()
+    (tmp_path / "[2026] offers*/[2026] offer*.txt").write_text("x")
+    assert [Path(file.path).name for file in list_files(Location(uri=f"{tmp_path}/{place}"))] == ["[2026] offer*.txt"]
+    with pytest.raises(InputError, match=r"holds no files .*write \[\[\] for the character itself"):
+        list_files(Location(uri=f"{tmp_path}/[2026] offers*/*.txt"))
+
+
 def test_prefix_of_a_store_that_a_glob_may_not_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Location(uri="memory://closed-lake/day=*/a.txt")
     for day in "12":

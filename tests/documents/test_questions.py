@@ -84,6 +84,7 @@ def test_read_questions_all_columns_are_the_same_in_every_format(ending: str, tm
             [{"question_id": "5", "document_id": "7", "question": "a", "references": ["r"], **NO_TYPE}],
         ),
         ("q.csv", "id,question\nlaw,Which law governs it?\n", [{"question_id": "law"}]),
+        ("q.tsv", 'id\tquestion\nlaw\t"Which ""law"", of two?"\n', [{"question": 'Which "law", of two?'}]),
         (
             "q.csv",
             "question,answer_type,labels\nRisk?,label,low | high\nWho?,,\n",
@@ -95,7 +96,14 @@ def test_read_questions_all_columns_are_the_same_in_every_format(ending: str, tm
             [{"document_id": "a", "question": "Who?"}, {"document_id": "b", "question": "When?"}],
         ),
     ],
-    ids=["one a line", "integers, and one reference", "column `id`", "labels between bars", "of its own document each"],
+    ids=[
+        "one a line",
+        "integers, and one reference",
+        "column `id`",
+        "tabs",
+        "labels between bars",
+        "of its own document each",
+    ],
 )
 def test_read_questions_takes_each_as_it_is_written(
     name: str, data: str, expected: list[dict[str, Any]], tmp_path: Path
@@ -122,6 +130,11 @@ def test_read_questions_neither_file_nor_asked_is_an_empty_table() -> None:
         ("q.txt", b"a\xff", "q.txt: invalid UTF-8 at byte 2"),
         ("q.txt", b"a\nb\na\n", "twice for every document: .*line 1.*line 3"),
         ("q.xlsx", b"", r"q\.xlsx: no known file ending"),
+        ("q.csv", b"question,doc_id\na,d\n", "q.csv: .* no column 'doc_id'; did you mean 'document_id'"),
+        ("q.tsv", b"question\tDocument ID\na\td\n", "did you mean 'document_id'"),
+        ("q.csv", b"Question,question_id\na,d\n", "'Question'; did you mean 'question'"),
+        ("q.csv", b"question,qid\na,d\n", "'qid'; did you mean 'question_id'"),
+        ("q.jsonl", b'{"question": "a"}\n{"question": "b", "lables": "x"}', "'lables'; did you mean 'labels'"),
         ("q.jsonl", b'{"question": "a"}\n{"question": null}', "line 2.*'question' is null"),
         ("q.jsonl", b'{"question": "a", "references": [1.5]}', "'references' holds float"),
         ("q.jsonl", b'{"question": "a", "type": "bridge"}\n{"question": "b", "type": "date"}', "line 2.*'answer_type'"),
@@ -135,6 +148,50 @@ def test_read_questions_bad_file_is_refused_with_place_and_remedy(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=message):
         _read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("q.csv", "document_id,question,text,answer,doc_id\nd,Who?,Long.,Ann,1\n"),
+        (
+            "q.jsonl",
+            '{"question": "Who?", "document_id": "d", "text": "t", "answer": 1}\n{"question": "b", "doc_id": 1}',
+        ),
+    ],
+)
+def test_read_questions_other_columns_are_ignored_with_one_warning(
+    name: str, data: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / name).write_text(data)
+    assert _read(tmp_path / name)[0]["document_id"] == "d"
+    (warning,) = caplog.messages
+    assert "ignored, since a question list has no such columns: 'text', 'answer', 'doc_id'" in warning
+
+
+def test_read_questions_of_a_program_follow_the_rule_of_files(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"question": "Who?", "topic": "a"}, {"question": "When?", "topic": "b", "source": "c"}]
+    assert read_questions(None, ask=rows)["question"].to_pylist() == ["Who?", "When?"]
+    (warning,) = caplog.messages
+    assert "no such columns: 'topic', 'source'" in warning
+    for row, meant in (({"doc_id": "d"}, "'document_id'"), ({"type": "bool"}, "'answer_type'")):
+        with pytest.raises(InputError, match=f"ask, question 1: .*{meant}"):
+            read_questions(None, ask=[{"question": "Who?", **row}])
+
+
+@pytest.mark.parametrize("prefix", ["delta://", ""])
+def test_read_questions_of_a_delta_table_are_those_of_its_newest_version(prefix: str, tmp_path: Path) -> None:
+    from deltalake import DeltaTable, write_deltalake
+
+    rows = [{"question_id": name, "question": f"{name}?", "kind": name} for name in "abc"]
+    write_deltalake(f"{tmp_path}/q", pa.Table.from_pylist(rows), partition_by=["kind"])
+    DeltaTable(f"{tmp_path}/q").delete("question_id = 'b'")
+    read = read_questions(Location(uri=f"{prefix}{tmp_path}/q"), ask=())
+    assert sorted(read["question_id"].to_pylist()) == ["a", "c"]
+    assert read_questions(Location(uri=f"delta://{tmp_path}/q@0"), ask=()).num_rows == 3
+    DeltaTable(f"{tmp_path}/q").delete()
+    with pytest.raises(InputError, match="holds no questions"):
+        read_questions(Location(uri=f"{prefix}{tmp_path}/q"), ask=())
 
 
 def test_read_questions_asked_one_that_the_file_has_is_refused(tmp_path: Path) -> None:

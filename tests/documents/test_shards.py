@@ -220,6 +220,18 @@ def test_list_shards_bucket_prefix_and_glob_find_the_same_files(s3_bucket: Locat
 
 
 @pytest.mark.s3
+def test_list_files_finds_in_the_same_process_what_was_written_since_the_last_listing(s3_bucket: Location) -> None:
+    places = [s3_bucket / "in", s3_bucket / "in/*.txt", s3_bucket / "in/**/*.txt", s3_bucket / "in/new*"]
+    for number, names in enumerate((["new0.txt"], ["new0.txt", "new1.txt"], ["new1.txt", "new2.txt"])):
+        other = Location(uri=s3_bucket.uri, storage_options=s3_bucket.storage_options)
+        (other / f"in/new{number}.txt").write_bytes(b"x")
+        if number == 2:
+            (other / "in/new0.txt").delete()
+        for place in places:
+            assert [file.name for file in list_files(place)] == names
+
+
+@pytest.mark.s3
 def test_list_files_key_that_a_client_reads_as_a_version_of_another_is_refused(s3_bucket: Location) -> None:
     s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/a.txt", b"text")
     s3_bucket.fs.call_s3("put_object", Bucket=s3_bucket.path, Key="in/a.txt?versionId=b.txt", Body=b"other")

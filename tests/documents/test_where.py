@@ -223,6 +223,37 @@ def test_key_that_is_a_text_in_one_folder_is_a_text_in_all(
     assert sorted(read(str(tmp_path), InputConfig(where=where))) == names
 
 
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        ("status <> 'x'", ["b"]),
+        ("status is distinct from 'x'", ["b", "null"]),
+        ("score > 0.1", []),
+        ("score >= 0.1", ["b", "x"]),
+        ("score > 300", []),
+        ("score < 0.5", ["b", "null", "x"]),
+        ("year = 2026", ["b", "null", "x"]),
+    ],
+)
+def test_filter_takes_the_same_rows_of_files_whose_columns_differ_in_type(
+    where: str, names: list[str], tmp_path: Path
+) -> None:
+    """Nulls are not unequal, as in SQL; a float counts as the number that it was written as; a folder's key wins."""
+    rows = [("x", "x", pa.array([0.1], pa.float32())), ("b", "y", [0.1]), ("null", None, pa.array([0], pa.int8()))]
+    (tmp_path / "year=2026").mkdir()
+    for name, status, score in rows:
+        columns = {"document_id": [name], "text": ["t"], "status": [status], "score": score, "year": [2025]}
+        pq.write_table(pa.table(columns), tmp_path / f"year=2026/{name}.parquet")
+    assert sorted(read(str(tmp_path), InputConfig(where=where))) == names
+
+
+def test_message_on_a_missing_column_names_the_keys_of_the_folders(tmp_path: Path) -> None:
+    for form in ("parquet", "csv", "jsonl"):
+        _write_form(tmp_path / form / "run=1", [{"document_id": "a", "text": "t"}], form=form)
+        with pytest.raises(InputError, match="its columns: 'document_id', 'text', 'run'; name"):
+            indexed(Location(uri=f"{tmp_path}/{form}"), settings=InputConfig(carry_columns=("rum",)))
+
+
 def _carried(folder: Path, values: InputConfig) -> dict[str, str]:
     index = indexed(Location(uri=str(folder)), settings=values)
     return dict(zip(index["document_id"].to_pylist(), index["carry:run"].to_pylist(), strict=True))

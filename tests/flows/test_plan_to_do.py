@@ -44,6 +44,17 @@ def test_plan_counts_only_what_the_output_does_not_hold(job: JobConfig, tmp_path
     assert all(0 < changed[name] < first[name] for name in COSTS)
 
 
+def test_plan_with_another_agent_says_that_all_is_read_again(job: JobConfig, caplog: pytest.LogCaptureFixture) -> None:
+    answer(job)
+    caplog.clear()
+    policy = job.agent.policy.model_copy(update={"chunk_tokens": job.agent.policy.chunk_tokens - 1})
+    for agent, named in ((job.agent, []), (job.agent.model_copy(update={"policy": policy}), ["policy"])):
+        plan: Mapping[str, Any] = plan_checked(check(job.with_agent(agent)))
+        assert plan["readings_to_do"] == 2 * len(named)
+        warnings = [line for line in caplog.messages if line.startswith("the agent is not that of the last run")]
+        assert ["(different: policy)" in line for line in warnings] == [True] * len(named)
+
+
 def test_plan_estimates_many_documents_from_a_sample(text_model: str, tmp_path: Path) -> None:
     texts = {f"{number}.txt": f"{number} words " * (1 + number % 37) for number in range(1500)}
     put_texts(tmp_path / "in", texts | {"again.txt": texts["7.txt"], "longest.txt": "long " * 4000})

@@ -154,3 +154,19 @@ def test_scan_on_ray_converts_and_answers_in_one_ray(text_model: str, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("starting Ray") == 1
     assert summary(tmp_path)["read"] == 1
+
+
+def test_plan_of_a_scan_counts_the_documents_that_it_has_converted(
+    text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = put_texts(tmp_path / "in", {"old.txt": "Nor here."})
+    (files / "whole.pdf").write_bytes(pdf(written(NOTHING)))
+    asked = {"ask": [FEE], "follow_ups": {"evidence": True}, "engine": unstating_engine.KIND, "allow_code": True}
+    arguments = small_arguments(tmp_path, text_model, **asked, output=f"{tmp_path}/scan")
+    assert main(["scan", *arguments]) == 0
+    capsys.readouterr()
+    assert main(["plan", *arguments]) == 0
+    said = capsys.readouterr()
+    plan = json.loads(said.out)
+    assert (plan["documents"], plan["readings_done"], plan["readings_to_do"]) == (2, 2, 0)
+    assert "the documents that the last scan converted" in said.err

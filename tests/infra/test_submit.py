@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import ray
 
@@ -42,6 +43,15 @@ class JobServer(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+
+def test_job_that_is_not_submitted_is_one_line_with_the_folder() -> None:
+    address = {"RAY_API_SERVER_ADDRESS": "http://127.0.0.1:1"}
+    command = [sys.executable, "jobs/submit.py", "answer"]
+    end = subprocess.run(command, env={**os.environ, **address}, capture_output=True, text=True, timeout=120)
+    assert (end.returncode, end.stdout) == (2, "")
+    (line,) = end.stderr.splitlines()
+    assert line.startswith(f"error: the folder {Path.cwd()} can't be submitted: Failed to connect")
 
 
 def test_job_whose_log_breaks_off_is_waited_for_and_its_exit_code_is_the_runs() -> None:

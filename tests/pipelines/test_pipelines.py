@@ -74,10 +74,12 @@ def test_licence_scan_reads_the_environment_and_lists_packages_that_declare_some
 def test_question_list_makes_a_table_of_a_lake_from_two_others(text_model: str, tmp_path: Path) -> None:
     questions, documents, answers = (str(tmp_path / name) for name in ("questions", "documents", "answers"))
     write_deltalake(documents, pa.table({"document_id": ["a", "b"], "text": ["A dog runs.", "A cat sleeps."]}))
-    write_deltalake(questions, pa.table({"question_id": ["who"], "question": ["Who runs?"]}))
+    write_deltalake(questions, pa.table({"question_id": ["who"], "question": ["Who runs?"], "topic": ["dogs"]}))
     agent, work = agent_of(text_model), str(tmp_path / "work")
     question_list.ask(questions, documents, answers, work=work, agent=agent)
-    write_deltalake(questions, pa.table({"question_id": ["what"], "question": ["What is it?"]}), mode="append")
+    write_deltalake(
+        questions, pa.table({"question_id": ["what"], "question": ["What is it?"], "topic": ["cats"]}), mode="append"
+    )
     run = question_list.ask(questions, documents, answers, work=work, agent=agent)
     assert run.manifest["changes"]["readings"]["read"] == 2
     rows = DeltaTable(answers).to_pyarrow_table().select(["document_id", "question_id", "status"]).to_pylist()

@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,9 @@ def secret_place(secret: str) -> dict[str, str]:
         ({}, {"window_tokens": 4096, "retry_failed": True}, True),
         ({"documents": "docs/"}, {"documents": f"file://{Path('docs').absolute()}"}, True),
         (secret_place("one"), secret_place("two"), True),
+        ({"documents": "lake/docs"}, {"documents": "delta://lake/docs@3"}, True),
+        ({"documents": "delta://./lake/docs"}, {"documents": f"delta://{Path('lake').absolute()}/docs/"}, True),
+        ({"documents": "delta://lake/docs"}, {"documents": "delta://lake/other"}, False),
         ({"documents": ["a", "b"]}, {"documents": ["a"]}, False),
         ({}, {"documents": "other docs"}, False),
         ({}, {"documents": "nosuchprotocol://docs"}, False),
@@ -79,9 +83,20 @@ def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopt
     output = Location(uri=str(tmp_path))
     begin(output, settings_of(tmp_path, **begun))
     if not is_same:
-        with pytest.raises(OutputError, match=r"belongs to a run over documents .*adopt_output"):
+        name = "documents" if "documents" in settings else "questions"
+        with pytest.raises(OutputError, match=rf"belongs to a run over {name} [^;]*, not [^;]*; choose .*adopt_output"):
             claim_output(output, settings_of(tmp_path, **settings))
     claim_output(output, settings_of(tmp_path, adopt_output=not is_same, **settings))
+
+
+def test_claim_output_that_was_copied_with_the_documents_beside_it_is_the_same(tmp_path: Path) -> None:
+    begun = settings_of(tmp_path / "one/answers", documents=f"{tmp_path}/one/texts")
+    begin(Location(uri=begun.output), begun)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    claim_output(
+        Location(uri=f"{tmp_path}/two/answers"),
+        settings_of(tmp_path / "two/answers", documents=f"{tmp_path}/two/texts"),
+    )
 
 
 def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_fix(tmp_path: Path) -> None:

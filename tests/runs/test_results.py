@@ -131,5 +131,12 @@ def test_result_questions_are_none_without_a_type_or_for_too_many() -> None:
     assert result_questions(read_questions(None, ask=[{"question": "?", **NO_TYPE}])) == {}
     many = [{"question": f"{number}?", **type_fields(Number())} for number in range(MAX_RESULT_COLUMNS + 1)]
     assert result_questions(read_questions(None, ask=many)) == {}
-    with pytest.raises(InputError, match="'document_id' is a column of the table"):
-        asked_for(Number(), question_id="document_id")
+
+
+@pytest.mark.parametrize("question_id", ["document_id", "Document_ID", "a,b", "a b", "a=b", "Q"])
+def test_result_questions_whose_id_can_not_be_a_column_are_refused(question_id: str) -> None:
+    rows = [{"question": f"{name}?", "question_id": name, **type_fields(Number())} for name in ("q", question_id)]
+    with pytest.raises(InputError, match=f"question_id '{question_id}' can't be a column.*choose another one"):
+        result_questions(read_questions(None, ask=rows))
+    rows = [{"question": row["question"], "question_id": row["question_id"]} for row in rows]
+    assert result_questions(read_questions(None, ask=rows)) == {}  # without types there is no such table

@@ -160,6 +160,11 @@ class ColumnarReader:
             for group in range(len(file.group_bytes)):
                 yield from group_records(file, group, columns=columns, where=location.uri, keep_bad=keep_bad)
 
+    def names(self, location: Location) -> Sequence[str]:
+        """See `RecordReader`."""
+        with open_grouped(location) as file:
+            return tuple(file.schema.names)
+
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
         with open_grouped(location) as file:

@@ -31,6 +31,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
     JSONL = "jsonl"
     CSV = "csv"
+    TSV = "tsv"
     ARROW = "arrow"
     TABLE = "table"
     """A Parquet file of a table of a lake."""
@@ -46,6 +47,7 @@ _ENDINGS: Mapping[str, Format] = {
     ".ndjson": Format.JSONL,
     ".json": Format.JSONL,
     ".csv": Format.CSV,
+    ".tsv": Format.TSV,
     ".arrow": Format.ARROW,
     ".feather": Format.ARROW,
     ".ipc": Format.ARROW,
@@ -107,6 +109,10 @@ class TextReader:
         values = tuple(column_value(value, column=column, where=location.uri) for value, column in found)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
+    def names(self, location: Location) -> Sequence[str]:
+        """See `RecordReader`. A text has no columns."""
+        return ()
+
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         for record in self.read(location, columns=columns):
@@ -125,6 +131,7 @@ READERS: Mapping[Format, RecordReader] = {
     Format.PARQUET: ColumnarReader(),
     Format.JSONL: JsonlReader(),
     Format.CSV: CsvReader(),
+    Format.TSV: CsvReader("\t"),
     Format.ARROW: ColumnarReader(),
     Format.TABLE: ColumnarReader(),
     Format.TEXT: TextReader(),

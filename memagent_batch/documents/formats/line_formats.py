@@ -30,8 +30,8 @@ from memagent_batch.store.location import Location
 
 NO_TEXT = Unreadable(reason="the text is null: its field is empty, and CSV writes null so")
 """What an empty field is of the column with the text."""
-OTHER_SEPARATORS = (";", "\t", "|")
-"""What stands in place of commas in tables that call themselves CSV."""
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+"""What may stand between the fields of a table of lines, and how it is called."""
 
 
 class JsonlReader:
@@ -52,6 +52,14 @@ class JsonlReader:
         for column in columns if there else ():
             if column.presence is Presence.SOME and column.absent is None and column.name not in there:
                 raise missing_column(column, there=tuple(there), where=location.uri)
+
+    def names(self, location: Location) -> Sequence[str]:
+        """See `RecordReader`. The keys of all lines."""
+        there: dict[str, None] = {}
+        with open_lines(location, max_bytes=None) as lines:
+            for _, line in _placed_lines(lines):
+                _json_values(line, columns=(), where=f"{location.uri}, line {lines.num_lines}", there=there)
+        return tuple(there)
 
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
@@ -124,22 +132,30 @@ def _line_values(lines: ByteLines, *, columns: Columns) -> tuple[Value, ...]:
     return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")
 
 
+@dataclass(frozen=True, slots=True)
 class CsvReader:
-    """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends."""
+    """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends. Or TSV, with tabs."""
+
+    separator: str = ","
 
     def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
         """See `RecordReader`. Malformed CSV ends the file."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
-            table = _Header.read(lines, columns)
-            for row in _placed_rows(lines):
+            table = _Header.read(lines, columns, separator=self.separator)
+            for row in _placed_rows(lines, separator=self.separator):
                 where = f"{location.uri}, line {row.line}"
                 values = partial(table.values, row.cells, where=where)
                 yield make_record(values, place=row.place, where=where, keep_bad=keep_bad)
 
+    def names(self, location: Location) -> Sequence[str]:
+        """See `RecordReader`."""
+        with open_lines(location, max_bytes=None) as lines:
+            return _Header.read(lines, (), separator=self.separator).names
+
     def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
-            table = _Header.read(lines, columns)
+            table = _Header.read(lines, columns, separator=self.separator)
         for place, lines in fetch_lines(location, places=places):
             yield make_record(partial(table.only_values, lines), place=place, where=location.uri, keep_bad=True)
 
@@ -152,12 +168,12 @@ class _CsvRow:
     cells: list[str]
 
 
-def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
+def _placed_rows(lines: ByteLines, *, separator: str) -> Iterator[_CsvRow]:
     """The CSV rows that are not blank."""
     csv.field_size_limit(sys.maxsize if lines.max_bytes is None else lines.max_bytes)
     start, line = lines.position, lines.num_lines + 1
     try:
-        for cells in csv.reader(lines, strict=True):
+        for cells in csv.reader(lines, delimiter=separator, strict=True):
             if cells:
                 yield _CsvRow(place=Place(start=start, stop=lines.position), line=line, cells=cells)
             start, line = lines.position, lines.num_lines + 1
@@ -175,23 +191,25 @@ def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
 class _Header:
     """The first row of a file, and where the columns stand in it."""
 
+    separator: str
     names: list[str]
     fields: list[tuple[InputColumn, int | None]]
     """The columns with their positions; None where one is absent, or a key of the file's folder."""
 
     @classmethod
-    def read(cls, lines: ByteLines, columns: Columns) -> "_Header":
+    def read(cls, lines: ByteLines, columns: Columns, *, separator: str) -> "_Header":
         """Takes the header from the lines of a file."""
-        for row in _placed_rows(lines):
-            fields = [(column, _csv_field(row.cells, column=column, path=lines.path)) for column in columns]
-            return cls(names=row.cells, fields=fields)
+        for row in _placed_rows(lines, separator=separator):
+            find = partial(_csv_field, row.cells, separator=separator, path=lines.path)
+            return cls(separator=separator, names=row.cells, fields=[(column, find(column)) for column in columns])
         raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
 
     def values(self, row: Sequence[str], *, where: str) -> tuple[Value, ...]:
         """The values of a row."""
         if len(row) != len(self.names):
             raise InputError(
-                f"{where} has {len(row)} fields, the header {len(self.names)}; quote fields that hold commas"
+                f"{where} has {len(row)} fields, the header {len(self.names)}; quote fields that hold "
+                f"{SEPARATORS[self.separator]}"
             )
         return tuple(
             column_value(_csv_value(row, field=field, column=column), column=column, where=where)
@@ -200,12 +218,12 @@ class _Header:
 
     def only_values(self, lines: ByteLines) -> tuple[Value, ...]:
         """The values of the one row that is left."""
-        for row in _placed_rows(lines):
+        for row in _placed_rows(lines, separator=self.separator):
             return self.values(row.cells, where="its row")
         raise InputError("its row is gone")
 
 
-def _csv_field(header: Sequence[str], *, column: InputColumn, path: str) -> int | None:
+def _csv_field(header: Sequence[str], column: InputColumn, *, separator: str, path: str) -> int | None:
     """Position of a column; None where it is optional and absent, or a key of the file's folder."""
     if column.is_partition:
         return None
@@ -213,19 +231,20 @@ def _csv_field(header: Sequence[str], *, column: InputColumn, path: str) -> int 
     if count > 1:
         raise InputError(f"{path} has {count} columns {column.name!r}; rename all but one")
     if count == 0:
-        _require_commas(header, path=path)
+        _require_separator(header, separator=separator, path=path)
         if column.presence is not Presence.OPTIONAL and column.absent is None:
             raise missing_column(column, there=header, where=path)
     return header.index(column.name) if count else None
 
 
-def _require_commas(header: Sequence[str], *, path: str) -> None:
+def _require_separator(header: Sequence[str], *, separator: str, path: str) -> None:
     """Refuses a table whose fields are separated by another character, which a header of one column shows."""
-    separator = next((other for other in OTHER_SEPARATORS if len(header) == 1 and other in header[0]), None)
-    if separator is not None:
+    others = [other for other in SEPARATORS if other != separator and len(header) == 1 and other in header[0]]
+    for other in others[:1]:
+        sep = "" if separator == "," else f", sep={separator!r}"
         raise InputError(
-            f"{path}: its fields are separated by {separator!r}; write them with commas (in pandas: "
-            f"read_csv(..., sep={separator!r}).to_csv(..., index=False)), or the table as Parquet"
+            f"{path}: its fields are separated by {other!r}; write them with {SEPARATORS[separator]} (in pandas: "
+            f"read_csv(..., sep={other!r}).to_csv(...{sep}, index=False)), or the table as Parquet"
         )
 
 

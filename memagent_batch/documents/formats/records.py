@@ -87,6 +87,8 @@ class InputColumn:
     """What a file without the column has instead; by default `presence` decides."""
     is_partition: bool = False
     """Whether the folder of the file gives the value, whatever the file itself has under the column's name."""
+    keys: tuple[str, ...] = ()
+    """Keys of the file's folders, which can be named as columns too."""
     max_bytes: int | None = None
     """Longest text of a document, in UTF-8, bytes; None for no bound."""
     is_part: bool = False
@@ -146,6 +148,14 @@ class RecordReader(Protocol):
 
         Raises:
             InputError: the file, a column or a value can't be read.
+        """
+        ...
+
+    def names(self, location: Location) -> Sequence[str]:
+        """The names of all columns of a file.
+
+        Raises:
+            InputError: the file can't be read.
         """
         ...
 
@@ -259,5 +269,5 @@ def wrong_type(type_name: str, *, column: InputColumn, where: str) -> InputError
 def missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> InputError:
     """What is raised if a column is not in the file."""
     remedy = f"name the right one with {column.setting}" if column.setting else "add or rename one"
-    names = ", ".join(repr(name) for name in there) or "none"
+    names = ", ".join(repr(name) for name in dict.fromkeys([*there, *column.keys])) or "none"
     return InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

@@ -17,7 +17,10 @@ from memagent_batch.documents.lake.table import (
     TableFile,
     TableName,
     as_deleted,
+    instant,
     missing_extra,
+    missing_version,
+    named_time,
 )
 from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
@@ -90,16 +93,44 @@ def _open(name: TableName, location: Location) -> "DeltaTable":
     except ImportError as error:
         raise missing_extra(name.uri, "deltalake") from error
     place = location.path if location.is_local else str(location.fs.unstrip_protocol(location.path))
-    is_number = name.version is not None and name.version.isdigit()
     with _delta_errors(name), input_errors(mask_url(name.uri)):
-        table = DeltaTable(
-            place,
-            version=int(name.version) if is_number and name.version else None,
-            storage_options=_store_options(location.storage_options),
-        )
-        if name.version is not None and not is_number:
-            table.load_as_version(name.version)
+        table = DeltaTable(place, storage_options=_store_options(location.storage_options))
+        if name.version is not None:
+            version = int(name.version) if name.version.isdigit() else _version_at(table, name)
+            if version != table.version():
+                _load_version(table, version, name=name)
         return table
+
+
+def _version_at(table: "DeltaTable", name: TableName) -> int:
+    """The version that a table had at a time."""
+    millis = instant(str(name.version)).timestamp() * 1000
+    versions = [version for version, timestamp in _commits(table) if timestamp <= millis]
+    if not versions:
+        raise missing_version(name, _commit_names(table))
+    return max(versions)
+
+
+def _load_version(table: "DeltaTable", version: int, *, name: TableName) -> None:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table.load_as_version(version)
+    except DeltaError as error:
+        is_listed = version in dict(_commits(table))
+        if is_listed:
+            raise
+        raise missing_version(name, _commit_names(table)) from error
+
+
+def _commits(table: "DeltaTable") -> list[tuple[int, int]]:
+    """Number and time, in milliseconds since 1970, of the versions that the log still has, oldest first."""
+    commits = table.history()
+    return sorted((commit["version"], commit["timestamp"]) for commit in commits if "timestamp" in commit)
+
+
+def _commit_names(table: "DeltaTable") -> list[str]:
+    return [named_time(str(version), timestamp) for version, timestamp in _commits(table)]
 
 
 def _table_columns(table: "DeltaTable") -> dict[str, TableColumn]:

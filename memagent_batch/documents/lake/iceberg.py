@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,11 @@ from memagent_batch.documents.lake.table import (
     TableFile,
     TableName,
     as_deleted,
+    instant,
+    is_time,
     missing_extra,
+    missing_version,
+    named_time,
 )
 from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
@@ -79,7 +82,7 @@ def open_iceberg(name: TableName) -> OpenedIceberg:
     """
     table = load_iceberg(name)
     with input_errors(name.uri), _iceberg_errors(name):
-        snapshot_id, schema = _snapshot(table, name.version)
+        snapshot_id, schema = _snapshot(table, name)
         return OpenedIceberg(table=table, snapshot_id=snapshot_id, schema=schema)
 
 
@@ -131,8 +134,9 @@ def iceberg_columns(name: TableName, opened: OpenedIceberg) -> TableColumns:
     }
 
 
-def _snapshot(table: "IcebergTable", version: str | None) -> tuple[int | None, "Schema"]:
+def _snapshot(table: "IcebergTable", name: TableName) -> tuple[int | None, "Schema"]:
     """The id of a snapshot, and its columns. A version as `OpenedIceberg.version`, or as the user names it."""
+    version = name.version
     if version is None:
         current = table.current_snapshot()
         return current.snapshot_id if current else None, table.schema()
@@ -140,8 +144,8 @@ def _snapshot(table: "IcebergTable", version: str | None) -> tuple[int | None, "
         schema = table.schemas().get(int(found["schema"]))
         if schema is None:
             raise ValueError("there are no such columns")
-        return _snapshot_id(table, found["snapshot"]), schema
-    snapshot_id = _snapshot_id(table, version)
+        return _snapshot_id(table, name, found["snapshot"]), schema
+    snapshot_id = _snapshot_id(table, name, version)
     return snapshot_id, _schema_of(table, snapshot_id)
 
 
@@ -150,14 +154,13 @@ def _schema_of(table: "IcebergTable", snapshot_id: int) -> "Schema":
     return table.scan(snapshot_id=snapshot_id).projection()
 
 
-def _snapshot_id(table: "IcebergTable", version: str) -> int:
+def _snapshot_id(table: "IcebergTable", name: TableName, version: str) -> int:
     named = table.snapshot_by_id(int(version)) if version.isdigit() else table.snapshot_by_name(version)
-    if named is None and not version.isdigit():
-        time = datetime.fromisoformat(version)
-        time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        named = table.snapshot_as_of_timestamp(int(time.timestamp() * 1000))
+    if named is None and is_time(version):
+        named = table.snapshot_as_of_timestamp(int(instant(version).timestamp() * 1000))
     if named is None:
-        raise ValueError("there is no such snapshot")
+        snapshots = [named_time(str(each.snapshot_id), each.timestamp_ms) for each in table.snapshots()]
+        raise missing_version(name, [*snapshots, *(f"{ref!r}" for ref in table.refs())])
     return int(named.snapshot_id)
 
 

@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from urllib.parse import unquote
@@ -19,10 +20,14 @@ import pyarrow as pa
 from memagent_batch.documents.formats.columnar import plain_value
 from memagent_batch.documents.formats.records import Absent, InputColumn, Presence, TableColumn, missing_column
 from memagent_batch.errors import InputError
+from memagent_batch.masking import mask_url
 from memagent_batch.store.location import Location
 
 _VERSIONED_PLACE = re.compile(r"(?P<place>.+)@(?P<version>\d+|\d{4}-\d\d-\d\d[^/@]*)")
 _ICEBERG = re.compile(r"(?P<catalog>[^/@]+)/(?P<table>[^/@]+\.[^/@]+)(?:@(?P<version>[^/@]+))?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d")
+_SHOWN_VERSIONS = 6
+"""Most versions that a message lists."""
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -80,6 +85,39 @@ def at_version(uri: str, version: str) -> str:
 def missing_extra(uri: str, package: str) -> InputError:
     """What is raised where a package is missing that opens such tables."""
     return InputError(f"{uri}: the package {package} is not installed; pip install 'memagent-batch[lake]'")
+
+
+def is_time(version: str) -> bool:
+    """Whether the version of a table begins as a date does."""
+    return bool(_TIME.match(version))
+
+
+def instant(version: str) -> datetime:
+    """The time that a version of a table names; a date alone is its midnight, and without an offset it is in UTC.
+
+    Raises:
+        InputError: it is not a time.
+    """
+    try:
+        time = datetime.fromisoformat(version)
+    except ValueError as error:
+        raise InputError(f"@{version}: {error}; write a time as 2026-01-31T00:00:00Z") from error
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def named_time(version: str, timestamp_ms: int) -> str:
+    """A version with its time, for a person."""
+    return f"{version} ({datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ})"
+
+
+def missing_version(name: TableName, there: Sequence[str]) -> InputError:
+    """What is raised where a table has no such version, or had none at that time; `there` are those that it has."""
+    shown = [*there[:1], "...", *there[1 - _SHOWN_VERSIONS :]] if len(there) > _SHOWN_VERSIONS else there
+    none = "no version of that time" if is_time(str(name.version)) else "no such version"
+    return InputError(
+        f"{mask_url(name.full_uri)}: the table has {none}; it has {', '.join(shown) or 'none'}; name one of these, or "
+        "a time from the first one on, or leave out @ to read the newest"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +204,6 @@ def with_partition(columns: Sequence[InputColumn], values: Mapping[str, pa.Scala
     return [
         replace(column, absent=Absent(value=plain_value(values[column.name])), is_partition=True)
         if column.name in values
-        else column
+        else replace(column, keys=tuple(values))
         for column in columns
     ]

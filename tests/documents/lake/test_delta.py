@@ -85,8 +85,44 @@ def test_read_table_at_a_version_or_a_time_is_as_it_was_then(tmp_path: Path) -> 
     assert read(f"{uri}@0") == TEXTS | {"b": "old", "gone": "gone"}
     assert read(f"{uri}@1").keys() == TEXTS.keys() - {"b"}
     assert read(f"{uri}@2099-01-01T00:00:00Z") == TEXTS
-    with pytest.raises(InputError, match=r"/in at 9 can't be read as a Delta table"):
-        read(f"{uri}@9")
+    assert read(f"{uri}@2099-01-01") == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("9", r"/in@9: the table has no such version; it has 0 \(20.*Z\), 1 \(.*, 2 \(.*; name one of these"),
+        ("2020-01-01T00:00:00Z", r"/in@2020-.*: the table has no version of that time; it has 0 \(20"),
+        ("2020-01-01", r"/in@2020-01-01: the table has no version of that time; it has 0 \(20"),
+        ("2026-13-45", r"@2026-13-45: month must be in 1..12; write a time as 2026-01-31T00:00:00Z"),
+        ("0", r"/in@0: .*parquet is not there; a vacuum removes files of old versions: name a newer version"),
+    ],
+)
+def test_read_version_that_is_not_there_is_refused_with_those_that_are(
+    version: str, message: str, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    uri = write_delta(tmp_path)
+    table = DeltaTable(uri.removeprefix("delta://"))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(InputError, match=message):
+        read(f"{uri}@{version}")
+
+
+@pytest.mark.parametrize(
+    ("folder", "in_log"), [("party=ACME Ltd", "party=ACME Ltd"), ("party=ACME Ltd", "party=ACME%20Ltd")]
+)
+def test_read_partition_with_a_space_is_found_however_the_log_writes_it(
+    folder: str, in_log: str, tmp_path: Path
+) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(f"{tmp_path}/t", rows_table({"a": "A"}).append_column("party", [["X"]]), partition_by=["party"])
+    (log,) = (tmp_path / "t/_delta_log").glob("*.json")
+    log.write_text(log.read_text().replace("party=X", in_log).replace('"party":"X"', '"party":"ACME Ltd"'))
+    (tmp_path / "t/party=X").rename(tmp_path / "t" / folder)
+    assert read(f"delta://{tmp_path}/t", InputConfig(where="party = 'ACME Ltd'")) == {"a": "A"}
 
 
 def test_read_partition_keys_are_columns_that_can_be_carried_and_filtered(tmp_path: Path) -> None:
