@@ -47,6 +47,7 @@ from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.history import finished_runs
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.state import warn_of_later_run
 from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
@@ -236,10 +237,11 @@ def write_site(
         InputError: texts are to be shown, and the documents can't be reached.
         StorageError: the site can't be written.
     """
-    manifests = []
+    manifests, later_runs = [], []
     for output in outputs:
         with output_errors(output.uri):
             manifests.append(require_manifest(output))
+            later_runs.append(warn_of_later_run(output, manifests[-1]))
     read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
     num_answers = sum(manifest["counts"]["answers_rows"] for manifest in manifests)
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
@@ -248,7 +250,7 @@ def write_site(
             "write it"
         )
     shown = map(partial(_shown_run, context_chars=context_chars), outputs, manifests)
-    return _write_pages(list(shown), target, context_chars=context_chars)
+    return _write_pages(list(shown), target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
 
 
 def _shown_run(output: Location, manifest: Manifest, *, context_chars: int | None) -> _ShownRun:
@@ -257,7 +259,9 @@ def _shown_run(output: Location, manifest: Manifest, *, context_chars: int | Non
     return _ShownRun(output=output, manifest=manifest, changes=changes_of(output, manifest), texts=texts)
 
 
-def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: int | None) -> WrittenSite:
+def _write_pages(
+    runs: Sequence[_ShownRun], target: Location, *, context_chars: int | None, later_runs: Sequence[str]
+) -> WrittenSite:
     manifest, changes = _joined_manifest([run.manifest for run in runs]), _joined_changes([run.changes for run in runs])
     signing, number = _signing(manifest["run_id"], [run.output for run in runs]), count()
     with open_site(target) as files:
@@ -271,9 +275,10 @@ def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: 
         values = _index_values(table, runs, manifest=manifest, changes=changes)
         values |= {"num_without_text": len({*without_text}), "build": files.build}
         values["site"] |= signing
+        values["later_runs"] = later_runs
         index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
         publish_site(target, files, index)
-    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"])
+    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"], later_runs=later_runs)
     for name, data in summary.items():
         (target / name).write_bytes(data)
     return WrittenSite(
@@ -400,9 +405,9 @@ def _to_sign(view: ReadingView) -> dict[str, Any]:
 
 
 def _summary_files(
-    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]
+    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str], later_runs: Sequence[str]
 ) -> dict[str, bytes]:
-    values = table.summary.values(manifest, changes=changes, removed=removed)
+    values = table.summary.values(manifest, changes=changes, removed=removed) | {"later_runs": later_runs}
     text = _page_templates().get_template(TEXT_FILE).render(**values)
     return {
         TEXT_FILE: text.encode("utf-8", errors="backslashreplace"),

@@ -104,7 +104,7 @@ _CONDITIONS = (
     (rf"value_label = {_TEXT}", "the right answer is {}"),
     (rf"value_label (?:<>|!=) {_TEXT}", "the right answer is another one than {}"),
     (rf"value_label in {_TEXTS}", "the right answer is {}"),
-    (rf"value_label not in {_TEXTS}", "the right answer is none of {}"),
+    (rf"value_label not in {_TEXTS}", "the right answer is not {}"),
 )
 """Conditions on the answer to a question as SQL, its words set apart by one blank, and in words."""
 

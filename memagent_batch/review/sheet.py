@@ -43,7 +43,7 @@ def sheet_bytes(units: Sequence[SampleRow], *, review: Review) -> bytes:
             "question": each["question"],
             "decision": review.instruction,
             "source": each.get("source") or "",
-            SOURCE_UNREAD: each.get(SOURCE_UNREAD) or "",
+            SOURCE_UNREAD: str(each.get(SOURCE_UNREAD) or ""),
             "review_id": review.record["review_id"],
             "document_hash": each["document_hash"],
             "question_hash": each["question_hash"],

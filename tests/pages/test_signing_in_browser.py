@@ -237,7 +237,7 @@ def test_page_of_a_browser_that_blocks_storage_works_and_says_that_decisions_mus
         assert state(table).startswith("1 of 20 answers")
         assert len(saved_sheet(table, tmp_path / "sheet").read_text().splitlines()) == 2
         document = table.find_element(By.CSS_SELECTOR, "#table tbody a").get_property("href")
-        table.get(document)
+        table.get(str(document))
         assert table.find_element(By.ID, "unkept").is_displayed()
         assert table.find_elements(By.CSS_SELECTOR, ".decision button")
     table = opened(browser, page)

@@ -217,3 +217,21 @@ def test_page_of_a_browser_that_blocks_storage_labels_and_says_that_labels_must_
         press(driver, Keys.ENTER)
         wait(lambda: is_ready(driver, 1))
         assert [(row["label"], row["blind"], row["reviewer"]) for row in saved_rows(opened)] == [("yes", "true", "ada")]
+
+
+def test_page_shows_the_source_and_what_of_it_was_not_read(opened: Opened, tmp_path: Path) -> None:
+    write_run(tmp_path / "out", MadeRun(num_documents=4, num_with_losses=2))
+    made = make_review([Location(uri=str(tmp_path / "out"))], ReviewRequest(question_id="clause", labels="4"))
+    driver = opened.driver
+    driver.get(Path(made["page"]).as_uri())
+    begin(driver)
+    shown = {}
+    for place in range(4):
+        wait(lambda place=place: is_ready(driver, place))  # type: ignore[misc]
+        name = driver.find_element(By.ID, "document").text
+        shown[name] = [driver.find_element(By.ID, each).text for each in ("source", "unread")]
+        press(driver, Keys.ARROW_RIGHT)
+    loss = "The text lacks a part of its source, so label it from the source. Not read: page 2: an image without text"
+    assert shown == {
+        f"doc-{number:05}": [f"Source: doc-{number:05}.pdf", loss if number < 2 else ""] for number in range(4)
+    }

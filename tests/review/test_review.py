@@ -124,7 +124,7 @@ def test_estimate_after_one_of_two_reviewers_warns_and_make_names_the_page_of_th
         ("value_label = 'it''s'", "the right answer is it's"),
         ("value_label in ('red', 'amber', 'a, b')", "the right answer is red, amber or a, b"),
         ("value_label in ('red')", "the right answer is red"),
-        ("value_label not in ('red','amber')", "the right answer is none of red or amber"),
+        ("value_label not in ('red','amber')", "the right answer is not red or amber"),
         ("answer ~ '(?i)^yes'", "this holds of the right answer: answer ~ '(?i)^yes'"),
         (
             "value_number > 1 or confidence < 0.5",
