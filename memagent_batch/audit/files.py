@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.claim import ANSWER_TABLES, named_files
 from memagent_batch.runs.history import RUNS_FOLDER
@@ -15,11 +16,15 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, PART_TABLES, Manifest
 from memagent_batch.runs.record import (
     LOG_TABLES,
     RECORD_FILES,
+    SIGN_OFF_LOG_FOLDER,
     SIGNATURE_FILE,
+    SIGNED_FOLDER,
     SUMS_FILE,
     file_hashes,
     is_below,
     list_log,
+    list_sign_offs,
+    logged_sign_offs,
     parse_sums,
     record_file,
     signer_of,
@@ -99,6 +104,8 @@ class CheckedFiles:
     """Who has signed the list; empty if that was not checked."""
     num_runs: int = 0
     """Runs that have a list."""
+    num_sign_off_files: int = 0
+    """Files of sign-offs that are as they were signed."""
     log: list[str] = field(default_factory=list)
     """Files of the log that its tables rest on and that are as they were."""
     hashes: dict[str, str | None] = field(default_factory=dict)
@@ -151,6 +158,27 @@ class CheckedFiles:
         for name in dict.fromkeys([*record, f"{ASKED_FOLDER}/{run_id}.parquet", *tables]):
             if name not in wanted:
                 self._find(FindingKind.CHANGED, record_file(run_id, SUMS_FILE), f"it does not list {name}")
+
+    def check_sign_offs(self) -> None:
+        """Compares files of sign-offs with the lists that were written with them."""
+        try:
+            wanted = logged_sign_offs(self.output)
+        except OutputError as error:
+            self._find(FindingKind.CHANGED, SIGN_OFF_LOG_FOLDER, str(error))
+            return
+        self.hashes |= file_hashes(self.output, wanted.keys() - self.hashes.keys())
+        for name in sorted(wanted.keys() - self.wrong):
+            if self.hashes[name] != wanted[name]:
+                is_gone = self.hashes[name] is None
+                what = "it is not there" if is_gone else "its bytes are not those"
+                self._find(FindingKind.GONE if is_gone else FindingKind.CHANGED, name, f"{what} that were signed")
+                self.wrong.add(name)
+        names = {name for name in list_sign_offs(self.output) if name.startswith(SIGNED_FOLDER)}
+        self.num_sign_off_files = len(names & self.hashes.keys() - self.wrong)
+        left = len(names - self.hashes.keys())
+        if left:
+            why = "no run has listed them yet: the next one does"
+            self.reports.append(Unchecked(what=f"{quantity(left, 'file')} of sign-offs", why=why))
 
     def check_signature(self, allowed: Path | None) -> None:
         """Whether one of the allowed signers has signed the last list, which covers those before it."""
@@ -233,6 +261,7 @@ def check_files(
     if wanted is not None:
         checked.check_listed(wanted)
         checked.log = [name for name in wanted if name.startswith(_LOG_FOLDERS) and name not in checked.wrong]
+    checked.check_sign_offs()
     checked.check_signature(allowed_signers)
     left = len({*list_log(output)} - {*checked.log} - checked.wrong)
     if left:

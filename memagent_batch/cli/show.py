@@ -18,6 +18,7 @@ from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
 from memagent_batch.review.sign_offs import SignOffs, signed_words
 from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.state import warn_of_later_run
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
 
@@ -46,6 +47,7 @@ class Show(OutputCommand):
         output = self.location
         with output_errors(output.uri):
             manifest = require_manifest(output)
+            warn_of_later_run(output, manifest)
         if self.document is None:
             print("\n".join(map(printable, document_ids(output, manifest))))
             return
@@ -70,8 +72,8 @@ def _reading_lines(reading: RunReading, *, signed: SignOffs, width: int) -> Iter
         "question": f"{row['question']} ({row['question_id']}{sample})",
         "answer": shown_value(row),
         "said": row["answer"] if row["answer"] not in {None, shown_value(row)} else None,
-        "signed off": by and signed_words(by),
-        "open again": before and f"its text or answer has changed; before: {signed_words(before)}",
+        "signed off": by and signed_words(by, row),
+        "open again": before and f"its text or answer has changed; before: {signed_words(before, row)}",
         "signs": _signs(row),
         "why" if row["status"] != Status.OK else "problem": _row_problem(row),
         "not read": unread_of(row),

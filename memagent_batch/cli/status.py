@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from memagent_batch.cli.settings import JsonCommand, OutputCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.masking import mask_url
+from memagent_batch.runs.state import minute_of
 
 if TYPE_CHECKING:
     from memagent_batch.runs.state import ProgressNote, RunState
@@ -45,10 +46,12 @@ def status_lines(state: "RunState", *, output: str) -> Iterator[str]:
         not_read = f", {counts['not_read']:,} not read" if counts["not_read"] else ""
         yield f"{asked} asked for: {counts['ok']:,} answered, {counts['failed']:,} failed{not_read}"
     elif progress:
-        yield f"{asked} asked for; at {_minute(progress['at'])} {progress['readings_failed']:,} had failed"
+        yield f"{asked} asked for; at {minute_of(progress['at'])} {progress['readings_failed']:,} had failed"
         yield progress_line(progress)
     else:
         yield f"{asked} asked for"
+    if "shown_run" in state:
+        yield f"answers, page and summary are still those of run {state['shown_run']}"
     yield ""
     yield f"next: {NEXT.get(state['state'], f'memagent page {output}')}"
     if state["state"] == "finished":
@@ -59,14 +62,10 @@ def status_lines(state: "RunState", *, output: str) -> Iterator[str]:
 
 def _when(state: "RunState") -> str:
     if state["state"] == "stopped":
-        return f"stopped at {_minute(state['stopped_at'])}: {state['stopped_because']}"
+        return f"stopped at {minute_of(state['stopped_at'])}: {state['stopped_because']}"
     if "last_sign_of_life_seconds_ago" in state:
         return f"{state['state']}; last sign of life {state['last_sign_of_life_seconds_ago']:,} s ago"
-    return f"{state['state']} at {_minute(state['finished_at'])}"
-
-
-def _minute(moment: str | None) -> str:
-    return f"{(moment or '')[:16].replace('T', ' ')} UTC"
+    return f"{state['state']} at {minute_of(state['finished_at'])}"
 
 
 def progress_line(note: "ProgressNote") -> str:
@@ -77,6 +76,6 @@ def progress_line(note: "ProgressNote") -> str:
         f"readings {note['readings_done']:,}/{note['readings_asked']:,}",
         f"|{'█' * filled}{' ' * (BAR_CHARACTERS - filled)}| {note['share_read']:.0%}",
         f"{note['tokens_per_second']:,.0f} tokens/s",
-        *([f"ends about {_minute(end)}"] if end else []),
+        *([f"ends about {minute_of(end)}"] if end else []),
     ]
     return "  ".join(parts)

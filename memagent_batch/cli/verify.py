@@ -112,7 +112,8 @@ def _result_lines(result: "Verification") -> Iterator[str]:
         yield f"not checked: {unchecked.what}: {unchecked.why}"
     if result.run_id:
         files = f"{quantity(result.num_files, 'file')} as recorded by {quantity(result.num_runs, 'run')}"
-        yield f"run {result.run_id}: {files}"
+        signed = f", {result.num_sign_off_files:,} of them sign-offs" if result.num_sign_off_files else ""
+        yield f"run {result.run_id}: {files}{signed}"
         yield f"{quantity(result.num_rows, 'row')} compared with the log"
         if result.sha256:
             yield f"SHA-256 of its list of files: {result.sha256}"

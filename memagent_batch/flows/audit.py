@@ -47,6 +47,8 @@ class Verification:
     num_runs: int
     num_files: int
     """Files whose bytes are those that were recorded."""
+    num_sign_off_files: int
+    """Of these, files with sign-offs."""
     num_rows: int
     """Rows of tables that were compared with the log."""
     findings: Sequence[Finding]
@@ -93,6 +95,7 @@ def verify(
         signer=files.signer,
         num_runs=files.num_runs,
         num_files=files.num_files,
+        num_sign_off_files=files.num_sign_off_files,
         num_rows=num_rows,
         findings=findings,
         unchecked=unchecked,

@@ -1,7 +1,7 @@
 """How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
@@ -13,6 +13,7 @@ from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.texts.escapes import visible
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.calibration import (
@@ -24,7 +25,7 @@ from memagent_batch.review.calibration import (
     uniform_units,
 )
 from memagent_batch.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
-from memagent_batch.review.labelling.page import write_labelling
+from memagent_batch.review.labelling.page import ROLES, units_left, write_labelling
 from memagent_batch.review.labels import REVIEWS_FOLDER, Purpose, append_labels, person, read_label_rows
 from memagent_batch.review.population import ReviewedScan, draw, parse_labels, read_population, seed_text
 from memagent_batch.review.record import (
@@ -39,7 +40,7 @@ from memagent_batch.review.record import (
     write_review,
 )
 from memagent_batch.review.sheet import parse_sheet, parse_sign_sheet
-from memagent_batch.review.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
+from memagent_batch.review.sign_offs import SignOff, SignOffs, append_sign_offs, older_reading_hash, reading_hash
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.errors import input_errors, output_errors
@@ -109,14 +110,17 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
         "readings": sizes,
         "drawn": drawn,
         "num_unreadable": population.num_unreadable,
+        "losses": population.losses,
     }
     review = write_review(folder, record, sample)
     counted = counted_labels(output, review)
     written = write_labelling(scan, review, counted, with_page=asked.with_page)
+    pages = {role: str(page) for role, page in written.pages.items()}
     return {
         "review": name,
         "folder": str(folder),
-        "page": str(folder / "page.html") if (folder / "page.html").exists() else None,
+        "page": next(iter(pages.values()), None),
+        "pages": pages,
         "readings": sizes,
         "drawn": drawn,
         "left": dict(written.left),
@@ -158,15 +162,29 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
     record = review.record
     counted = counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
-    result = estimate_review(counted, record["readings"], num_unreadable=record["num_unreadable"])
+    losses = record.get("losses", {})
+    result = estimate_review(counted, record["readings"], num_unreadable=record["num_unreadable"], losses=losses)
+    left = {f"left_{role}": len(units) for role, units in units_left(counted).items() if role != ROLES[0]}
+    if any(left.values()):
+        log.warning(
+            f"review {record['review_id']}: {quantity(left['left_second'], 'reading')} still to be read by a second "
+            f"person, {left['left_third']:,} by a third; run `memagent review make` again, label, and import"
+        )
     page = markdown_template("memagent_batch.review", "estimate.md.j2").render(
-        record=record, about=review.decision, counted=counted, estimate=result, meanings=MEANINGS
+        record=record,
+        about=review.decision,
+        counted=counted,
+        estimate=result,
+        meanings=MEANINGS,
+        losses=losses,
+        left=left,
     )
     values = {
         **record,
         "decision": review.decision,
         "labels": {
             "left": counted.num_left,
+            **left,
             "unclear": counted.num_unclear,
             "only_seen": counted.num_seen,
             "develop": counted.num_develop,
@@ -349,24 +367,20 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
         raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
     with output_errors(output.uri):
         manifest = require_manifest(output)
-    on_sheets = {_ids_on_page(row) for _, row in rows}
-    hashes, asked = list[str](), dict[tuple[str, ...], tuple[str, str]]()
-    for row in (row for name in manifest["files"][ANSWERS_FOLDER] for row in table_rows(output / name)):
-        hashes.append(reading_hash(row))
-        if (ids := _ids_on_page(row)) in on_sheets:
-            own = row["document_id"], row["question_id"]
-            asked[hashes[-1], *ids] = asked[own] = own
-            asked.setdefault(ids, own)
-    checked = _checked_sign_offs(output, manifest, rows, asked=asked)
-    added = append_sign_offs(output, checked)
-    signed, of_run = current_sign_offs(output), {*hashes}
-    others = len(rows) - len(checked) + sum(row["reading_hash"] not in of_run for row in checked)
+    readings = _RunReadings([row for _, row in rows], _answer_rows(output, manifest))
+    checked = _checked_sign_offs(output, manifest, rows, readings)
+    added, signed = append_sign_offs(output, checked), SignOffs(output)
+    others = len(rows) - sum(row["reading_hash"] in readings.hashes for row in checked)
+    num_readings = manifest["counts"]["answers_rows"]
+    num_signed = sum(signed.of(row) is not None for row in _answer_rows(output, manifest))
     if others:
         rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
         log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
-    return Signed(
-        added=added, of_other_runs=others, signed=sum(each in signed for each in hashes), readings=len(hashes)
-    )
+    return Signed(added=added, of_other_runs=others, signed=num_signed, readings=num_readings)
+
+
+def _answer_rows(output: Location, manifest: Manifest) -> Iterator[Mapping[str, Any]]:
+    return (row for name in manifest["files"][ANSWERS_FOLDER] for row in table_rows(output / name))
 
 
 def _ids_on_page(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -374,17 +388,40 @@ def _ids_on_page(row: Mapping[str, Any]) -> tuple[str, str]:
     return visible(row["document_id"]).strip(), visible(row["question_id"]).strip()
 
 
-def _checked_sign_offs(
-    output: Location,
-    manifest: Manifest,
-    rows: Sequence[tuple[str, SignOff]],
-    *,
-    asked: Mapping[tuple[str, ...], tuple[str, str]],
-) -> list[SignOff]:
-    """The sign-offs of documents and questions that the run asked, with its ids and with corrections of their type.
+class _RunReadings:
+    """The readings of a run that rows of sheets may sign: by their hash, by document and question, and by both."""
 
-    `asked` are those ids, by the hash of the reading with the ids on the page, and by the ids on the page alone, for
-    sheets of other runs. A page may show several slices as one: what a slice does not have is left to the others.
+    def __init__(self, sheet_rows: Sequence[SignOff], answers: Iterable[Mapping[str, Any]]) -> None:
+        self.hashes: dict[str, tuple[str, str]] = {}
+        """Current hash and question of each reading, by its current hash and by that of earlier versions."""
+        self.ids: dict[tuple[str, ...], tuple[str, str]] = {}
+        """Ids of document and question, by these as a page shows them, alone and behind the hash."""
+        wanted_hashes, wanted_ids = {row["reading_hash"] for row in sheet_rows}, {*map(_ids_on_page, sheet_rows)}
+        for row in answers:
+            hashes, shown = (reading_hash(row), older_reading_hash(row)), _ids_on_page(row)
+            ids = row["document_id"], row["question_id"]
+            if not wanted_hashes.isdisjoint(hashes):
+                self.hashes |= dict.fromkeys(hashes, (hashes[0], row["question_id"]))
+            if shown in wanted_ids:
+                self.ids |= {(each, *shown): ids for each in hashes}
+                self.ids.setdefault(shown, ids)
+
+    def find(self, row: SignOff) -> tuple[str, str] | None:
+        """Returns document and question of a row of a sheet, a document of the same text under its earlier name."""
+        shown = _ids_on_page(row)
+        ids = self.ids.get((row["reading_hash"], *shown)) or self.ids.get(shown)
+        _, question_id = self.hashes.get(row["reading_hash"], ("", ""))
+        is_renamed = ids is None and visible(question_id).strip() == shown[1]
+        return (row["document_id"], question_id) if is_renamed else ids
+
+
+def _checked_sign_offs(
+    output: Location, manifest: Manifest, rows: Sequence[tuple[str, SignOff]], readings: _RunReadings
+) -> list[SignOff]:
+    """The sign-offs with the ids and hashes of the run, and with corrections of the type that it asked for.
+
+    Those of readings that it does not have are kept as they are; of a slice they are left out, as a page may show
+    several as one.
     """
     types: dict[str, ValueType | None] = {}
     if any(row["correction"] for _, row in rows):
@@ -394,16 +431,18 @@ def _checked_sign_offs(
     is_slice = manifest["settings"].get("input", {}).get("slice") is not None
     checked = list[SignOff]()
     for where, row in rows:
-        on_page = _ids_on_page(row)
-        if ids := asked.get((row["reading_hash"], *on_page)) or asked.get(on_page):
-            document_id, question_id = ids
-            own: SignOff = {**row, "document_id": document_id, "question_id": question_id}
-            checked.append(_checked_correction(own, types.get(question_id), where=where))
-        elif not is_slice:
+        ids, is_of_run = readings.find(row), row["reading_hash"] in readings.hashes
+        if ids is None and is_of_run:
             raise InputError(
                 f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "
                 "keep the ids as the page wrote them, or remove the row"
             )
+        if ids is None and is_slice:
+            continue
+        document_id, question_id = ids or (row["document_id"], row["question_id"])
+        current, _ = readings.hashes.get(row["reading_hash"], (row["reading_hash"], ""))
+        own: SignOff = {**row, "document_id": document_id, "question_id": question_id, "reading_hash": current}
+        checked.append(_checked_correction(own, types.get(question_id), where=where))
     return checked
 
 

@@ -205,8 +205,8 @@ def view_reading(
         evidence=tuple(shown_evidence(reading)),
         change=changes.readings.get(reading.key),
         hash=reading_hash(row),
-        signed=by and signed_words(by),
-        signed_before=before and signed_words(before),
+        signed=by and signed_words(by, row),
+        signed_before=before and signed_words(before, row),
         command=shlex.join(["memagent", "show", output, reading.document_id, reading.question_id]),
     )
 

@@ -8,7 +8,7 @@ const WAIT_MS = 10000;     // for the rows of a file that has loaded
 const KEEPS_GRID = 0.5;    // share of filled cells from which the grid is shown first
 
 const CONTROLS = ["search", "look", "question", "outcome", "confidence", "support", "change"];
-const LOOKS = { "needs a look": (row) => row.why !== null && !(row.hash in decided), "signed off": (row) => row.signed !== "" || row.hash in decided };
+const LOOKS = { "needs a look": (row) => whyText(row) !== null && !(row.hash in decided), "signed off": (row) => row.signed !== "" || row.hash in decided };
 const order = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
 const NARROW = matchMedia("(max-width: 42rem)");  // as in pages.css
@@ -156,6 +156,7 @@ const sentenceOf = (row) => (row.sentence === "" ? null : element("span", { clas
   element("q", { dir: "auto" }, row.sentence), " ", element("span", { className: "muted" }, element("bdi", {}, row.place))));
 
 const whyOf = (row) => (row.why === null ? null : element("small", { className: "why" }, row.why));
+const whyText = (row) => row.why ?? outdated.get(keyOfRow(row))?.decision ?? null;  // why a person has to look at it
 
 function cell(found, doc, id) {
   const made = element("td");
@@ -171,7 +172,7 @@ function cell(found, doc, id) {
 
 const signOf = (row) => {
   if (row.signed) return element("small", { className: "signed" }, "signed off: ", element("bdi", {}, row.signed));
-  return row.why === null && !(row.hash in decided) && state.view === "grid" ? null : decisionControls(row);
+  return whyText(row) === null && !(row.hash in decided) && state.view === "grid" ? null : decisionControls(row);
 };
 
 onDecided = () => {
@@ -337,7 +338,8 @@ async function begin() {
   for (const about of [byId("confidence").closest("label"), byId("about-confidence")]) {
     about.hidden = !rows.some((row) => row.confidence !== null);
   }
-  onDecided();
+  takeReadings(rows);
+  if (!missing.length) forgetSaved();
   recall();
   listen();
   update();

@@ -1,9 +1,10 @@
-// What a person decides of an answer: accept, correct or reject it. This browser keeps it until signed.csv is saved.
+// What a person decides of an answer: accept, correct or reject it. This browser keeps it until signed.csv is saved,
+// over nights: by the site's place, and for each answer by its hash. Follows browser.js.
 // All text goes in as text (textContent): nothing of a document, a question or an answer is ever parsed as HTML.
-"use strict";
 
 const SITE = JSON.parse(document.getElementById("site").textContent);
-const KEPT = `memagent-decisions:${SITE.run}`;
+const KEPT = `memagent-decisions:${new URL(SITE.root, location.href).href}`;
+const keyOfRun = (run) => `memagent-decisions:${run}`;  // as earlier versions kept them
 const DECISIONS = { a: "accept", c: "correct", r: "reject" };  // by their keys
 const STEPS = { n: 1, p: -1 };
 const CORRECTIONS = {  // by the type of the question: how a correction is written, and what asks for it
@@ -11,11 +12,15 @@ const CORRECTIONS = {  // by the type of the question: how a correction is writt
   date: [/^\d{4}-\d\d-\d\d$/, "a date such as 2026-01-31"],
   bool: [/^(yes|no)$/i, "yes or no"],
 };
-const SAVING_MS = 10000;  // until the saved file may be dropped
 
 const byId = (id) => document.getElementById(id);
 const say = (words) => { byId("state").textContent = words; };
+const readingKey = (doc, question, sample) => JSON.stringify([doc, question, String(sample)]);
+const keyOfRow = (row) => readingKey(row.doc, row.question, row.sample);
+const keyOfDecision = (one) => readingKey(one.document_id, one.question_id, one.sample);
 let decided = {};  // hash of a reading -> its row of signed.csv
+let outdated = new Map();  // open reading -> decision on an answer that it does not have any more
+const rowsByHash = new Map(), rowsByKey = new Map();  // the readings of this page
 let onDecided = () => {};
 
 function element(name, properties = {}, ...children) {
@@ -33,7 +38,11 @@ function element(name, properties = {}, ...children) {
 function decisionControls(row) {
   const field = (name, label) => {
     const input = element("input", { type: "text", placeholder: label, "aria-label": label });
-    input.addEventListener("input", () => { decided[row.hash][name] = input.value; keepDecisions(); });
+    input.addEventListener("input", () => {
+      decided[row.hash][name] = input.value;
+      delete decided[row.hash].saved;
+      keepDecisions();
+    });
     return input;
   };
   const correction = field("correction", "the right answer"), comment = field("comment", "comment");
@@ -42,20 +51,23 @@ function decisionControls(row) {
       `${decision[0].toUpperCase()}${decision.slice(1)} `, element("kbd", {}, key));
     button.addEventListener("click", () => {
       decide(row, decision);
-      made.draw();
+      drawDecisions();
       if (!correction.hidden) correction.focus();
     });
     return button;
   });
+  const before = element("small", { className: "why" });
   const made = element("div", { className: "decision", role: "group", "aria-label": "Your decision", tabIndex: -1 },
-    ...buttons, correction, comment);
+    ...buttons, correction, comment, before);
   made.draw = () => {
-    const said = decided[row.hash];
+    const said = decided[row.hash], old = outdated.get(keyOfRow(row));
     for (const button of buttons) button.setAttribute("aria-pressed", String(said?.decision === button.value));
     comment.hidden = !said;
     correction.hidden = said?.decision !== "correct";
     comment.value = said?.comment ?? "";
     correction.value = said?.correction ?? "";
+    before.hidden = !old;
+    before.textContent = old ? `Open again: you decided (${old.decision}${old.correction ? `: ${old.correction}` : ""}) before its text or answer changed.` : "";
   };
   made.draw();
   return made;
@@ -63,44 +75,74 @@ function decisionControls(row) {
 
 function decide(row, decision) {
   const before = decided[row.hash];
+  if (outdated.has(keyOfRow(row))) delete decided[outdated.get(keyOfRow(row)).reading_hash];
   if (before?.decision === decision) delete decided[row.hash];  // pressed again: taken back
   else {
-    decided[row.hash] = { ...before, document_id: row.doc, question_id: row.question, sample: String(row.sample),
-      type: row.type, unit: row.unit, reading_hash: row.hash, decision, signed_at: new Date().toISOString() };
+    decided[row.hash] = { ...before, ...idsOf(row), reading_hash: row.hash, decision, signed_at: new Date().toISOString() };
+    delete decided[row.hash].saved;
   }
   keepDecisions();
 }
 
+// What signed.csv says of a reading of the page; the document may have got another name since it was decided.
+const idsOf = (row) => (row
+  ? { document_id: row.doc, question_id: row.question, sample: String(row.sample), type: row.type, unit: row.unit } : {});
+
 function keepDecisions() {
-  try {
-    localStorage.setItem(KEPT, JSON.stringify(decided));
-  } catch (error) {
-    say("This browser can't keep decisions: save them before you leave the page.");
-  }
+  keepValue(KEPT, JSON.stringify(decided));
   showDecisions();
 }
 
 function showDecisions() {
+  const others = Object.values(decided).filter((one) => !rowsByHash.has(one.reading_hash));
+  outdated = new Map(others.map((one) => [keyOfDecision(one), one]).filter(([key]) => {
+    const row = rowsByKey.get(key);
+    return row && !row.signed && !(row.hash in decided);
+  }));
   const number = Object.keys(decided).length;
   byId("save-signed").textContent = `Save signed.csv (${number.toLocaleString("en")})`;
   byId("save-signed").disabled = !number;
   onDecided();
 }
 
-function recallDecisions() {
-  decided = JSON.parse(localStorage.getItem(KEPT) ?? "{}");
+const drawDecisions = () => groups().forEach((group) => group.draw());
+
+// Takes the readings of the page, which decisions are looked up in.
+function takeReadings(readings) {
+  for (const row of readings) {
+    rowsByHash.set(row.hash, row);
+    rowsByKey.set(keyOfRow(row), row);
+  }
+  for (const [hash, one] of Object.entries(decided)) {
+    const row = rowsByKey.get(keyOfDecision(one));
+    if (one.run !== SITE.run || rowsByHash.has(hash) || !row || row.hash in decided) continue;
+    delete decided[hash];  // an earlier version made the hash of the same answer in another way
+    decided[row.hash] = { ...one, reading_hash: row.hash };
+  }
   showDecisions();
-  for (const group of groups()) group.draw();
+}
+
+function recallDecisions() {
+  decided = JSON.parse(readKept(KEPT) ?? "{}");
+  for (const run of SITE.runs) {
+    const old = readKept(keyOfRun(run));
+    if (old === null) continue;
+    for (const [hash, one] of Object.entries(JSON.parse(old))) decided[hash] ??= { ...one, reading_hash: hash, run };
+    keepValue(KEPT, JSON.stringify(decided));
+    dropKept(keyOfRun(run));
+  }
+  takeReadings([]);
+  drawDecisions();
+}
+
+// Forgets what was saved and is not asked for any more: the answer is signed off, or there is another one.
+function forgetSaved() {
+  const isAsked = (one) => rowsByHash.has(one.reading_hash) && !rowsByHash.get(one.reading_hash).signed;
+  decided = Object.fromEntries(Object.entries(decided).filter(([, one]) => !one.saved || isAsked(one)));
+  keepDecisions();
 }
 
 /* ---- signed.csv ---- */
-
-// A cell that a spreadsheet would run as a formula is text: it gets a mark in front. As in label.js.
-function sheetCell(value) {
-  const isFormula = /^(?:\s*[=+\-@＝＋－＠]|[\t\r\n'])/.test(value) && !/^-?[0-9]+(\.[0-9]+)?$/.test(value);
-  const words = isFormula ? `'${value}` : value;
-  return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
-}
 
 function isMiswritten({ decision, correction, type, unit }) {
   if (decision !== "correct" || !(type in CORRECTIONS) || /^not stated\.?$/i.test(correction)) return false;
@@ -115,24 +157,23 @@ function saveSigned() {
     byId("signer").focus();
     return;
   }
-  const all = Object.values(decided).map((each) => ({ ...each, signed_by,
+  const all = Object.values(decided).map((each) => ({ ...each, ...idsOf(rowsByHash.get(each.reading_hash)), signed_by,
     correction: each.decision === "correct" ? (each.correction ?? "").trim() : "" }));
-  const open = all.find((each) => each.decision === "correct" && !each.correction);
-  if (open) {
-    say(`Write the right answer first: ${open.document_id}, ${open.question_id}.`);
+  const open = all.filter((each) => (each.decision === "correct" && !each.correction) || isMiswritten(each));
+  const here = open.find((each) => rowsByHash.has(each.reading_hash));
+  if (here) {
+    say(here.correction
+      ? `The right answer to ${here.document_id}, ${here.question_id} must be ${CORRECTIONS[here.type][1]}, or: not stated.`
+      : `Write the right answer first: ${here.document_id}, ${here.question_id}.`);
     return;
   }
-  const wrong = all.find(isMiswritten);
-  if (wrong) {
-    say(`The right answer to ${wrong.document_id}, ${wrong.question_id} must be ${CORRECTIONS[wrong.type][1]}, or: not stated.`);
-    return;
-  }
-  const lines = all.map((each) => SITE.columns.map((name) => sheetCell(each[name] ?? "")).join(","));
-  const text = `\ufeff${[SITE.columns.join(","), ...lines].join("\r\n")}\r\n`;
-  const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" })), download: "signed.csv" });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), SAVING_MS);
-  say("signed.csv is saved where downloads go. It counts once whoever runs the scan has taken it in, with: memagent review sign");
+  const whole = all.filter((each) => !open.includes(each));
+  saveFile("signed.csv", [SITE.columns.join(","),
+    ...whole.map((each) => SITE.columns.map((name) => sheetCell(each[name] ?? "")).join(","))]);
+  for (const { reading_hash } of whole) decided[reading_hash].saved = true;
+  keepDecisions();
+  const left = open.length ? ` It lacks what has no right answer yet: ${open.map((each) => `${each.document_id}, ${each.question_id}`).join("; ")}.` : "";
+  say(`signed.csv is saved where downloads go. It counts once whoever runs the scan has taken it in, with: memagent review sign.${left}`);
 }
 
 /* ---- keys: they decide only the answer that is marked ---- */
@@ -166,12 +207,15 @@ document.addEventListener("keydown", (event) => {
 });
 
 byId("signing").hidden = false;
-byId("signer").value = localStorage.getItem("memagent-signer") ?? "";
-byId("signer").addEventListener("change", () => localStorage.setItem("memagent-signer", byId("signer").value.trim()));
+hasUnsaved = () => Object.values(decided).some((one) => !one.saved);
+keepValue("memagent-signer", readKept("memagent-signer") ?? "");  // shows whether the browser keeps anything
+byId("signer").value = readKept("memagent-signer");
+byId("signer").addEventListener("change", () => keepValue("memagent-signer", byId("signer").value.trim()));
 byId("save-signed").addEventListener("click", saveSigned);
 window.addEventListener("storage", recallDecisions);  // another page decided
 window.addEventListener("pageshow", recallDecisions);
 recallDecisions();
+takeReadings(SITE.readings ?? []);
 for (const each of document.querySelectorAll("[data-decide]")) {
   each.replaceWith(decisionControls(SITE.readings[each.dataset.decide]));
 }

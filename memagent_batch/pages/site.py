@@ -45,13 +45,15 @@ from memagent_batch.review.record import latest_estimates, share_words
 from memagent_batch.review.sign_offs import SignOffs
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
+from memagent_batch.runs.history import finished_runs
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.state import warn_of_later_run
 from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
-from memagent_batch.templates.pages import brief, frame_page, page_bytes, page_environment, page_file, page_style
+from memagent_batch.templates.pages import brief, frame_page, page_bytes, page_environment, page_script, page_style
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
@@ -68,8 +70,11 @@ SIGN_SHEET_COLUMNS = (
 )
 """Of `signed.csv`, which the pages save for `memagent review sign`."""
 TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
-SHEET_TO_INDEX = "../../../index.html"
 SITE_INDEX_FILE = "index.html"
+SHEET_TO_ROOT = "../../../"
+SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"
+EARLIER_RUNS = 30
+"""Runs whose decisions a page takes over, where an earlier version kept them in the browser."""
 TEXT_FILE = "summary.txt"
 """The summary as text; as HTML and JSON it lies beside it."""
 SITE_RECORD_FILE = "page.json"
@@ -232,10 +237,11 @@ def write_site(
         InputError: texts are to be shown, and the documents can't be reached.
         StorageError: the site can't be written.
     """
-    manifests = []
+    manifests, later_runs = [], []
     for output in outputs:
         with output_errors(output.uri):
             manifests.append(require_manifest(output))
+            later_runs.append(warn_of_later_run(output, manifests[-1]))
     read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
     num_answers = sum(manifest["counts"]["answers_rows"] for manifest in manifests)
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
@@ -244,7 +250,7 @@ def write_site(
             "write it"
         )
     shown = map(partial(_shown_run, context_chars=context_chars), outputs, manifests)
-    return _write_pages(list(shown), target, context_chars=context_chars)
+    return _write_pages(list(shown), target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
 
 
 def _shown_run(output: Location, manifest: Manifest, *, context_chars: int | None) -> _ShownRun:
@@ -253,24 +259,26 @@ def _shown_run(output: Location, manifest: Manifest, *, context_chars: int | Non
     return _ShownRun(output=output, manifest=manifest, changes=changes_of(output, manifest), texts=texts)
 
 
-def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: int | None) -> WrittenSite:
+def _write_pages(
+    runs: Sequence[_ShownRun], target: Location, *, context_chars: int | None, later_runs: Sequence[str]
+) -> WrittenSite:
     manifest, changes = _joined_manifest([run.manifest for run in runs]), _joined_changes([run.changes for run in runs])
-    number = count()
+    signing, number = _signing(manifest["run_id"], [run.output for run in runs]), count()
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
         without_text = [
             name
             for run in runs
-            for name in _write_sheets(
-                run, table, run_id=manifest["run_id"], number=number, context_chars=context_chars or 0
-            )
+            for name in _write_sheets(run, table, signing=signing, number=number, context_chars=context_chars or 0)
         ]
         table.write()
         values = _index_values(table, runs, manifest=manifest, changes=changes)
         values |= {"num_without_text": len({*without_text}), "build": files.build}
+        values["site"] |= signing
+        values["later_runs"] = later_runs
         index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
         publish_site(target, files, index)
-    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"])
+    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"], later_runs=later_runs)
     for name, data in summary.items():
         (target / name).write_bytes(data)
     return WrittenSite(
@@ -286,7 +294,7 @@ def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: 
 
 
 def _write_sheets(
-    run: _ShownRun, table: AnswerTable, *, run_id: str, number: Iterator[int], context_chars: int
+    run: _ShownRun, table: AnswerTable, *, signing: Mapping[str, Any], number: Iterator[int], context_chars: int
 ) -> Iterator[str]:
     """Writes the pages of a run; gives the documents whose text is gone."""
     sheets = run.sheets(number)
@@ -297,7 +305,7 @@ def _write_sheets(
             if passages.missing:
                 yield sheet.document_id
             values = template_values(sheet, passages) | {"since": run.changes.since, "index": SHEET_TO_INDEX}
-            values["site"] = _signing(run_id) | {"readings": [_to_sign(view) for view in sheet.readings]}
+            values["site"] = {**signing, "root": SHEET_TO_ROOT, "readings": [*map(_to_sign, sheet.readings)]}
             table.files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
             table.add(sheet)
 
@@ -373,7 +381,7 @@ def _index_values(
         },
         "estimates": [each for run in runs for each in latest_estimates(run.output)],
         "measures": list(Measure),
-        "site": {**_signing(manifest["run_id"]), "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
+        "site": {"root": "./", "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
     }
 
 
@@ -383,21 +391,23 @@ def _name_of(output: Location) -> str:
     return parts[-2] if parts[-1] == ANSWERS_FOLDER and len(parts) > 1 else parts[-1]
 
 
-def _signing(run_id: str) -> dict[str, Any]:
-    """What `sign.js` takes: where a browser keeps decisions, and the columns of `signed.csv`."""
-    return {"run": run_id, "columns": SIGN_SHEET_COLUMNS}
+def _signing(run_id: str, outputs: Sequence[Location]) -> dict[str, Any]:
+    """What `sign.js` takes: the columns of `signed.csv`, and the runs by which an earlier version kept decisions."""
+    earlier = finished_runs(outputs[0])[-EARLIER_RUNS:] if len(outputs) == 1 else ()
+    return {"run": run_id, "runs": [*dict.fromkeys([run_id, *earlier])], "columns": SIGN_SHEET_COLUMNS}
 
 
 def _to_sign(view: ReadingView) -> dict[str, Any]:
     row = view.answer
     asked = {"question": row["question_id"], "type": row["answer_type"], "unit": row["value_unit"]}
-    return {"doc": row["document_id"], **asked, "sample": row["sample"], "hash": view.hash}
+    reading = {"doc": row["document_id"], **asked, "sample": row["sample"], "hash": view.hash}
+    return reading | {"signed": view.signed is not None}
 
 
 def _summary_files(
-    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]
+    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str], later_runs: Sequence[str]
 ) -> dict[str, bytes]:
-    values = table.summary.values(manifest, changes=changes, removed=removed)
+    values = table.summary.values(manifest, changes=changes, removed=removed) | {"later_runs": later_runs}
     text = _page_templates().get_template(TEXT_FILE).render(**values)
     return {
         TEXT_FILE: text.encode("utf-8", errors="backslashreplace"),
@@ -458,7 +468,7 @@ def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] =
         _page_templates().get_template(template),
         values,
         style=page_style(_PACKAGE, "pages.css"),
-        script="".join(page_file(_PACKAGE, name) for name in scripts) or None,
+        script=page_script(_PACKAGE, *scripts) if scripts else None,
         frames=frames,
     )
 

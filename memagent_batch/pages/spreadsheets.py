@@ -236,7 +236,7 @@ def _by_need(output: Location, manifest: Manifest, *, signed: SignOffs) -> Itera
                 yield [
                     *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
                     *(row["confidence"], sentences or None, places or None),
-                    *(_unread_words(row, manifest), problem, _signed_cell(by, before)),
+                    *(_unread_words(row, manifest), problem, _signed_cell(row, by, before)),
                 ]
 
 
@@ -253,9 +253,9 @@ def _value_cells(row: Row, by: SignOff | None) -> tuple[Cell, Cell, Cell]:
     return value, row["value_unit"] if has_unit else None, state or outcome
 
 
-def _signed_cell(by: SignOff | None, before: SignOff | None) -> str | None:
+def _signed_cell(row: Row, by: SignOff | None, before: SignOff | None) -> str | None:
     """Who has signed a reading, or had before its text or answer changed."""
-    return signed_words(by) if by else before and f"open again; before: {signed_words(before)}"
+    return signed_words(by, row) if by else before and f"open again; before: {signed_words(before, row)}"
 
 
 def _unread_words(row: Row, manifest: Manifest) -> str | None:

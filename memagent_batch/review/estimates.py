@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.review.labels import (
     NO,
     UNCLEAR,
@@ -72,6 +73,16 @@ class CountedLabels:
         return sum(not unit.labels and not unit.is_unclear for unit in self.units)
 
     @property
+    def num_with_losses(self) -> int:
+        """Readings of documents whose source was not read to the end."""
+        return sum(unit.drawn.get(SOURCE_UNREAD) is not None for unit in self.units)
+
+    @property
+    def are_converted(self) -> bool:
+        """Whether the documents were converted from files."""
+        return any(unit.drawn.get("source") is not None for unit in self.units)
+
+    @property
     def num_unclear(self) -> int:
         """Readings that nobody could judge."""
         return sum(unit.is_unclear for unit in self.units)
@@ -110,13 +121,17 @@ class ReviewEstimate:
     strata: Sequence[StratumCounts]
     measures: Mapping[Measure, MeasureEstimate]
     """The error rate is of all readings, those of documents that nobody can read included."""
+    num_missed_at_worst: int
+    """Readings of documents that nobody can read, or whose source was not read to the end and that were not found."""
     recall_at_worst: MeasureEstimate | None
-    """Recall if all readings of documents that nobody can read were looked for, and missed; None without such."""
+    """Recall if all of these were looked for, and missed; None without such."""
     agreement: Agreement
 
 
-def estimate_review(counted: CountedLabels, sizes: Mapping[str, int], *, num_unreadable: int) -> ReviewEstimate:
-    """All measures of a review; `sizes` are the readings of each stratum.
+def estimate_review(
+    counted: CountedLabels, sizes: Mapping[str, int], *, num_unreadable: int, losses: Mapping[str, int]
+) -> ReviewEstimate:
+    """All measures of a review; `sizes` are the readings of each stratum, `losses` those of an incomplete text.
 
     Nobody can read the text of further `num_unreadable` readings: none of them has an answer.
     """
@@ -125,10 +140,16 @@ def estimate_review(counted: CountedLabels, sizes: Mapping[str, int], *, num_unr
     right = _stratum_counts(counted.units, answered, positive=_agreeing)
     num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)
     error_rate = estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered)
+    missed = {name: number for name, number in losses.items() if name != Stratum.FLAGGED}
+    num_missed_at_worst = num_unreadable + sum(missed.values())
+    whole = [unit for unit in counted.units if not (unit.drawn.get(SOURCE_UNREAD) and unit.drawn["stratum"] in missed)]
+    sizes_of_whole = {name: size - missed.get(name, 0) for name, size in sizes.items()}
+    strata_of_whole = _stratum_counts(whole, sizes_of_whole, positive=lambda _: YES)
     return ReviewEstimate(
         strata=strata,
         measures={**estimate_measures(strata, draw_totals(strata)), Measure.ERROR_RATE: error_rate},
-        recall_at_worst=_recall_at_worst(strata, num_unreadable) if num_unreadable else None,
+        num_missed_at_worst=num_missed_at_worst,
+        recall_at_worst=_recall_at_worst(strata_of_whole, num_missed_at_worst) if num_missed_at_worst else None,
         agreement=agreement_of(counted.pairs),
     )
 
@@ -164,11 +185,9 @@ def _stratum_counts(
     ]
 
 
-def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int) -> MeasureEstimate:
+def _recall_at_worst(strata: Sequence[StratumCounts], num_missed: int) -> MeasureEstimate:
     """Recall where a stratum more is known to be positive, and was not found."""
-    missed = StratumCounts(
-        name="unreadable", num_readings=num_unreadable, num_labelled=num_unreadable, num_positive=num_unreadable
-    )
+    missed = StratumCounts(name="missed", num_readings=num_missed, num_labelled=num_missed, num_positive=num_missed)
     whole = [*strata, missed]
     return estimate_measures(whole, draw_totals(whole))[Measure.RECALL]
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +93,9 @@ def parse_labels(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
     return drawn
 
 
-DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
+_OF_CONVERTED = ("source", SOURCE_UNREAD)
+"""Columns that `answers` has for converted documents alone."""
+DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question", *_OF_CONVERTED)
 STRATUM_COLUMNS = ("status", "value_status", SOURCE_UNREAD)
 """Columns that strata follow from, besides those of the condition."""
 _STRATA = """
@@ -131,6 +133,8 @@ class SampleRow(TypedDict):
     number: Annotated[str, Column("permanent random number: SHA-256 of seed, document hash, question hash, hex")]
     rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
     is_second: Annotated[bool, Column("whether a second person reads it too")]
+    source: NotRequired[Annotated[str | None, Column("file that the document was converted from; null if none")]]
+    source_unread: NotRequired[Annotated[str | None, Column("what of it was not read, as in `answers`")]]
 
 
 REVIEW_SAMPLE = arrow_schema(SampleRow)
@@ -168,6 +172,12 @@ class Population:
         """Readings of each stratum."""
         counted = pc.value_counts(self.readings["stratum"])
         return dict(sorted(zip(*(each.to_pylist() for each in counted.flatten()), strict=True)))
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """Readings of each stratum whose source was not read to the end."""
+        strata = self.readings.filter(pc.field(SOURCE_UNREAD).is_valid())["stratum"]
+        return {name: pc.sum(pc.equal(strata, name)).as_py() or 0 for name in self.sizes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +232,7 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
-        tables.append(readable.select(DRAWN_COLUMNS).append_column("stratum", strata_of(readable, flagged=flagged)))
+        tables.append(_drawn_from(readable, flagged=flagged))
     if not question:
         output, manifest = scan.runs[0]
         ids = read_tables(output, manifest["files"].get(ANSWERS_FOLDER, []), columns=["question_id"])["question_id"]
@@ -238,6 +248,13 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
             "a question without a type by its answer: answer ~ 'yes'"
         )
     return population
+
+
+def _drawn_from(readable: pa.Table, *, flagged: Condition) -> pa.Table:
+    is_converted = SOURCE_UNREAD in readable.schema.names  # else a user may have a column `source` of their own
+    columns = {name: readable[name] for name in DRAWN_COLUMNS if is_converted or name not in _OF_CONVERTED}
+    missing = {} if is_converted else dict.fromkeys(_OF_CONVERTED, pa.nulls(readable.num_rows, pa.string()))
+    return pa.table({**columns, **missing, "stratum": strata_of(readable, flagged=flagged)})
 
 
 def strata_of(answers: pa.Table, *, flagged: Condition) -> pa.Array:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 from pydantic import AliasPath, BaseModel, Field, ValidationError
@@ -32,8 +32,6 @@ SAMPLE_FILE = "sample.parquet"
 ESTIMATE_FILE = "estimate.json"
 ANSWERED_BY_YES = "value_bool = true"
 """The condition that a person decides by answering the question itself."""
-COMPARISONS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than", "=": "exactly", "!=": "not"}
-"""Signs of a condition in words."""
 
 
 class ReviewRecord(TypedDict):
@@ -51,6 +49,8 @@ class ReviewRecord(TypedDict):
     readings: dict[str, int]
     drawn: dict[str, int]
     num_unreadable: int
+    losses: NotRequired[dict[str, int]]
+    """Readings of each stratum whose source was not read to the end."""
     sample_sha256: str
 
 
@@ -81,20 +81,43 @@ class Review:
     @property
     def instruction(self) -> str:
         """What people decide, in words."""
-        return f"say yes if {_in_words(self.decision)}"
+        return f"say yes if {condition_words(self.decision)}"
 
 
-def _in_words(condition: str) -> str:
-    """A condition on the right answer as a clause, such as "the right number is at least 1000"."""
-    if condition == ANSWERED_BY_YES:
-        return "the right answer is yes"
-    if re.fullmatch(r"(?:value_?\w*|answer) is not null", condition, re.IGNORECASE):
-        return "the document answers the question"
-    if compared := re.fullmatch(rf"value_number ({'|'.join(COMPARISONS)}) (-?[\d.]+)", condition, re.IGNORECASE):
-        return f"the right number is {COMPARISONS[compared[1]]} {compared[2]}"
-    if re.fullmatch(r"value_label (?:=|in) [( ]*(?:'[^']*'[ ,)]*)+", condition, re.IGNORECASE):
-        return "the right answer is " + " or ".join(re.findall(r"'[^']*'", condition))
-    return f"this holds for the right answer: {condition}"
+_TEXT, _NUMBER = r"'((?:[^']|'')*)'", r"((?:- )?\d+(?:\.\d+)?)"
+_TEXTS = rf"\( {_TEXT}(?: , {_TEXT})* \)"
+_CONDITIONS = (
+    (r"value_bool (?:= true|is true)", "the right answer is yes"),
+    (r"value_bool (?:= false|is false)", "the right answer is no"),
+    (r"value_number is not null", "the document states such a number"),
+    (r"value_number is null", "the document states no such number"),
+    (r"value(?:_label|_bool)? is not null", "the document answers the question"),
+    (r"value(?:_label|_bool)? is null", "the document does not answer the question"),
+    (r"value_status = 'ok'", "the document answers the question"),
+    (r"value_status = 'not_stated'", "the document does not answer the question"),
+    (rf"value_number >= {_NUMBER}", "the right answer is {} or more"),
+    (rf"value_number > {_NUMBER}", "the right answer is more than {}"),
+    (rf"value_number <= {_NUMBER}", "the right answer is {} or less"),
+    (rf"value_number < {_NUMBER}", "the right answer is less than {}"),
+    (rf"value_number = {_NUMBER}", "the right answer is {}"),
+    (rf"value_number between {_NUMBER} and {_NUMBER}", "the right answer is from {} to {}"),
+    (rf"value_label = {_TEXT}", "the right answer is {}"),
+    (rf"value_label (?:<>|!=) {_TEXT}", "the right answer is another one than {}"),
+    (rf"value_label in {_TEXTS}", "the right answer is {}"),
+    (rf"value_label not in {_TEXTS}", "the right answer is not {}"),
+)
+"""Conditions on the answer to a question as SQL, its words set apart by one blank, and in words."""
+
+
+def condition_words(condition: str) -> str:
+    """Returns in plain words when a right answer fulfils a condition; of a rare one its SQL."""
+    for pattern, words in _CONDITIONS:
+        if match := re.fullmatch(pattern, condition, re.IGNORECASE):
+            if " in " in pattern:
+                labels = [label.replace("''", "'") for label in re.findall(_TEXT, condition)]
+                return words.format(" or ".join(filter(None, (", ".join(labels[:-1]), labels[-1]))))
+            return words.format(*(value.replace("''", "'").replace("- ", "-") for value in match.groups()))
+    return f"this holds of the right answer: {condition}"
 
 
 def review_id(run_id: str, question_id: str, *, flagged: str, seed: int, purpose: Purpose) -> str:
@@ -165,7 +188,9 @@ class WrittenEstimate(BaseModel, frozen=True):
     question_id: str
     decision: str
     num_left: int = Field(validation_alias=AliasPath("labels", "left"))
+    num_left_second: int = Field(0, validation_alias=AliasPath("labels", "left_second"))
     num_unreadable: int
+    num_missed_at_worst: int = 0
     strata: Sequence[StratumCounts]
     measures: Mapping[Measure, MeasureEstimate] = Field(min_length=len(Measure))
     recall_at_worst: MeasureEstimate | None

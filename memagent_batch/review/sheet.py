@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from memagent_batch.domain.texts.escapes import is_formula
+from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.domain.texts.escapes import FORMULA_SIGNS, is_formula
 from memagent_batch.errors import InputError
 from memagent_batch.review.labels import NO, YES, LabelRow
 from memagent_batch.review.population import SampleRow
@@ -16,7 +17,7 @@ from memagent_batch.review.sign_offs import HASH_DIGITS, Decision, SignOff
 
 SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),
-    *("review_id", "document_hash", "question_hash"),
+    *("source", SOURCE_UNREAD, "review_id", "document_hash", "question_hash"),
 )
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
@@ -25,6 +26,10 @@ WITHDRAWN = "withdraw"
 """Decision of a row that takes an earlier one of the same reading back."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
+_SEPARATOR = re.compile(r"[;\t\r\n]")
+"""What a spreadsheet may begin a new cell at, though it stands within one."""
+_BLANKS = re.compile(r"[\s\ufeff\"';]+")
+"""What a cell may begin with before its first sign, and separators."""
 
 
 def sheet_bytes(units: Sequence[SampleRow], *, review: Review) -> bytes:
@@ -37,6 +42,8 @@ def sheet_bytes(units: Sequence[SampleRow], *, review: Review) -> bytes:
             "document_id": each["document_id"],
             "question": each["question"],
             "decision": review.instruction,
+            "source": each.get("source") or "",
+            SOURCE_UNREAD: str(each.get(SOURCE_UNREAD) or ""),
             "review_id": review.record["review_id"],
             "document_hash": each["document_hash"],
             "question_hash": each["question_hash"],
@@ -131,13 +138,23 @@ def _filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) 
 
 
 def quoted(text: str) -> str:
-    """A cell that every spreadsheet takes for text."""
-    return f"'{text}" if is_formula(text) or text.startswith("'") else text
+    """Returns a cell that every spreadsheet takes for text: `'` stands before what could begin a formula.
+
+    A spreadsheet may split at `;`, a tab or a line break also within a cell, whatever the file is separated by.
+    """
+    marked = _BLANKS.sub(lambda run: f"{run.group()}'" if _is_before_formula(run) else run.group(), text)
+    return f"'{marked}" if is_formula(text) or text.startswith("'") else marked
 
 
 def unquoted(text: str) -> str:
-    """The text of a cell that `quoted` wrote."""
-    return text[1:] if text.startswith("'") and quoted(text[1:]) == text else text
+    """Returns the text of a cell that `quoted` wrote; any other cell as it is."""
+    plain = _BLANKS.sub(lambda run: run.group().removesuffix("'") if _is_before_formula(run) else run.group(), text)
+    return next((each for each in (plain.removeprefix("'"), plain) if quoted(each) == text), text)
+
+
+def _is_before_formula(run: re.Match[str]) -> bool:
+    following = run.string[run.end() : run.end() + 1]
+    return following in FORMULA_SIGNS and following != "" and _SEPARATOR.search(run.group()) is not None
 
 
 def _sheet_key(values: Mapping[str, str]) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.readings import Status
-from memagent_batch.review.labels import REVIEWS_FOLDER
+from memagent_batch.runs.record import SIGN_OFF_LOG_FOLDER, SIGNED_FOLDER, sums_bytes
 from memagent_batch.runs.tables import DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
@@ -19,10 +19,9 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.store.turn_log.rows import SampleNumber
 
-SIGNED_FOLDER = f"{REVIEWS_FOLDER}/signed"
 HASH_DIGITS = 32
 SIGNED_COLUMNS = (
-    *("document_id", "question_id", "sample", "document_hash", "question_hash", "status", "answer"),
+    *("question_id", "sample", "document_hash", "question_hash", "status", "answer"),
     *("value_status", "value", "support"),
 )
 """Columns of `answers` that a sign-off is of: it is open again if one of them changes."""
@@ -55,11 +54,24 @@ SIGN_OFFS = arrow_schema(SignOff)
 
 
 def reading_hash(row: Mapping[str, Any]) -> str:
-    """Hash of what a person signs of a row of `answers`; of what was not read, the source file too."""
+    """Returns the hash of what a person signs of a row of `answers`, whatever the document is called.
+
+    Where not all was read the source file counts too, and the document's id where nothing else tells documents apart.
+    """
+    signed = _signed_content(row)
+    has_content = row["document_hash"] is not None or signed["source"] is not None
+    return fingerprint(signed if has_content else {**signed, "document_id": row["document_id"]})[:HASH_DIGITS]
+
+
+def older_reading_hash(row: Mapping[str, Any]) -> str:
+    """Returns the hash by which earlier versions signed a row: that of a document under its name."""
+    return fingerprint({**_signed_content(row), "document_id": row["document_id"]})[:HASH_DIGITS]
+
+
+def _signed_content(row: Mapping[str, Any]) -> dict[str, Any]:
     unread = row.get(SOURCE_UNREAD)
     source = row.get("source_hash") if unread or row["status"] != Status.OK else None
-    signed = {name: row[name] for name in SIGNED_COLUMNS}
-    return fingerprint({**signed, "unread": unread, "source": source})[:HASH_DIGITS]
+    return {**{name: row[name] for name in SIGNED_COLUMNS}, "unread": unread, "source": source}
 
 
 def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
@@ -73,8 +85,10 @@ def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
     added = {_content(row): row for row in rows if _content(row) not in there}
     if added:
         name = sha256(repr([*added]).encode()).hexdigest()[:HASH_DIGITS]
-        table = pa.Table.from_pylist([*added.values()], schema=SIGN_OFFS)
-        (output / f"{SIGNED_FOLDER}/{name}.parquet").create(parquet_bytes(table))
+        data = parquet_bytes(pa.Table.from_pylist([*added.values()], schema=SIGN_OFFS))
+        file = f"{SIGNED_FOLDER}/{name}.parquet"
+        (output / file).create(data)
+        (output / f"{SIGN_OFF_LOG_FOLDER}/{name}.sha256").create(sums_bytes({file: sha256(data).hexdigest()}))
     return len(added)
 
 
@@ -93,40 +107,46 @@ def read_sign_offs(output: Location) -> list[SignOff]:
     return rows
 
 
-def current_sign_offs(output: Location) -> dict[str, SignOff]:
-    """The sign-off of each reading that has one, by its hash."""
-    last = {row["reading_hash"]: row for row in sorted(read_sign_offs(output), key=lambda row: row["signed_at"])}
-    return {key: row for key, row in last.items() if not row["withdrawn"]}
-
-
 class SignOffs:
     """The sign-offs of an output, by the rows of its `answers`."""
 
     def __init__(self, output: Location) -> None:
         """Reads them; see `read_sign_offs`."""
-        self._signed = current_sign_offs(output)
-        ordered = sorted(self._signed.values(), key=lambda row: row["signed_at"])
-        self._last = {_reading_of(row): row for row in ordered}
+        ordered = sorted(read_sign_offs(output), key=lambda row: row["signed_at"])
+        self._by_hash = {row["reading_hash"]: row for row in ordered}
+        standing = [row for row in self._by_hash.values() if not row["withdrawn"]]
+        self._by_ids = {_reading_of(row): row for row in sorted(standing, key=lambda row: row["signed_at"])}
 
     def of(self, row: Mapping[str, Any]) -> SignOff | None:
-        """The sign-off of a row, if it has one."""
-        return self._signed.get(reading_hash(row)) if self._signed else None
+        """Returns the last sign-off of a row, also one of the same text and answer under another name; None if it has
+        none, or if that was withdrawn.
+        """
+        if not self._by_hash:
+            return None
+        hashes = (older_reading_hash(row), reading_hash(row))
+        signed = [self._by_hash[each] for each in hashes if each in self._by_hash]
+        last = max(signed, key=lambda each: each["signed_at"], default=None)
+        return None if last is None or last["withdrawn"] else last
 
     def before(self, row: Mapping[str, Any]) -> SignOff | None:
         """The last sign-off of a reading that is open again, since its text, answer, value or support has changed."""
-        return None if self.of(row) else self._last.get(_reading_of(row))
+        return None if self.of(row) else self._by_ids.get(_reading_of(row))
 
 
 def _reading_of(row: Mapping[str, Any]) -> tuple[str, str, int]:
     return row["document_id"], row["question_id"], row["sample"]
 
 
-def signed_words(signed: SignOff) -> str:
-    """What was decided, by whom, when and why, in words."""
+def signed_words(signed: SignOff, row: Mapping[str, Any]) -> str:
+    """Returns in words what was decided of a row of `answers`, by whom, when and why, and of which document if that
+    has the same text under another name.
+    """
     decided = {Decision.CORRECT: f"corrected to “{signed['correction']}”", Decision.REJECT: "rejected"}
+    is_same = signed["document_id"] == row["document_id"]
+    of_document = "" if is_same else f", of the same text in {signed['document_id']}"
     comment = f": {signed['comment']}" if signed["comment"] else ""
     words = decided.get(Decision(signed["decision"]), "accepted")
-    return f"{words} by {signed['signed_by']}, {signed['signed_at']:%Y-%m-%d}{comment}"
+    return f"{words} by {signed['signed_by']}, {signed['signed_at']:%Y-%m-%d}{of_document}{comment}"
 
 
 def _content(row: SignOff) -> tuple[Any, ...]:

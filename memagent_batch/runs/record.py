@@ -31,6 +31,12 @@ log = logging.getLogger(__name__)
 
 SUMS_FILE = "SHA256SUMS"
 SIGNATURE_FILE = f"{SUMS_FILE}.sig"
+SIGNED_FOLDER = "review/signed"
+"""Files with sign-offs, which people add at any time."""
+SIGN_OFF_LOG_FOLDER = "log/signed"
+"""For each of these a list with its hash, written with it: so none can be removed unnoticed before the next run, whose
+list names them."""
+SIGN_OFF_FOLDERS = (f"{SIGNED_FOLDER}/", f"{SIGN_OFF_LOG_FOLDER}/")
 NAMESPACE = "memagent-batch"
 """What a signature is for: `ssh-keygen -n`."""
 LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER)
@@ -70,10 +76,22 @@ def write_record(
     output, run_id = past.output, past.run_id
     write_json(output / record_file(run_id, PROJECTION_FILE), projection_record(projection))
     tables = named_files(past.manifest)
-    hashes = {name: value for name, value in known_hashes(before).items() if name in {*tables, *log_files}}
+    kept = {*tables, *log_files}
+    hashes = {
+        name: value
+        for name, value in {**_signed_before(output), **known_hashes(before)}.items()
+        if name in kept or name.startswith(SIGN_OFF_FOLDERS)  # also what is gone by now: its loss is not forgotten
+    }
     hashes |= {each["file"]: each["sha256"] for report in reports for each in report.get("hashes") or ()}
     record = [record_file(run_id, name) for name in (*RECORD_FILES, INDEX_FILE, FILES_FILE)]
-    names = {*tables, *record, *log_files, f"{ASKED_FOLDER}/{run_id}.parquet", *link_before(before)}
+    names = {
+        *tables,
+        *record,
+        *log_files,
+        *list_sign_offs(output),
+        f"{ASKED_FOLDER}/{run_id}.parquet",
+        *link_before(before),
+    }
     optional = {record_file(run_id, name) for name in (INDEX_FILE, FILES_FILE)}
     for name, value in file_hashes(output, sorted(names - hashes.keys())):
         if value is not None:
@@ -149,6 +167,32 @@ def list_log(output: Location) -> Iterator[str]:
     for folder in LOG_TABLES:
         start = len((output / folder).path) - len(folder)
         yield from (path[start:] for path in list_folder(output / folder))
+
+
+def list_sign_offs(output: Location) -> Iterator[str]:
+    """Names of the files of sign-offs, and of the lists of these."""
+    for folder in (SIGNED_FOLDER, SIGN_OFF_LOG_FOLDER):
+        start = len((output / folder).path) - len(folder)
+        yield from (path[start:] for path in (output / folder).files())
+
+
+def logged_sign_offs(output: Location) -> dict[str, str]:
+    """Hashes of the files of sign-offs, as `memagent review sign` listed them.
+
+    Raises:
+        OutputError: a list is damaged.
+    """
+    names = [name for name in list_sign_offs(output) if name.startswith(f"{SIGN_OFF_LOG_FOLDER}/")]
+    lists = (parse_sums((output / name).read_bytes(), name=name) for name in names)
+    return {name: value for each in lists for name, value in each.items()}
+
+
+def _signed_before(output: Location) -> dict[str, str]:
+    try:
+        return logged_sign_offs(output)
+    except OutputError as error:
+        log.warning(f"{error}; sign-offs are listed as they are", extra={"event": EventKind.RECORD_UNREADABLE})
+        return {}
 
 
 def used_files(output: Location, index: LogIndex) -> set[str]:

@@ -3,6 +3,7 @@
 A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
@@ -23,6 +24,8 @@ from memagent_batch.runs.manifest import (
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
+
+log = logging.getLogger(__name__)
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
@@ -74,6 +77,8 @@ class RunState(TypedDict):
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
+    shown_run: NotRequired[str]
+    """Of a run that has not finished: the last finished one, whose answers are shown, and when it finished."""
     last_sign_of_life_at: NotRequired[str]
     """When a run that has neither finished nor stopped was last seen alive: one that was killed has no other sign."""
     last_sign_of_life_seconds_ago: NotRequired[int]
@@ -89,7 +94,7 @@ def read_state(output: Location) -> RunState:
         record = read_run_record(output)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
-    manifest = read_manifest(output)
+    manifest = shown = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
     note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
@@ -112,6 +117,8 @@ def read_state(output: Location) -> RunState:
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest["changes"] if manifest else None,
     }
+    if manifest is None and shown is not None:
+        state["shown_run"] = f"{shown['run_id']}, finished at {minute_of(shown['finished_at'])}"
     if manifest is None and note is None:
         seen = datetime.fromisoformat(progress["at"] if progress else record["started_at"])
         state["last_sign_of_life_at"] = seen.isoformat()
@@ -123,6 +130,31 @@ def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
     if manifest is not None:
         return "incomplete" if manifest["counts"]["not_read"] else "finished"
     return "stopped" if note else "running or killed"
+
+
+def later_run_words(output: Location, manifest: Manifest) -> str | None:
+    """Says that a later run than that of a manifest has begun and not finished, when and why; None if none has."""
+    record = read_run_record(output)
+    if record is None or record["run_id"] <= manifest["run_id"]:
+        return None
+    note = read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
+    end = f"it stopped at {minute_of(note['stopped_at'])}: {note['why']}" if note else "it is running, or was killed"
+    return (
+        f"a later run, begun at {minute_of(record['started_at'])}, has not finished ({end}); what is shown is of run "
+        f"{manifest['run_id']}, finished at {minute_of(manifest['finished_at'])}"
+    )
+
+
+def warn_of_later_run(output: Location, manifest: Manifest) -> str | None:
+    """Logs and returns `later_run_words`."""
+    if words := later_run_words(output, manifest):
+        log.warning(words)
+    return words
+
+
+def minute_of(moment: str | None) -> str:
+    """Returns the minute of a time in ISO 8601, UTC."""
+    return f"{(moment or '')[:16].replace('T', ' ')} UTC"
 
 
 def write_stop_note(output: Location, *, run_id: str, why: str) -> None:

@@ -75,6 +75,11 @@ def page_style(package: str, name: str) -> str:
     return page_file("memagent_batch.templates", "page.css") + page_file(package, name)
 
 
+def page_script(package: str, *names: str) -> str:
+    """Returns what all scripts of pages share, followed by scripts of a package."""
+    return page_file("memagent_batch.templates", "browser.js") + "".join(page_file(package, name) for name in names)
+
+
 def page_bytes(
     template: jinja2.Template, values: Mapping[str, Any], *, style: str | None, script: str | None, frames: bool = False
 ) -> bytes:

@@ -12,7 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
+from memagent_batch.cli.status import status_lines
 from memagent_batch.errors import UsageError
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, RunRecord
+from memagent_batch.runs.state import read_state, write_stop_note
+from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
@@ -48,6 +52,29 @@ def test_commands_find_the_answers_of_a_scan(scan: str, tmp_path: Path, capsys: 
     assert len(rows) == 20
     places = {row["place"][:11] for row in rows if row["sentence"].endswith("agreement on 45 days' notice.")}
     assert places == {"characters "}
+
+
+@pytest.mark.parametrize("has_note", [True, False])
+def test_answers_of_the_night_before_a_failed_one_are_said_to_be_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], has_note: bool
+) -> None:
+    output = write_scan(tmp_path, Scan(num_documents=1, failed=frozenset()))
+    later = "20261123T010000.000Z.cccc"
+    record = dict.fromkeys(RunRecord.__dataclass_fields__) | {"format": FORMAT, "run_id": later, "asked": 5}
+    write_json(output / RUN_FILE, record | {"started_at": "2026-11-23T01:00:00+00:00"})
+    if has_note:
+        write_stop_note(output, run_id=later, why="EngineError: the engine is gone")
+    said = ["a later run, begun at 2026-11-23 01:00 UTC, has not finished", "finished at 2026-11-22 01:07 UTC"]
+    said += ["EngineError: the engine is gone"] if has_note else ["it is running, or was killed"]
+    assert cli.main(["page", output.uri]) == 0
+    pages = [(output / f"page/{name}").read_bytes().decode() for name in ("index.html", "summary.txt", "summary.html")]
+    told = capsys.readouterr().err
+    assert cli.main(["show", output.uri, "Nordhafen Logistik 2020/000"]) == 0
+    for text in (*pages, told, capsys.readouterr().err):
+        assert [words for words in said if words not in text] == []
+    lines = status_lines(read_state(output), output="scan")
+    shown = "20261122T010000.000Z.bbbb, finished at 2026-11-22 01:07 UTC"
+    assert f"answers, page and summary are still those of run {shown}" in lines
 
 
 def test_export_into_a_file_of_another_ending_is_refused(

@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,16 @@ from memagent_batch.pages.readings import NEEDS
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
 from memagent_batch.pages.spreadsheets import write_readings
 from memagent_batch.review.sign_offs import (
-    SIGNED_FOLDER,
+    SignOff,
     SignOffs,
-    current_sign_offs,
+    append_sign_offs,
+    older_reading_hash,
     read_sign_offs,
     reading_hash,
     signed_words,
 )
 from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record import SIGNED_FOLDER
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 from tests.pages.test_spreadsheets import cells_of
@@ -59,6 +63,20 @@ def written_sheet(folder: Path, *rows: dict[str, Any], **cells: str) -> Path:
 def rows_of(scan: Location, document: str = FAILED) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(answers_file(scan)).to_pylist()
     return [row for row in rows if row["document_id"] == document]
+
+
+def signed_rows(scan: Location) -> list[tuple[dict[str, Any], SignOff]]:
+    """Rows of `answers` that are signed off, with their sign-offs."""
+    signed = SignOffs(scan)
+    rows: list[dict[str, Any]] = pq.read_table(answers_file(scan)).to_pylist()
+    return [(row, by) for row in rows if (by := signed.of(row))]
+
+
+def replace_rows(scan: Location, **changes: Any) -> None:
+    """Writes other values into the answers of the document whose reading failed."""
+    table = pq.read_table(answers_file(scan))
+    rows = [{**row, **changes} if row["document_id"] == FAILED else row for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), answers_file(scan))
 
 
 def sign_document(scan: Location, folder: Path, *, question: str = "", **cells: str) -> int:
@@ -111,14 +129,11 @@ def test_signed_reading_is_open_again_if_what_was_signed_changes(
     scan: Location, tmp_path: Path, column: str, value: str, is_open: bool
 ) -> None:
     assert sign_document(scan, tmp_path) == 0
-    table = pq.read_table(answers_file(scan))
-    rows = [{**row, column: value} if row["document_id"] == FAILED else row for row in table.to_pylist()]
-    signed = current_sign_offs(scan)
-    assert len(signed) == 5
-    num_signed = sum(reading_hash(row) in signed for row in rows)
+    assert len(signed_rows(scan)) == 5
+    replace_rows(scan, **{column: value})
+    num_signed = len(signed_rows(scan))
     assert num_signed == (0 if is_open else 5)
-    sign_offs = SignOffs(scan)
-    assert sum(sign_offs.of(row) is not None for row in rows) == num_signed
+    sign_offs, rows = SignOffs(scan), pq.read_table(answers_file(scan)).to_pylist()
     assert sum(sign_offs.before(row) is not None for row in rows) == 5 - num_signed
 
 
@@ -126,9 +141,7 @@ def test_sheet_and_screen_say_first_that_a_correction_is_open_again(
     scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sign_document(scan, tmp_path, question="signatory", decision="correct", correction="Jana") == 0
-    table = pq.read_table(answers_file(scan))
-    rows = [{**row, "document_hash": "0" * 64} if row["document_id"] == FAILED else row for row in table.to_pylist()]
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), answers_file(scan))
+    replace_rows(scan, document_hash="0" * 64)
     write_readings(scan, require_manifest(scan), file=tmp_path / "readings.csv")
     first = next(csv.DictReader((tmp_path / "readings.csv").open(encoding="utf-8-sig")))
     assert (first["needs a look"], first["document"]) == (NEEDS[0], FAILED)
@@ -141,7 +154,7 @@ def test_sheet_and_screen_say_first_that_a_correction_is_open_again(
 def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location, tmp_path: Path) -> None:
     for decision, minute in (("accept", 1), ("withdraw", 2)):
         assert sign_document(scan, tmp_path, decision=decision, signed_at=f"2026-11-25T08:0{minute}:00Z") == 0
-    assert current_sign_offs(scan) == {}
+    assert signed_rows(scan) == []
     assert len(read_sign_offs(scan)) == 10
 
 
@@ -158,7 +171,7 @@ def test_answer_that_is_wrong_is_corrected_or_rejected(
     scan: Location, tmp_path: Path, question: str, cells: dict[str, str], said: str
 ) -> None:
     assert sign_document(scan, tmp_path, question=question, **cells) == 0
-    assert {signed_words(each)[: len(said)] for each in current_sign_offs(scan).values()} == {said}
+    assert {signed_words(by, row)[: len(said)] for row, by in signed_rows(scan)} == {said}
 
 
 def test_sign_offs_of_a_file_that_lacks_a_column_are_refused_with_a_remedy(scan: Location, tmp_path: Path) -> None:
@@ -174,7 +187,7 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
     for added in (1, 0):
         assert sign(scan, str(sheet)) == 0
         assert json.loads(capsys.readouterr().out) == {"added": added, "of_other_runs": 0, "signed": 1, "readings": 20}
-    (signed,) = current_sign_offs(scan).values()
+    ((_, signed),) = signed_rows(scan)
     assert (signed["signed_by"], signed["comment"], signed["decision"]) == ("Ada", "=1, two", "accept")
 
 
@@ -185,9 +198,8 @@ def test_sign_offs_of_documents_whose_ids_look_alike_are_each_of_their_own(scan:
     pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(answers_file(scan))), answers_file(scan))
     alike = [row for row in rows if row["document_id"] in (first, f"{first} ")]
     assert sign(scan, str(written_sheet(tmp_path, *alike))) == 0
-    signed = current_sign_offs(scan)
-    assert {key: each["document_id"] for key, each in signed.items()} == {
-        reading_hash(row): row["document_id"] for row in alike
+    assert {(row["document_id"], by["document_id"]) for row, by in signed_rows(scan)} == {
+        (row["document_id"], row["document_id"]) for row in alike
     }
 
 
@@ -204,7 +216,7 @@ def test_sheet_of_the_page_is_taken_if_ids_have_characters_that_nobody_sees(
     sheet = written_sheet(tmp_path, row, document_id=shown["doc"], question_id=shown["question"])
     assert sign(scan, str(sheet)) == 0
     assert json.loads(capsys.readouterr().out) == {"added": 1, "of_other_runs": 0, "signed": 1, "readings": 5}
-    (signed,) = current_sign_offs(scan).values()
+    ((_, signed),) = signed_rows(scan)
     assert (signed["document_id"], signed["question_id"]) == (row["document_id"], row["question_id"])
 
 
@@ -216,7 +228,6 @@ def test_sheet_of_the_page_is_taken_if_ids_have_characters_that_nobody_sees(
         ({"signed_at": "noon"}, "signed.csv, line 2: signed_at 'noon' is not a time"),
         ({"decision": "maybe"}, "signed.csv, line 2: decision is accept, reject, withdraw, or correct"),
         ({"question_id": "nonsense"}, "line 2: the last run asked no question 'nonsense' of document 'Calder & Voss"),
-        ({"document_id": "gone"}, "line 2: the last run asked no question 'governing-law' of document 'gone'"),
         ({"decision": "correct", "correction": "Peru"}, "line 2: correction: 'Peru' is not one of Germany, England"),
     ],
 )
@@ -254,3 +265,58 @@ def test_hash_of_a_reading_of_unread_sources_is_of_the_source_file_too(scan: Loc
     hashes = {reading_hash({**row, "source_hash": name}) for name in ("a", "b")}
     assert len(hashes) == 2
     assert len({reading_hash({**rows_of(scan)[0], "source_hash": name}) for name in ("a", "b")}) == 1
+
+
+@pytest.mark.parametrize("hash_of", [reading_hash, older_reading_hash], ids=["current hash", "older hash"])
+@pytest.mark.parametrize("is_renamed_first", [False, True])
+def test_document_that_was_renamed_keeps_its_sign_off(
+    scan: Location,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    hash_of: Callable[[dict[str, Any]], str],
+    is_renamed_first: bool,
+) -> None:
+    row = rows_of(scan)[0]
+    sheet = written_sheet(tmp_path, row, reading_hash=hash_of(row))
+    for step in ("rename", "sign") if is_renamed_first else ("sign", "rename"):
+        if step == "rename":
+            replace_rows(scan, document_id="renamed.pdf")
+        else:
+            assert sign(scan, str(sheet)) == 0
+    is_lost = is_renamed_first and hash_of is older_reading_hash  # it is of a document by its name
+    assert [signed_words(by, renamed) for renamed, by in signed_rows(scan)] == [
+        f"accepted by Ada, 2026-11-25, of the same text in {FAILED}"
+    ] * (not is_lost)
+    assert json.loads(capsys.readouterr().out)["of_other_runs"] == is_lost
+
+
+def test_sign_off_of_an_earlier_version_counts_until_it_is_withdrawn(scan: Location, tmp_path: Path) -> None:
+    row = rows_of(scan)[0]
+    signed: Any = {name: row[name] for name in ("document_id", "question_id", "sample")}
+    signed |= {
+        "reading_hash": older_reading_hash(row),
+        "signed_by": "Ada",
+        "signed_at": datetime(2026, 11, 1, tzinfo=UTC),
+    }
+    append_sign_offs(scan, [signed | {"decision": "accept", "correction": None, "comment": None, "withdrawn": False}])
+    assert len(signed_rows(scan)) == 1
+    assert sign(scan, str(written_sheet(tmp_path, row, decision="withdraw"))) == 0
+    assert signed_rows(scan) == []
+
+
+def test_two_documents_that_can_not_be_read_are_signed_each_for_itself_unless_their_files_are_the_same(
+    scan: Location,
+) -> None:
+    unread = {**rows_of(scan)[0], "status": "failed", "answer": None, "document_hash": None}
+    named = [reading_hash({**unread, "document_id": name}) for name in ("a", "b")]
+    of_one_file = [reading_hash({**unread, "document_id": name, "source_hash": "f"}) for name in ("a", "b")]
+    assert len({*named, *of_one_file}) == 3
+
+
+def test_row_of_a_document_that_is_gone_is_kept_and_the_others_are_taken(
+    scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, gone = rows_of(scan)[:2]
+    sheet = written_sheet(tmp_path, here, {**gone, "document_id": "gone", "document_hash": "0" * 64})
+    assert sign(scan, str(sheet)) == 0
+    assert json.loads(capsys.readouterr().out) == {"added": 2, "of_other_runs": 1, "signed": 1, "readings": 20}

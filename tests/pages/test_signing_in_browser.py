@@ -1,5 +1,8 @@
 """A reviewer's evening with the page alone: of 256 answers ten need a decision, and are found, read and signed off."""
 
+import csv
+import io
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +17,14 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.cli.main import main
 from memagent_batch.pages.site import write_site
-from memagent_batch.review.sign_offs import current_sign_offs
+from memagent_batch.review.sheet import quoted
+from memagent_batch.review.sign_offs import older_reading_hash, read_sign_offs
+from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
+from tests.browsers import blocked_storage
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.pages.test_site_in_browser import WAIT_SECONDS, choose, column, log_of, opened, search, state
+from tests.pages.test_spreadsheets import FORMULAS, PLAIN, WITHIN
 
 pytestmark = pytest.mark.system
 
@@ -56,6 +63,43 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, dict[tu
 def written(output: Location) -> str:
     write_site([output], output / "page", context_chars=2000, is_large_allowed=False)
     return Path((output / "page/index.html").path).as_uri()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Location:
+    """A run of four documents and five questions."""
+    return write_scan(tmp_path, Scan(num_documents=4, failed=frozenset(), has_night_before=False, paragraphs=4))
+
+
+def next_night(output: Location, run_id: str, *, changed: str = "") -> str:
+    """Another run with the same answers, but for one reading; returns its page."""
+    (file,) = (output / "answers").files()
+    table = pq.read_table(file)
+    rows = [{**row, "answer": "another one"} if name_of(row) == changed else row for row in table.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    manifest: Any = read_json(output / "manifest.json")
+    write_json(output / "manifest.json", manifest | {"run_id": run_id})
+    return f"{written(output)}#view=list"
+
+
+def name_of(row: dict[str, Any]) -> str:
+    return f"{row['document_id']}, {row['question_id']}"
+
+
+def decided(table: webdriver.Chrome) -> list[str]:
+    """Answers that have a decision, by document and question."""
+    pressed = table.find_elements(By.XPATH, "//tr[.//*[@aria-pressed='true']]")
+    return [", ".join(row.find_element(By.CSS_SELECTOR, name).text for name in ("th", "bdi[title]")) for row in pressed]
+
+
+def saved_sheet(table: webdriver.Chrome, folder: Path) -> Path:
+    table.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    if not table.find_element(By.ID, "signer").get_property("value"):
+        table.find_element(By.ID, "signer").send_keys("Ada")
+    table.find_element(By.ID, "save-signed").click()
+    sheet = folder / "signed.csv"
+    WebDriverWait(table, WAIT_SECONDS).until(lambda _: sheet.exists() and sheet.stat().st_size)
+    return sheet
 
 
 def press(browser: webdriver.Chrome, *keys: str) -> None:
@@ -108,7 +152,7 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     assert log_of(table) == []
 
     assert main(["review", "sign", output.uri, str(sheet)]) == 0
-    signed = current_sign_offs(output).values()
+    signed = read_sign_offs(output)
     assert {(row["document_id"], row["question_id"]) for row in signed} == truth.keys()
     assert [row["correction"] for row in signed if row["correction"]] == ['=1+1; "as agreed", see mail']
     assert sorted(row["decision"] for row in signed) == ["accept"] * 8 + ["correct", "reject"]
@@ -142,3 +186,67 @@ def test_correction_that_is_not_of_its_type_is_named_before_a_sheet_is_saved(
     table.find_element(By.ID, "signer").send_keys("Ada")
     table.find_element(By.ID, "save-signed").click()
     assert state(table).endswith("end-date must be a date such as 2026-01-31, or: not stated.")
+
+
+def test_decisions_that_were_not_saved_outlive_the_night_and_stay_with_their_answers(
+    browser: webdriver.Chrome, small: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = opened(browser, f"{written(small)}#view=list&sort=document")
+    for button in table.find_elements(By.CSS_SELECTOR, "#table [value=accept]")[:3]:
+        button.click()
+    before = decided(table)
+    assert len(before) == 3
+    table = opened(browser, next_night(small, "20261123T010000.000Z.cccc", changed=before[0]))
+    assert table.find_element(By.ID, "save-signed").text == "Save signed.csv (3)"
+    assert sorted(decided(table)) == sorted(before[1:])
+    assert [why.text for why in table.find_elements(By.CSS_SELECTOR, ".decision .why") if why.is_displayed()] == [
+        "Open again: you decided (accept) before its text or answer changed."
+    ]
+    assert main(["review", "sign", small.uri, str(saved_sheet(table, tmp_path / "one"))]) == 0
+    assert json.loads(capsys.readouterr().out)["signed"] == 2
+    table = opened(browser, next_night(small, "20261124T010000.000Z.dddd"))
+    assert table.find_element(By.ID, "save-signed").text == "Save signed.csv (0)", "what was taken in is not kept on"
+
+
+def test_decisions_that_an_earlier_version_kept_by_run_are_taken_over(
+    browser: webdriver.Chrome, small: Location
+) -> None:
+    (file,) = (small / "answers").files()
+    row = pq.read_table(file).to_pylist()[0]
+    ids = {"document_id": row["document_id"], "question_id": row["question_id"], "sample": "0"}
+    hashed = older_reading_hash(row)
+    kept = json.dumps({hashed: {**ids, "reading_hash": hashed, "decision": "reject", "signed_at": "2026-11-22T08:00Z"}})
+    page = f"{written(small)}#view=list"
+    opened(browser, page).execute_script("localStorage.setItem(`memagent-decisions:${SITE.run}`, arguments[0])", kept)
+    table = opened(browser, page)
+    assert decided(table) == [name_of(row)]
+    assert table.find_element(By.CSS_SELECTOR, "#table [aria-pressed=true]").text.startswith("Reject")
+    assert table.execute_script("return localStorage.getItem(`memagent-decisions:${SITE.run}`)") is None
+
+
+def test_page_of_a_browser_that_blocks_storage_works_and_says_that_decisions_must_be_saved(
+    browser: webdriver.Chrome, small: Location, tmp_path: Path
+) -> None:
+    page = f"{written(small)}#view=list"
+    with blocked_storage(browser):
+        table = opened(browser, page)
+        assert state(table) == "20 answers in 4 documents"
+        assert "keeps nothing for this page: save signed.csv" in table.find_element(By.ID, "unkept").text
+        table.find_element(By.CSS_SELECTOR, "#table [value=accept]").click()
+        choose(table, "look", "signed off (1)")
+        assert state(table).startswith("1 of 20 answers")
+        assert len(saved_sheet(table, tmp_path / "sheet").read_text().splitlines()) == 2
+        document = table.find_element(By.CSS_SELECTOR, "#table tbody a").get_property("href")
+        table.get(str(document))
+        assert table.find_element(By.ID, "unkept").is_displayed()
+        assert table.find_elements(By.CSS_SELECTOR, ".decision button")
+    table = opened(browser, page)
+    assert not table.find_element(By.ID, "unkept").is_displayed()
+
+
+def test_cells_are_quoted_by_the_page_as_by_the_commands(browser: webdriver.Chrome, small: Location) -> None:
+    table = opened(browser, written(small))
+    texts = [*FORMULAS, *WITHIN, *PLAIN, "'=1", "'' ;'=x", "\ufeff=1", "a;\x1c-1"]
+    cells = table.execute_script("return arguments[0].map(sheetCell)", texts)
+    sheet = io.StringIO("\r\n".join(f"x,{cell}" for cell in cells), newline="")
+    assert [row[1] for row in csv.reader(sheet)] == [quoted(text) for text in texts]

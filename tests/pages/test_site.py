@@ -113,8 +113,8 @@ def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
     assert "<bdi>value_label in (&#39;red&#39;)</bdi>" in panel
     assert (
         "<p>errors of reviewers are not allowed for; 80 readings of the sample are not labelled; nothing is known of "
-        "the 1,200 readings invalid; if all 7 documents that nobody can read were missed, recall is 93.0 % (88.0 to "
-        "98.0)</p>"
+        "the 1,200 readings invalid; if all 7 documents that nobody can read, or that were not read to the end and not "
+        "found, were missed, recall is 93.0 % (88.0 to 98.0)</p>"
     ) in panel
     assert panel.count("errors of reviewers are not allowed for") == 3
     assert panel.count("this one") == 2

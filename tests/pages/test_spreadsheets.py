@@ -1,4 +1,5 @@
 import csv
+import io
 import sys
 import zipfile
 from datetime import UTC, datetime
@@ -10,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.domain.follow_ups.answer_types import Number
+from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
+from memagent_batch.review.sheet import unquoted
 from memagent_batch.review.sign_offs import append_sign_offs, reading_hash
 from memagent_batch.runs.results import results_schema
 from memagent_batch.runs.tables import ANSWERS
@@ -20,6 +23,8 @@ from memagent_batch.store.parquet import parquet_bytes
 
 NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1+1", "＝1+1", "- a point"]
+WITHIN = ["due;=1+1", 'due;"=1"; then', "due; \"' =1", "a\t+1", "a\nb\r\n\n-1+1", "a;;\t@SUM(A1);=2", "x;＝1"]
+"""Texts of which a spreadsheet that splits at `;` or a tab makes a cell with a formula."""
 PLAIN = ["-5", "-5.25", "a=1", "1+1", "", 'quo"te, comma\nline', "<b>&amp;", "<r><t>raw</t></r>", "_x0041_", "\x00\x1b"]
 
 ROW: dict[str, Any] = {
@@ -184,10 +189,20 @@ def test_csv_has_the_signed_value_of_each_reading_with_unit_and_state(signed_run
     assert rows["unasked"]["error"] == "EngineRequestError: refused"
 
 
-def test_csv_quotes_what_a_spreadsheet_would_run(run: Run, tmp_path: Path) -> None:
-    write_readings(*run, file=tmp_path / "a.csv")
-    answers = [row["answer"] for row in csv_rows(tmp_path / "a.csv")]
-    assert [f"'{text}" for text in FORMULAS] == answers[: len(FORMULAS)]
+def formulas_in(sheet: str, *, delimiter: str) -> list[str]:
+    """Cells that begin a formula in a program with this list separator."""
+    cells = [cell for row in csv.reader(io.StringIO(sheet, newline=""), delimiter=delimiter) for cell in row]
+    return [cell for cell in cells if is_formula(cell.lstrip("\r\n\t"))]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_csv_quotes_what_a_spreadsheet_would_run_whatever_it_splits_at(tmp_path: Path, delimiter: str) -> None:
+    rows = [{**ROW, "answer": text, "document_id": text, "number": None} for text in (*FORMULAS, *WITHIN)]
+    write_readings(*write_run(Location(uri=str(tmp_path / "out")), rows), file=tmp_path / "a.csv")
+    sheet = (tmp_path / "a.csv").read_bytes().decode("utf-8-sig")
+    assert formulas_in(sheet, delimiter=delimiter) == []
+    assert formulas_in(sheet.replace("'", ""), delimiter=delimiter), "the test would see one"
+    assert [unquoted(row["answer"]) for row in csv_rows(tmp_path / "a.csv")] == [*FORMULAS, *WITHIN]
 
 
 def test_xlsx_cuts_a_text_that_no_cell_holds_with_a_note(run: Run, tmp_path: Path) -> None:

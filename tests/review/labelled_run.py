@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.review.sheet import unquoted
@@ -40,6 +41,8 @@ class MadeRun:
     """Answers that are drawn again, as by another model."""
     hostile: str = ""
     num_parts: int = 2
+    num_with_losses: int = 0
+    """Documents, the first, of whose source a part was not read; with some, all are converted ones."""
     value_labels: tuple[str, str | None] = ("red", "green")
     """Of answers that found it, and of others; None where it is not stated."""
     form: Form = Form.ROWS
@@ -66,6 +69,11 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     if not made.typed:
         untyped = dict.fromkeys(name for name in ANSWERS.names if name.startswith(("value", "confidence")))
         rows = [row | untyped for row in rows]
+    if made.num_with_losses:
+        for place, row in enumerate(rows):
+            row |= {"source": f"{row['document_id']}.pdf", "source_read": 1.0, "source_unread": None}
+            row |= {"source_unread": "page 2: an image without text"} if place < made.num_with_losses else {}
+    schema = pa.schema([*ANSWERS, *SOURCE_COLUMNS]) if made.num_with_losses else ANSWERS
     evidence = [_evidence_row(row, text) for row, text in zip(rows, texts, strict=True) if row["answer"] == "Yes."]
     files: dict[str, list[str]] = {"answers": [], "evidence": ["evidence/part-0.parquet"]}
     (folder / "answers").mkdir(parents=True, exist_ok=True)
@@ -73,7 +81,7 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     pq.write_table(pa.Table.from_pylist(evidence, schema=EVIDENCE), folder / "evidence" / "part-0.parquet")
     size = -(-len(rows) // made.num_parts)
     for part in range(made.num_parts):
-        table = pa.Table.from_pylist(rows[part * size : (part + 1) * size], schema=ANSWERS)
+        table = pa.Table.from_pylist(rows[part * size : (part + 1) * size], schema=schema)
         name = f"answers/part-{part}-{made.run_id}.parquet"
         pq.write_table(table, folder / name)
         files["answers"].append(name)

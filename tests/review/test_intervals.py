@@ -101,6 +101,18 @@ def test_interval_holds_its_estimate_at_both_edges() -> None:
     assert measures[Measure.PRECISION].low > 0.9
 
 
+@pytest.mark.parametrize(
+    ("positive", "labelled", "low", "high"), [(1, 10, 0.011, 0.381), (5, 10, 0.224, 0.776), (2, 30, 0.014, 0.197)]
+)
+def test_interval_of_a_share_is_that_of_jeffreys_with_95_per_cent(
+    positive: int, labelled: int, low: float, high: float
+) -> None:
+    """As in Brown, Cai and DasGupta, Interval estimation for a binomial proportion, Statistical Science 16(2), 2001."""
+    strata = [stratum(10_000_000, labelled, positive, found=True)]
+    precision = estimate_measures(strata, draw_totals(strata, num_draws=40_000))[Measure.PRECISION]
+    assert [precision.low, precision.high] == pytest.approx([low, high], abs=0.006)
+
+
 def test_scan_that_found_nothing_has_no_precision() -> None:
     strata = [stratum(100, 50, 5)]
     measures = estimate_measures(strata, draw_totals(strata))

@@ -17,6 +17,7 @@ from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.store.location import Location
+from tests.browsers import blocked_storage
 from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
 
 pytestmark = pytest.mark.system
@@ -203,3 +204,34 @@ def saved_rows(opened: Opened) -> list[dict[str, str]]:
     (sheet,) = opened.downloads.glob("*.csv")
     wait(lambda: sheet.stat().st_size)
     return list(csv.DictReader(io.StringIO(sheet.read_text(encoding="utf-8-sig"), newline="")))
+
+
+def test_page_of_a_browser_that_blocks_storage_labels_and_says_that_labels_must_be_saved(opened: Opened) -> None:
+    driver = opened.driver
+    with blocked_storage(driver):
+        driver.get((opened.folder / "page.html").as_uri())
+        begin(driver)
+        assert "keeps nothing for this page: save labels.csv" in driver.find_element(By.ID, "unkept").text
+        press(driver, "y", Keys.ENTER)
+        wait(lambda: driver.find_element(By.ID, "answer").is_displayed())
+        press(driver, Keys.ENTER)
+        wait(lambda: is_ready(driver, 1))
+        assert [(row["label"], row["blind"], row["reviewer"]) for row in saved_rows(opened)] == [("yes", "true", "ada")]
+
+
+def test_page_shows_the_source_and_what_of_it_was_not_read(opened: Opened, tmp_path: Path) -> None:
+    write_run(tmp_path / "out", MadeRun(num_documents=4, num_with_losses=2))
+    made = make_review([Location(uri=str(tmp_path / "out"))], ReviewRequest(question_id="clause", labels="4"))
+    driver = opened.driver
+    driver.get(Path(made["page"]).as_uri())
+    begin(driver)
+    shown = {}
+    for place in range(4):
+        wait(lambda place=place: is_ready(driver, place))  # type: ignore[misc]
+        name = driver.find_element(By.ID, "document").text
+        shown[name] = [driver.find_element(By.ID, each).text for each in ("source", "unread")]
+        press(driver, Keys.ARROW_RIGHT)
+    loss = "The text lacks a part of its source, so label it from the source. Not read: page 2: an image without text"
+    assert shown == {
+        f"doc-{number:05}": [f"Source: doc-{number:05}.pdf", loss if number < 2 else ""] for number in range(4)
+    }

@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
+from memagent_batch.documents.where import Condition
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import ReviewedScan, draw, read_population, seed_text
-from memagent_batch.review.record import latest_estimates
+from memagent_batch.review.record import condition_words, latest_estimates
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_documents import Form
@@ -63,6 +64,76 @@ def test_estimates_cover_the_truth_and_say_how_far_reviewers_agree(
     assert values["agreement"]["num_pairs"] >= 75
     assert (values["agreement"]["kappa"] == 1.0) == (error_rate == 0)
     assert "errors of reviewers are not allowed for" in page
+
+
+def test_estimate_of_converted_documents_says_that_it_is_of_their_text_and_what_recall_is_at_worst(
+    output: Path, location: Location
+) -> None:
+    truth = write_run(output, replace(MADE, num_documents=200, num_with_losses=40))
+    asked = replace(ASKED, labels="200", second_share=0.0, with_page=True)
+    made = make_review([location], asked)
+    page, sheet = ((Path(made["folder"]) / name).read_text("utf-8") for name in ("page.html", "labels.csv"))
+    assert page.count("page 2: an image without text") == sheet.count("page 2: an image without text") == 40
+    assert "doc-00000.pdf" in page
+    label_all(output, truth, asked=asked)
+    values, said = make_estimate([location], None, so_far=False)
+    assert "not of the original files" in said
+    assert "40 of the 200 sampled documents were not read to the end (40 of all 200)" in said
+    rows = [row for file in (output / "answers").iterdir() for row in pq.read_table(file).to_pylist()]
+    found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
+    other = [row for row in rows if not row["value_bool"]]
+    num_lossy = sum(row["source_unread"] is not None for row in other)
+    missed = num_lossy + sum(truth[row["document_id"]] for row in other if row["source_unread"] is None)
+    assert values["num_missed_at_worst"] == num_lossy
+    assert values["recall_at_worst"]["value"] == pytest.approx(sum(found) / (sum(found) + missed))
+
+
+def test_estimate_after_one_of_two_reviewers_warns_and_make_names_the_page_of_the_second(
+    output: Path, location: Location, caplog: pytest.LogCaptureFixture
+) -> None:
+    truth = write_run(output, replace(MADE, num_documents=300))
+    made = make_review([location], replace(ASKED, labels="200", with_page=True))
+    assert made["pages"] == {"first": made["page"]}
+    import_labels(
+        location,
+        [take_in(output, fill_sheet(Path(made["folder"]) / "labels.csv", truth, reviewer="ada"))],
+        reviewer=None,
+    )
+    values, said = make_estimate([location], None, so_far=False)
+    num_left = values["labels"]["left_second"]
+    assert num_left >= 20
+    assert f"**{num_left} readings are still to be read by a second person**" in said
+    assert f"{num_left} readings still to be read by a second person" in caplog.text
+    (shown,) = latest_estimates(location)
+    assert shown.num_left_second == num_left
+    again = make_review([location], replace(ASKED, labels="200", with_page=True))
+    assert again["page"] == again["pages"]["second"] == str(Path(made["folder"]) / "page-second.html")
+    assert again["left"]["second"] == num_left
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("value_bool = true", "the right answer is yes"),
+        ("VALUE_BOOL=FALSE", "the right answer is no"),
+        ("value_number is not null", "the document states such a number"),
+        ("value  is null", "the document does not answer the question"),
+        ("value_number>=1000.5", "the right answer is 1000.5 or more"),
+        ("value_number < -3", "the right answer is less than -3"),
+        ("value_number between 1 and 5", "the right answer is from 1 to 5"),
+        ("value_label = 'it''s'", "the right answer is it's"),
+        ("value_label in ('red', 'amber', 'a, b')", "the right answer is red, amber or a, b"),
+        ("value_label in ('red')", "the right answer is red"),
+        ("value_label not in ('red','amber')", "the right answer is not red or amber"),
+        ("answer ~ '(?i)^yes'", "this holds of the right answer: answer ~ '(?i)^yes'"),
+        (
+            "value_number > 1 or confidence < 0.5",
+            "this holds of the right answer: value_number > 1 or confidence < 0.5",
+        ),
+    ],
+)
+def test_condition_that_people_decide_is_said_in_plain_words(condition: str, words: str) -> None:
+    assert condition_words(Condition(text=condition).spaced) == words
 
 
 def test_outputs_of_slices_are_reviewed_as_one_scan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,7 +315,7 @@ def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(output: Path,
     worst = values["recall_at_worst"]
     assert worst["value"] == pytest.approx(sum(found) / (looked_for + 20))
     assert worst["high"] < values["measures"]["recall"]["low"]
-    assert "If all documents that nobody can read are what is looked for, and were missed, recall is" in page
+    assert "If all 20 documents that nobody can read, or that were not read to the end and not found," in page
 
 
 def test_texts_that_changed_since_the_run_are_said(output: Path, location: Location, tmp_path: Path) -> None:

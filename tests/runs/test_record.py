@@ -19,8 +19,9 @@ from memagent_batch.flows import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import scan_plan
 from memagent_batch.review.record import latest_estimates
+from memagent_batch.review.sign_offs import append_sign_offs
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.record import list_log, parse_sums, signature
+from memagent_batch.runs.record import SIGN_OFF_LOG_FOLDER, SIGNED_FOLDER, list_log, parse_sums, signature
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import LogIndex
@@ -189,3 +190,37 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
 def test_readings_that_were_not_read_follow_from_the_log_too(nights: Nights) -> None:
     nights.run({"a": "1 away", "b": "two"}, QUESTIONS, away=True)
     assert verify_here(nights.output).findings == []
+
+
+def sign_off(nights: Nights) -> str:
+    """Signs a reading off; the name of the file that holds it."""
+    row: Any = {"document_id": "a", "question_id": "q", "sample": 0, "reading_hash": "0" * 32, "decision": "accept"}
+    row |= {"signed_by": "Ada", "signed_at": datetime.now(UTC), "correction": None, "comment": None}
+    append_sign_offs(nights.output, [row | {"withdrawn": False}])
+    (path,) = (nights.output / SIGNED_FOLDER).files()
+    return f"{SIGNED_FOLDER}/{Path(path).name}"
+
+
+def test_sign_offs_that_are_removed_or_changed_are_found_at_once_and_after_later_runs(nights: Nights) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    name = sign_off(nights)
+    assert (found(verify_here(nights.output)), verify_here(nights.output).num_sign_off_files) == (set(), 1)
+    flip(nights, name)
+    assert found(verify_here(nights.output)) == {("changed", name)}
+    (nights.output / name).delete()
+    for changed in ("two", "2", "II"):
+        assert found(verify_here(nights.output)) == {("gone", name)}
+        nights.run({"a": "one", "b": changed}, QUESTIONS)
+
+
+def test_sign_offs_whose_list_is_removed_too_are_found_once_a_run_has_listed_them(nights: Nights) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    name = sign_off(nights)
+    lists = nights.output / SIGN_OFF_LOG_FOLDER
+    lists.delete()  # as before versions that write it
+    unlisted = verify_here(nights.output)
+    assert (found(unlisted), [each.what for each in unlisted.unchecked]) == (set(), ["1 file of sign-offs"])
+    nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
+    assert verify_here(nights.output).num_sign_off_files == 1
+    (nights.output / SIGNED_FOLDER).delete()
+    assert found(verify_here(nights.output)) == {("gone", name)}

@@ -4,8 +4,10 @@ import re
 
 MARKUP = frozenset("\\`*_{}[]<>()#|!~&")
 """Characters that begin markup, or end a cell of a table."""
-_STARTS_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
-"""What makes a program take text for a formula; also in full-width forms, and behind blanks, which some cut off."""
+FORMULA_SIGNS = "=+-@＝＋－＠"
+"""What makes a program take text for a formula; also in full-width forms."""
+_STARTS_FORMULA = re.compile(rf"[\s\ufeff]*[{re.escape(FORMULA_SIGNS)}]|[\t\r\n]")
+"""The beginning of a formula: also behind blanks, which some programs cut off."""
 _PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 """Text that is a plain number can't be a formula."""
 

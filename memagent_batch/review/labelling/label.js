@@ -1,4 +1,4 @@
-// Labels by keyboard. Each is in localStorage before the answer of the scan is asked for.
+// Labels by keyboard. The browser keeps each before the answer of the scan is asked for. Follows browser.js.
 const review = JSON.parse(document.getElementById("review").textContent);
 const at = (id) => document.getElementById(id);
 const BLOCK = 20000; // characters of a block of text, about: what is out of sight is not laid out
@@ -8,24 +8,16 @@ const labels = [...review.choices, "unclear"];
 const keys = new Map(labels.map((label, place) => [String(place + 1), label]).filter((_, place) => place < 9));
 for (const label of labels) if (["yes", "no", "unclear"].includes(label)) keys.set(label[0], label);
 
-let place = 0, chosen = null, text = "", blocks = [], matches = [], match = -1, receive = null, isShown = false;
+let place = 0, chosen = null, text = "", blocks = [], matches = [], match = -1, receive = null, isShown = false, isSaved = true;
 
 // What one document's entry holds: records of labels (the last one stands), and a comment.
-const kept = (item) => {
-  const found = localStorage.getItem(`${prefix}:${item.name}`);
-  return found ? JSON.parse(found) : { records: [], comment: "" };
-};
+const kept = (item) => JSON.parse(readKept(`${prefix}:${item.name}`) ?? '{"records":[],"comment":""}');
 const keep = (item, entry) => {
-  try {
-    localStorage.setItem(`${prefix}:${item.name}`, JSON.stringify(entry));
-    return true;
-  } catch (error) {
-    say("This browser can't save labels here. Save labels.csv now, and use another browser.", true);
-    return false;
-  }
+  isSaved = false;
+  keepValue(`${prefix}:${item.name}`, JSON.stringify(entry));
 };
 const seen = (item) => `memagent-seen:${item.document_hash}:${item.question_hash}`;
-const reviewer = () => localStorage.getItem(`${prefix}:reviewer`) ?? "";
+const reviewer = () => readKept(`${prefix}:reviewer`) ?? "";
 const item = () => review.items[place];
 const last = (entry) => entry.records[entry.records.length - 1];
 const say = (words, isProblem = false) => {
@@ -51,11 +43,12 @@ function show(number) {
   place = Math.min(Math.max(number, 0), review.items.length - 1);
   chosen = null;
   isShown = false;
-  localStorage.setItem(`${prefix}:place`, String(place));
+  keepValue(`${prefix}:place`, String(place));
   const entry = kept(item());
   at("place").textContent = `${place + 1} of ${review.items.length}`;
   at("document").textContent = item().document_id;
   at("question").textContent = item().question;
+  drawSource();
   at("comment").value = entry.comment;
   at("answer").hidden = true;
   at("words").value = "";
@@ -68,6 +61,17 @@ function show(number) {
     isShown = true;
     if (last(entry)) reveal();
   });
+}
+
+function drawSource() {
+  const { source, source_unread } = item();
+  const isLink = /^(https?|file):/i.test(source ?? "");
+  const name = Object.assign(document.createElement(isLink ? "a" : "bdi"), { textContent: source ?? "" });
+  if (isLink) Object.assign(name, { href: source, target: "_blank", rel: "noreferrer" });
+  at("source").replaceChildren("Source: ", name);
+  at("source").hidden = !source;
+  at("unread").textContent = `The text lacks a part of its source, so label it from the source. Not read: ${source_unread}`;
+  at("unread").hidden = !source_unread;
 }
 
 function drawChoices() {
@@ -98,9 +102,9 @@ function choose(label) {
 
 function save() {
   const entry = kept(item());
-  const blind = !localStorage.getItem(seen(item())); // also where another page of this output has shown the answer
+  const blind = !readKept(seen(item())); // also where another page of this output has shown the answer
   entry.records.push({ value: chosen, at: new Date().toISOString(), blind });
-  if (!keep(item(), entry)) return;
+  keep(item(), entry);
   chosen = null;
   drawChoices();
   say("Saved. Enter goes on.");
@@ -108,7 +112,7 @@ function save() {
 }
 
 function reveal() {
-  localStorage.setItem(seen(item()), "shown");
+  keepValue(seen(item()), "shown");
   load("answers", (part) => {
     at("value").textContent = part.value;
     at("given").textContent = part.answer === part.value ? "" : part.answer;
@@ -193,13 +197,6 @@ function rangeOf(start, end) {
   return range;
 }
 
-// A cell that a spreadsheet would run as a formula is text: it gets a mark in front.
-const cell = (value) => {
-  const isFormula = /^(?:\s*[=+\-@＝＋－＠]|[\t\r\n'])/.test(value) && !/^-?[0-9]+(\.[0-9]+)?$/.test(value);
-  const words = isFormula ? `'${value}` : value;
-  return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
-};
-
 function sheet() {
   const lines = [review.columns.join(",")];
   for (const each of review.items) {
@@ -207,22 +204,20 @@ function sheet() {
     const common = {
       document_id: each.document_id, question: each.question, decision: review.instruction, reviewer: reviewer(), review_id: review.review_id,
       document_hash: each.document_hash, question_hash: each.question_hash,
+      source: each.source, source_unread: each.source_unread,
     };
     const rows = entry.records.map((record, number) => ({
       ...common, label: record.value, labelled_at: record.at, blind: String(record.blind),
       comment: number === entry.records.length - 1 ? entry.comment : "",
     }));
-    for (const row of rows) lines.push(review.columns.map((name) => cell(row[name] ?? "")).join(","));
+    for (const row of rows) lines.push(review.columns.map((name) => sheetCell(row[name] ?? "")).join(","));
   }
-  return `\ufeff${lines.join("\r\n")}\r\n`;
+  return lines;
 }
 
 function saveSheet() {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([sheet()], { type: "text/csv;charset=utf-8" }));
-  link.download = `labels-${review.review_id}-${review.role}.csv`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  saveFile(`labels-${review.review_id}-${review.role}.csv`, sheet());
+  isSaved = true;
   say("labels.csv is saved where downloads go.");
 }
 
@@ -260,9 +255,7 @@ at("next").addEventListener("click", () => show(place + 1));
 at("export").addEventListener("click", saveSheet);
 at("begin").addEventListener("submit", (event) => {
   event.preventDefault();
-  try {
-    localStorage.setItem(`${prefix}:reviewer`, at("reviewer").value.trim());
-  } catch (error) { /* said when the first label is saved */ }
+  keepValue(`${prefix}:reviewer`, at("reviewer").value.trim());
   begin();
 });
 
@@ -270,10 +263,11 @@ function begin() {
   at("begin").hidden = true;
   at("work").hidden = false;
   const first = review.items.findIndex((each) => !last(kept(each)));
-  const before = localStorage.getItem(`${prefix}:place`);
+  const before = readKept(`${prefix}:place`);
   document.activeElement?.blur();
   show(before === null ? Math.max(first, 0) : Number(before));
 }
 
+hasUnsaved = () => !isSaved;
 if (reviewer()) begin();
 else { at("begin").hidden = false; at("reviewer").focus(); }

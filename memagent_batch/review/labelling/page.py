@@ -15,6 +15,7 @@ import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.labels import NO, YES
 from memagent_batch.review.population import ReviewedScan, SampleRow
@@ -25,7 +26,7 @@ from memagent_batch.runs.evidence import How
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
-from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_file, page_style
+from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_script, page_style
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 NAME_DIGITS = 20
@@ -50,6 +51,8 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
             "question": each["question"],
             "document_hash": each["document_hash"],
             "question_hash": each["question_hash"],
+            "source": each.get("source"),
+            "source_unread": each.get(SOURCE_UNREAD),
         }
         for each in units
     ]
@@ -65,7 +68,7 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
         _label_templates().get_template("label.html"),
         {"review": values},
         style=page_style(_PACKAGE, "label.css"),
-        script=page_file(_PACKAGE, "label.js"),
+        script=page_script(_PACKAGE, "label.js"),
         frames=True,
     )
 
@@ -95,6 +98,8 @@ class WrittenLabelling:
     left: Mapping[str, int]
     num_gone: int
     """Of these, ones whose text is gone or has changed."""
+    pages: Mapping[str, Location]
+    """Pages that there are to label on, by reviewer."""
 
 
 def units_left(counted: CountedLabels) -> dict[str, list[SampleRow]]:
@@ -115,6 +120,7 @@ def write_labelling(scan: ReviewedScan, review: Review, counted: CountedLabels, 
     left = units_left(counted)
     needed = [unit for units in left.values() for unit in units]
     num_gone = _write_parts(scan, review, needed) if with_page else 0
+    pages = dict[str, Location]()
     for role, units in left.items():
         end = "" if role == ROLES[0] else f"-{role}"
         files = (review.folder / f"page{end}.html", review.folder / f"labels{end}.csv")
@@ -124,8 +130,10 @@ def write_labelling(scan: ReviewedScan, review: Review, counted: CountedLabels, 
             continue
         if with_page:
             files[0].write_bytes(label_page(review, units, role=role))
+        if files[0].exists():
+            pages[role] = files[0]
         files[1].write_bytes(sheet_bytes(units, review=review))
-    return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
+    return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone, pages=pages)
 
 
 def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -181,9 +189,9 @@ def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]
 
 
 def _rows_by_document(tables: Iterable[pa.Table], document_ids: Collection[str]) -> defaultdict[str, list[Row]]:
-    found = defaultdict[str, list[Row]](list)
+    found, wanted = defaultdict[str, list[Row]](list), pa.array(document_ids, pa.string())
     for rows in tables:
-        for row in rows.filter(pc.field("document_id").isin(list(document_ids))).to_pylist():
+        for row in rows.filter(pc.field("document_id").isin(wanted)).to_pylist():
             found[row["document_id"]].append(row)
     return found
 
