@@ -211,7 +211,7 @@ class OneBrokenReader(AnswerReader):
 
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
-        replicas.RESTART_SECONDS = 0.1
+        vars(replicas)["RESTART_SECONDS"] = 0.1
         broken, actor = Path(task.place.output) / "broken", process.writer  # type: ignore[union-attr]
         with contextlib.suppress(FileExistsError), broken.open("x") as file:
             file.write(actor)
