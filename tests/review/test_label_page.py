@@ -220,7 +220,7 @@ def test_page_of_a_browser_that_blocks_storage_labels_and_says_that_labels_must_
 
 
 def test_page_shows_the_source_and_what_of_it_was_not_read(opened: Opened, tmp_path: Path) -> None:
-    write_run(tmp_path / "out", MadeRun(num_documents=4, num_with_losses=2))
+    write_run(tmp_path / "out", MadeRun(num_documents=4, num_with_losses=2, run_id="20261124T010000.000Z"))
     made = make_review([Location(uri=str(tmp_path / "out"))], ReviewRequest(question_id="clause", labels="4"))
     driver = opened.driver
     driver.get(Path(made["page"]).as_uri())
