@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -144,10 +145,10 @@ def policy_class(kind: str) -> type[Policy]:
     """The class of a policy; its fields are its settings.
 
     Raises:
-        SettingsError: there is none, it has no source, or its source was changed after it was imported.
+        SettingsError: there is none.
     """
     plugin = cast(type[Policy], POLICIES.find(kind))
-    source_sha256(plugin, setting=POLICIES.setting)  # kept from now on, before anybody edits it
+    _keep_sources(plugin)
     return plugin
 
 
@@ -167,6 +168,16 @@ def source_sha256(plugin: type, *, setting: str) -> str | None:
             "which answers are kept; put it into a module"
         ) from error
     return sha256("\0".join(sources).encode()).hexdigest() if sources else None
+
+
+def _keep_sources(plugin: type) -> None:
+    """Notes the source of a plug-in that is used for the first time, before anybody edits it."""
+    modules = {base.__module__ for base in plugin.__mro__ if base.__module__.partition(".")[0] not in INSIDE}
+    for module in map(importlib.import_module, modules - _IMPORTED_SOURCES.keys()):
+        with suppress(OSError, TypeError):  # without a source, which `source_sha256` refuses
+            source = inspect.getsource(module)
+            if _has_code_of(module, source):
+                _IMPORTED_SOURCES[module.__name__] = module.__spec__, source
 
 
 _IMPORTED_SOURCES: dict[str, tuple[ModuleSpec | None, str]] = {}
@@ -245,7 +256,7 @@ def engine_settings(agent: AgentConfig) -> Engine:
     section = getattr(agent, kind) if kind in ENGINES.built_in else None
     settings = agent.engine_options if section is None else dict(section)
     plugin = ENGINES.find(kind)
-    source_sha256(plugin, setting=ENGINES.setting)  # as in `policy_class`
+    _keep_sources(plugin)
     engine: Engine = _built(plugin, settings, owner=f"engine {kind!r}", setting="engine_options")
     return engine
 

@@ -13,8 +13,10 @@ from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.lake.tables import documents_place, texts_place
 from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS, FollowUpTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
+from memagent_batch.domain.texts.sentences import SPLIT
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
@@ -183,6 +185,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
         **({"policy_code": code} if (code := source_sha256(type(policy), setting="policy.kind")) else {}),
+        **({"sentences": SPLIT} if agent.policy.break_at not in {None, BreakAt.LENGTH} else {}),
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
         **({"engine_code": code} if (code := source_sha256(type(engine), setting="engine")) else {}),

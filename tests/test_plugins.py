@@ -20,7 +20,7 @@ from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.executors.ray.executor import replica_gpus
-from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy
+from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy, policy_class
 from memagent_batch.policies.direct import TruncatePolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.runs.manifest import public_settings
@@ -201,6 +201,7 @@ def test_plugin_edited_in_a_living_process_is_refused_until_its_module_is_loaded
     (tmp_path / f"{name}.py").write_text(PLUGINS.replace("RULE", "NEW RULE"))
     with pytest.raises(SettingsError, match=rf"{name}\.py was changed after this process imported it"):
         identify_reader(agent)
+    assert policy_class(agent.policy.kind)  # a run that has begun goes on with the code that it has
     importlib.reload(module)
     after = identify_reader(agent).fingerprint
     (tmp_path / f"{name}.py").write_text(PLUGINS)

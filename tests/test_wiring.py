@@ -2,9 +2,10 @@ import os
 import shutil
 from pathlib import Path
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import OpenAIConfig, VllmConfig
 from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.domain.document import BreakAt
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.wiring import ReaderIdentity, identify_reader
 
@@ -22,6 +23,12 @@ def test_reader_fingerprint_of_other_weights_differs_in_the_model_alone(tmp_path
     models = ("tiny", str(tmp_path / "tiny"))
     parts = [identify_reader(AgentConfig(model=model)).parts for model in models]
     assert {name for name in parts[0] if parts[0][name] != parts[1][name]} == {"model", "model_sha256"}
+
+
+def test_reader_fingerprint_names_how_sentences_are_found_where_chunks_close_at_them() -> None:
+    cuts = {at: identify_reader(AgentConfig(policy=PolicyConfig(break_at=at))) for at in BreakAt}
+    assert {at for at, reader in cuts.items() if "sentences" in reader.parts} == {*BreakAt} - {BreakAt.LENGTH}
+    assert len({reader.fingerprint for reader in cuts.values()}) == len(BreakAt)
 
 
 def test_reader_fingerprint_of_the_batch_invariant_mode_is_another_one_and_without_it_as_before() -> None:

@@ -16,14 +16,12 @@ APOLOGY = (
 )
 """How a refusal may begin."""
 
-WITH_THAT = r"(?: with (?:that|this|it|your|such)\b[^.!\n]{0,80})"
+CANNOT = r"i(?:'m| am)? (?:can't|can ?not|won't|will not|unable to|not able to|decline to|must decline to)"
+REQUEST = r"(?:request|question|prompt|content|topic|task|conversation)s?"
+"""What a refusal is of. One of anything else may be quoted from the document."""
 REFUSALS = (
-    rf"(?:as an ai[\w ]*,\s+)?i(?:'m| am)? (?:can't|can ?not|won't|will not|unable to|not able to|decline to"
-    r"|must decline to) (?:comply|(?:assist|help|comply|engage|continue|proceed|provide (?:assistance|help))(?: you)?"
-    rf"{WITH_THAT}"
-    r"|(?:fulfill?|process|complete|respond to|comply with|discuss) (?:that|this|your)"
-    r" (?:request|prompt|content|topic))",
-    r"(?:this|your) (?:request|prompt) (?:violates|goes against) (?:my|our|the) [^.\n]{0,80}",
+    rf"(?:as an ai[\w ]*,\s+)?{CANNOT} (?:comply|(?:assist|help|provide (?:assistance|help))(?: you)?"
+    rf" with (?:that|this|it|(?:that|this|your|such)(?: \w+)? {REQUEST}))",
     r"(?:ich kann|kann ich|dabei kann ich|damit kann ich) (?:(?:dir|ihnen|dabei|damit|hierbei|leider|bei dieser anfrage"
     r"|bei ihrer anfrage) )*nicht (?:weiter)?(?:helfen|behilflich sein)",
     r"(?:ich kann|kann ich) (?:diese|ihre|deine) anfrage (?:leider )?nicht (?:erfüllen|bearbeiten|beantworten)",
@@ -34,7 +32,10 @@ REFUSALS = (
     r"não posso (?:ajudar|ajudá-l[oa]|atender)(?: (?:com|a) [^.\n]{0,40})?",
     r"(?:ik kan|kan ik) (?:(?:je|u|daar|hier|daarbij|hierbij) )*niet (?:(?:mee|bij) )?helpen",
 )
-AFTER_APOLOGY = r"i(?:'m| am)? (?:can't|can ?not|unable to|not able to) (?:assist|help|comply|do that)(?: you)?"
+AFTER_APOLOGY = (
+    rf"{CANNOT} (?:assist|help|comply|do that|(?:engage|continue|proceed)(?: with (?:that|this|your) {REQUEST})?"
+    rf"|(?:fulfill?|process|complete|respond to|comply with|discuss) (?:that|this|your) {REQUEST})(?: you)?"
+)
 """Too little for a refusal unless an apology stands before it."""
 CJK_REFUSALS = (
     r"(?:很|非常)?(?:抱歉|对不起|對不起)[，,。！!]?\s*(?:但)?我?(?:无法|不能|無法)(?:为您|为你|為您)?"
@@ -47,8 +48,6 @@ REFUSAL = re.compile(
     re.IGNORECASE,
 )
 """The first sentence of a refusal: of the request, not a statement on what the document says."""
-
-BOX = re.compile(r"^\\boxed\{(.*)\}$", re.DOTALL)
 
 
 def why_unanswered(
@@ -89,8 +88,4 @@ def is_refusal(text: str) -> bool:
     A sentence that the document does not say something is an answer, and no refusal.
     """
     said = text.strip().replace("\u2019", "'")
-    boxed = BOX.match(said)
-    said = boxed[1].strip() if boxed else said
-    if len(said) > REFUSAL_CHARS or "\\boxed" in said:
-        return False
-    return REFUSAL.match(said) is not None
+    return len(said) <= REFUSAL_CHARS and REFUSAL.match(said) is not None

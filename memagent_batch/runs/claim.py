@@ -21,7 +21,7 @@ may still remove files published that record, and spares them.
 import os.path
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -69,12 +69,13 @@ def claim_output(output: Location, job: JobConfig) -> None:
     record = read_owner_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
     if record is None:
         return
+    documents, questions = asked_documents(job), asked_questions(job)
+    now = {"documents": documents, "questions": questions, "slice": job.input.slice}
     before = {
-        "documents": _after_move(record["documents"], record=record, job=job),
-        "questions": _after_move(record["questions"], record=record, job=job),
+        "documents": _after_move(record["documents"], documents, record=record, job=job),
+        "questions": _after_move(record["questions"], questions, record=record, job=job),
         "slice": record["settings"].get("input", {}).get("slice"),
     }
-    now = {"documents": asked_documents(job), "questions": asked_questions(job), "slice": job.input.slice}
     differences = [f"{name} {before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
     if differences and not job.adopt_output:
         raise OutputError(
@@ -163,15 +164,21 @@ def _asked_place(uri: str, job: JobConfig) -> str:
     return folder + place.removeprefix(folder).split("/")[0] if place.startswith(folder) else place
 
 
-def _after_move(recorded: str | list[str], *, record: Mapping[str, Any], job: JobConfig) -> str | list[str]:
-    """Recorded places as they are now: what lay beside the output was moved or copied with it."""
-    if isinstance(recorded, list):
-        return [str(_after_move(each, record=record, job=job)) for each in recorded]
+def _after_move(
+    recorded: str | Sequence[str], now: str | Sequence[str], *, record: Mapping[str, Any], job: JobConfig
+) -> str | list[str]:
+    """Returns recorded places as they are called now.
+
+    One that is not among today's places, and lay beside the output, was moved or copied with it.
+    """
+    if not isinstance(recorded, str):
+        return [str(_after_move(place, now, record=record, job=job)) for place in recorded]
     place = recorded.removeprefix(f"{LakeKind.DELTA}://")  # as earlier versions wrote the folder of a table
     old, new = (
         posixpath.dirname(canonical(output, job)) for output in (record["settings"].get("output", ""), job.output)
     )
-    return new + place.removeprefix(old) if place.startswith(f"{old}/") else place
+    is_moved = place.startswith(f"{old}/") and place not in ([now] if isinstance(now, str) else now)
+    return new + place.removeprefix(old) if is_moved else place
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:

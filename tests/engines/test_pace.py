@@ -82,6 +82,21 @@ async def test_server_with_one_place_is_given_as_many_requests_as_it_answers_in_
     assert expected is not None or "the endpoint is slow" in caplog.text
 
 
+async def test_one_short_answer_does_not_make_long_ones_count_as_late_for_ever() -> None:
+    pace, most = Pace(longest_seconds=600), 0
+
+    async def ask(seconds: float) -> None:
+        nonlocal most
+        async with pace.place() as place:
+            await asyncio.sleep(0)
+            most = pace.most
+            pace.answered(place, seconds=seconds, budget=8)
+
+    await ask(0.02)
+    await asyncio.gather(*(ask(310) for _ in range(2000)))
+    assert most > 8
+
+
 async def test_server_that_answers_side_by_side_is_given_all_requests_however_slow_it_is() -> None:
     pace, at_once, most = Pace(longest_seconds=1.0), 0, 0
 

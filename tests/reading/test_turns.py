@@ -327,7 +327,7 @@ async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_ap
     engine = FreshEngine()
     turns = turns_of(engine, prompt_of("value"))
     assert not (await turns(follow_ups)).replayed  # the reader's own turn of that path is another one
-    assert engine.seeds == [ADDRESS.turn_seed("value", seed=7)]
+    assert engine.seeds == [replace(ADDRESS, fingerprint="c").turn_seed("value", seed=7)]
     turns.logged_follow_ups = {"c": {reading_key(ADDRESS): logged_rows((follow_ups, row_of(follow_ups)))}}
     assert (await turns(follow_ups)).text == "held"
     assert not (await turns(replace(follow_ups, fingerprint="d"))).replayed

@@ -99,6 +99,15 @@ def test_claim_output_that_was_copied_with_the_documents_beside_it_is_the_same(t
     )
 
 
+def test_claim_output_that_was_moved_away_from_its_documents_is_the_same(tmp_path: Path) -> None:
+    begun = settings_of(tmp_path / "one/answers", documents=f"{tmp_path}/one/texts")
+    begin(Location(uri=begun.output), begun)
+    (tmp_path / "two").mkdir()
+    shutil.move(tmp_path / "one/answers", tmp_path / "two/answers")
+    moved = settings_of(tmp_path / "two/answers", documents=f"{tmp_path}/one/texts")
+    claim_output(Location(uri=moved.output), moved)
+
+
 def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = Location(uri=str(tmp_path / "file" / "below"))

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from itertools import product
 
 _MONTHS = (
@@ -142,6 +143,10 @@ _NUMBERS: dict[str, float] = {
 """Words for numbers, in lower case and without accents."""
 
 
+KEPT_TEXTS = 8
+"""Texts whose figures are kept, since all values of a JSON answer are looked for in the same few."""
+
+
 def _any(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
@@ -202,12 +207,22 @@ def states_number(text: str, value: float, *, unit: str = "", scales_apart: bool
     asked, factors = _asked(unit)
     if scales_apart:
         factors |= {factor / scale for factor in factors for scale in _scales(_plain(text), has_letters=False)}
-    return any(_is_number(number, value, asked=asked, factors=factors) for number in numbers_in(text))
+    return any(_is_number(number, value, asked=asked, factors=factors) for number in _all_numbers(text))
 
 
 def states_date(text: str, value: date) -> bool:
     """Whether a text states a date, in any notation."""
-    return any(day.is_date(value) for day in days_in(text))
+    return any(day.is_date(value) for day in _all_days(text))
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _all_numbers(text: str) -> tuple[Number, ...]:
+    return tuple(numbers_in(text))
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _all_days(text: str) -> tuple[Day, ...]:
+    return tuple(days_in(text))
 
 
 def has_number(text: str) -> bool:

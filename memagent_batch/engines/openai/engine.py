@@ -223,7 +223,8 @@ class OpenAIEngine(OpenAIConfig, Engine):
         async with self._pace.place() as place:
             result = await self._ask(body)
             if isinstance(result, Response):
-                self._pace.answered(place, seconds=result.elapsed_seconds, budget=budget)
+                if result.status_code == 200:
+                    self._pace.answered(place, seconds=result.elapsed_seconds, budget=budget)
                 return result
             was_queued = result.timed_out and self._pace.was_queued(place)
             if result.turned_away or result.timed_out:
@@ -384,7 +385,10 @@ class OpenAIEngine(OpenAIConfig, Engine):
     async def _count_tokens(self, prompt: Prompt) -> int | None:
         """Tokens of a prompt that the endpoint says to have read; None if it doesn't say."""
         body = self._body(prompt, seed=0)
-        response = await self._outage.answer(lambda: self._ask(body))
+        try:
+            response = await self._outage.answer(lambda: self._ask(body))
+        except EngineRequestError:  # nothing is known then, and the completion that is checked by it stays
+            return None
         return response.num_read if response.status_code == 200 else None
 
     async def _require_whole(self, prompt: Prompt, response: Response) -> None:

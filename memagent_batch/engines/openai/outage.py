@@ -142,8 +142,9 @@ class CircuitBreaker:
                 self._answered_at = self._clock()
                 return result
             failed_at = self._clock() if failed_at is None else failed_at
-            if result.was_queued and queued < MAX_QUEUED:
+            if result.was_queued:
                 queued += 1
+                _require_turn(result, queued=queued)
                 continue
             if await self._until_back(result):
                 outages += not result.concerns_all
@@ -210,6 +211,15 @@ class Place:
     """Requests that had been answered by then."""
 
 
+def _require_turn(failure: Failure, *, queued: int) -> None:
+    """Checks that a request has not waited in the endpoint's queue too often. The load is at fault, not the request."""
+    if queued > MAX_QUEUED:
+        raise EngineUnavailableError(
+            f"{failure.message}, {queued} times while other requests were answered; run the same command again, or "
+            "lower pool.turns_in_flight"
+        )
+
+
 class Pace:
     """How many requests of one engine are in flight at a time.
 
@@ -257,7 +267,8 @@ class Pace:
     def answered(self, place: Place, *, seconds: float, budget: int) -> None:
         """A request with this budget, in tokens, was answered after so many seconds."""
         self._num_answered += 1
-        fastest = self._fastest[budget] = min(seconds, self._fastest.get(budget, seconds))
+        fastest = seconds if self._in_flight <= 1 else min(seconds, self._fastest.get(budget, seconds))
+        self._fastest[budget] = fastest  # a request that goes alone waits for nobody: no short answer counts for ever
         has_waited = seconds > ALONE_FACTOR * fastest
         if has_waited and seconds > LATE_SHARE * self._longest_seconds:
             self.reduce(place, why=f"answers take up to {seconds:.0f} s")

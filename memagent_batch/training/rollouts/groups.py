@@ -49,6 +49,8 @@ class GroupSample:
     """Its conversations, in the order in which the policy asked."""
     response: str | None = None
     """The last response; None where the sample failed."""
+    is_unanswered: bool = False
+    """Whether it failed by what the model wrote: nothing, a thought alone, or a refusal."""
 
     def add_turn(self, prompt: Prompt, completion: Completion) -> None:
         """Takes a turn; its prompt at 4 bytes a token, since a group holds the prompts of all its samples at once."""
@@ -113,9 +115,10 @@ class GroupMaker:
         return pa.Table.from_pylist(rows, schema=ROLLOUTS)
 
     def _rewarded(self, sample: GroupSample, asked: GroupQuestion) -> Reply:
-        if sample.response is None:
-            return Reply()
         overlong = self._rollouts.overlong
+        if sample.response is None:
+            is_worthless = sample.is_unanswered and not (sample.is_cut and overlong is Overlong.MASK)
+            return Reply(reward=0.0) if is_worthless else Reply()
         if sample.is_cut and overlong is Overlong.MASK:
             return Reply(error="a turn was cut at its budget")
         rewarded = self._reward(sample.response, asked.references)
@@ -152,7 +155,7 @@ class GroupMaker:
             }
 
     def _count(self, samples: Sequence[GroupSample], rewards_G: Sequence[float | None], *, dropped: bool) -> None:
-        failed = sum(sample.response is None for sample in samples)
+        failed = sum(sample.response is None and not sample.is_unanswered for sample in samples)
         self.counts["groups"] += 1
         self.counts["dropped_groups"] += dropped
         self.counts["samples"] += len(samples)

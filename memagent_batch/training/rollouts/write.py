@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.errors import DocumentError
+from memagent_batch.errors import DocumentError, TurnUnansweredError
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
@@ -145,6 +145,7 @@ class Projector:
         error = self._replay(replayed, document, question, turns)
         if not ended:
             replayed.response = None
+            replayed.is_unanswered = outcome is not None and outcome["error_type"] == TurnUnansweredError.__name__
         elif replayed.response is None:
             name = f"document {document.document_id!r}, question {question['question_id']!r}, sample {sample}"
             self.missing.append(f"{name}: {error}" if error else name)

@@ -169,6 +169,12 @@ def test_refusal_in_plain_words_is_no_answer(answer: str) -> None:
             "The supplier can't help.",
         ),
         *("Unfortunately the document does not say.", "not stated", "", "The help desk cannot assist on Sundays."),
+        "This request violates our purchasing policy: two signatures are missing.",
+        "Your request goes against our policy",
+        "I am unable to proceed with your offer.",
+        "I will not continue with this company.",
+        "I can't comply with that clause.",
+        "I cannot process this request.",
     ],
 )
 def test_answer_that_speaks_of_what_can_not_be_done_is_no_refusal(answer: str) -> None:

@@ -61,6 +61,19 @@ def write_table(
     return folder
 
 
+def test_sample_whose_model_said_nothing_is_worth_nothing_to_its_group(tmp_path: Path, tiny_model: str) -> None:
+    agent = AgentConfig(model=tiny_model)
+    maker = GroupMaker(agent, GROUPS, run_id="run", reader=identify_reader(agent))
+    silent, broken = sample_of(1, response=None), sample_of(2, response=None)
+    silent.is_unanswered = True
+    asked = GroupQuestion(document_id="d", document_hash="d", question_id="q", references=["7"])
+    group = maker.group(asked, [sample_of(0, response=RIGHT), silent, broken])
+    assert group is not None
+    rewards = {row["sample"]: (row["reward"], row["advantage"]) for row in group.to_pylist()}
+    assert rewards == {0: (1.0, 0.5), 1: (0.0, -0.5), 2: (None, None)}
+    assert maker.counts["failed_samples"] == 1
+
+
 def settings_of(rollouts: Path, output: Path, **settings: Any) -> TrainConfig:
     own = settings.pop("learner", {})
     learner = LearnerConfig(questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **own)
