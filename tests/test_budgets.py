@@ -165,7 +165,8 @@ def test_window_of_a_tokeniser_that_only_counts_is_not_that_of_the_served_model(
 
 
 @pytest.mark.parametrize(
-    "make", [ma.SamplingConfig, lambda **sampling: job_of(sampling=sampling, documents="in", output="out")]
+    "make",
+    [ma.SamplingConfig, lambda **sampling: job_of(sampling=sampling, documents="in", output="out", ask=("Who?",))],
 )
 def test_samples_without_a_temperature_are_refused_since_all_are_equal(make: Callable[..., Any]) -> None:
     with pytest.raises((ValueError, SettingsError), match="8 greedy samples are all the same, at 8 times the cost"):

@@ -247,7 +247,7 @@ def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_
 @pytest.mark.parametrize(
     ("how", "kind", "says"),
     [
-        ({"questions": [{"question": "Who?", "name": "q"}]}, InputError, "no field 'name'"),
+        ({"questions": [{"question": "Who?", "doc_id": "d"}]}, InputError, "did you mean 'document_id'"),
         ({"questions": [7]}, InputError, "number 1: this is a int"),
         ({"questions": ["Who?"], "text": "body"}, InputError, "no column 'body'; its columns: 'document_id', 'text'"),
         ({"questions": ["Who?"], "carry": ["status"]}, InputError, "a column 'status' of its own"),

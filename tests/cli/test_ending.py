@@ -91,10 +91,10 @@ def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_e
     arguments = small_arguments(tmp_path, text_model, ask="Who?", max_failed_share=0.4)
     texts = ["--documents", f"{tmp_path}/in", "--output", f"{tmp_path}/texts"]
     answered, run = ["2 readings: 1 ok, 1 failed", "/run/answers/   2 rows"], f"{tmp_path}/run"
-    converted = ["2 files, 2 of them", "2 ok", "next: memagent answer --config reader"]
+    converted = ["2 files, 2 of them", "1 ok", "next: memagent answer --config reader"]
     to_do = ["2 documents, 1 question: 2 readings", "next: `memagent answer`"]
     commands: list[tuple[list[str], int, str, Any, list[str]]] = [
-        (["convert", *texts], 0, "files_ok", 2, converted),
+        (["convert", *texts], 0, "files_ok", 1, converted),
         (["plan", *arguments], 0, "readings_to_do", 1, to_do),
         (["answer", *arguments], TooManyFailedError.exit_code, "ok", 1, answered),
         (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),

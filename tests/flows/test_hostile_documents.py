@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash, token_hash
@@ -24,6 +25,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.plugins import make_policy
+from memagent_batch.reading.documents import with_breaks
 from memagent_batch.store.turn_log.rows import TurnRow, completion_of
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, with_prompt_order
@@ -124,7 +126,8 @@ async def prompts_of(
         return completion_of(turns[prompt.path])
 
     asked = QuestionTokens(token_ids=tokenizer.encode(question))
-    await make_policy(agent).read(tokenizer.document(text), asked, prompts=make_prompt_tokens(agent), turns=replay)
+    document = with_breaks(tokenizer.document(text), text, agent=agent)
+    await make_policy(agent).read(document, asked, prompts=make_prompt_tokens(agent), turns=replay)
     return shown
 
 
@@ -154,7 +157,7 @@ async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig
     turns: dict[tuple[str, str], dict[str, TurnRow]] = defaultdict(dict)
     for row in pq.read_table(Path(job.output) / "log" / "turns").to_pylist():
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
-    agent = with_prompt_order(job.agent, num_questions=len(QUESTIONS))
+    agent = fit_budgets_to_window(with_prompt_order(job.agent, num_questions=len(QUESTIONS)))
     prompts = make_prompt_tokens(agent)
     templates = {"update": prompts.update, "answer": prompts.answer}
     expected = {kind: control_tokens(template, tiny_tokenizer) for kind, template in templates.items()}

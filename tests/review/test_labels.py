@@ -180,10 +180,10 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
     ("flagged", "words"),
     [
         ("value_bool = true", "the right answer is yes"),
-        ("value_number is not null", "the document answers the question"),
-        ("value_number < 5", "the right number is less than 5"),
-        ("value_label in ('red', 'blue')", "the right answer is 'red' or 'blue'"),
-        ("value_number % 2 = 0", "this holds for the right answer: value_number % 2 = 0"),
+        ("value_number is not null", "the document states such a number"),
+        ("value_number < 5", "the right answer is less than 5"),
+        ("value_label in ('red', 'blue')", "the right answer is red or blue"),
+        ("value_number % 2 = 0", "this holds of the right answer: value_number % 2 = 0"),
     ],
 )
 def test_people_are_asked_in_plain_words(review: Review, flagged: str, words: str) -> None:

@@ -84,7 +84,7 @@ def test_differences_of_two_outputs_never_take_one_log_for_the_other(
 
 def test_differences_of_questions_and_samples_that_come_and_go(nights: Nights) -> None:
     nights.run({"a": "one"}, {"q": "Why?", "r": "Who?"})
-    nights.run({"a": "one", "b": "two"}, {"q": "Why?", "s": "When?"}, sampling={"samples": 2})
+    nights.run({"a": "one", "b": "two"}, {"q": "Why?", "s": "When?"}, sampling={"samples": 2, "temperature": 0.5})
     rows = differences(nights)
     assert {(row["document_id"], row["question_id"], row["sample"], row["change"], *row["why"]) for row in rows} == {
         ("a", "q", 1, "added", "sample"),

@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     folder = tmp_path_factory.mktemp("parallel")
     write_inputs(folder, {"d": NOISE * 2, "e": NOISE * 3}, references=[drawing_engine.RIGHT])
     inputs = {name: str(folder / f"{name}.parquet") for name in ("documents", "questions")}
-    policy = {"kind": "parallel", "rounds": 2, "chunk_tokens": CHUNK_TOKENS}
+    policy = {"kind": "parallel", "rounds": 2, "chunk_tokens": CHUNK_TOKENS, "break_at": "length"}
     own = {"engine": drawing_engine.KIND, "rollouts": {"group_size": GROUP_SIZE}, "allow_code": True}
     collect(small_job(folder, text_model, **inputs, **own, policy=policy))
     return folder
