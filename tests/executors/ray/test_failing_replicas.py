@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -19,7 +20,6 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderProcess, ReaderTask
-from memagent_batch.executors.progress import progress
 from memagent_batch.executors.ray import executor, replicas
 from memagent_batch.executors.ray.board import NextStep, start_board
 from memagent_batch.executors.ray.executor import require_node, require_place
@@ -192,15 +192,27 @@ def test_run_whose_replicas_all_die_and_can_not_start_again_goes_on_with_the_sam
     assert set(logged_turns(tmp_path).values()) == {1}
 
 
+SMALL_CLUSTER = """
+import logging, sys
+from pathlib import Path
+import ray
+logging.basicConfig(level="INFO")
+ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
+from memagent_batch.executors.progress import progress
+from tests.executors.ray.test_failing_replicas import job_in, pipeline
+progress.LOG_SECONDS = 0
+job = job_in(Path(sys.argv[1]), sys.argv[2], replicas=3, gpus_per_replica=1)
+print(pipeline.answer(job)["counts"]["ok"])
+"""
+
+
 @pytest.mark.slow
-def test_replicas_that_the_cluster_has_no_room_for_keep_no_others_from_reading(
-    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
-    manifest = run(job_in(tmp_path, text_model, replicas=3, cpus_per_replica=0.75), Reader, monkeypatch)
-    assert manifest["counts"]["ok"] == NUM_DOCUMENTS
-    assert "2 of 3 replicas" in caplog.text
+def test_replicas_that_the_cluster_has_no_room_for_keep_no_others_from_reading(text_model: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SMALL_CLUSTER, str(tmp_path), text_model]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    assert done.stdout.split()[-1:] == [str(NUM_DOCUMENTS)], done.stderr[-3000:]
+    assert "2 of 3 replicas" in done.stderr
 
 
 def test_board_that_is_started_again_remembers_the_deaths_of_engines() -> None:
