@@ -173,8 +173,12 @@ def message_items(
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
     status = PartStatus.NEEDS_REVIEW if content.doubts else PartStatus.OK
     yield Part(locator=locator, text=text, status=status, reason="; ".join((*content.doubts, *content.notes)) or None)
-    for loss in (*content.losses, *([outside_pictures_reason(outside)] if outside else [])):
+    for loss in content.losses:
         yield Part(locator=locator, status=PartStatus.FAILED, reason=loss)
+    yield from (replace(loss, locator=f"{locator}, {loss.locator}") for loss in content.page_losses)
+    if outside:
+        reason = outside_pictures_reason(outside)
+        yield Part(locator=f"{locator}, outside pictures", status=PartStatus.SKIPPED, reason=reason)
     for number_inside, picture in enumerate(content.pictures, start=1):
         yield from picture_parts(f"{locator}, picture {number_inside}", picture)
     for position, part in enumerate(content.files, start=1):
@@ -210,6 +214,8 @@ class _Content:
         """Images inside texts in HTML."""
         self.outside_pictures: list[str] = []
         """Addresses of images that texts in HTML show."""
+        self.page_losses: list[Part] = []
+        """What is not read of texts in HTML."""
         self.losses: dict[str, None] = {}
         self.doubts: dict[str, None] = dict.fromkeys(doubts)
         self.notes: dict[str, None] = {}
@@ -293,6 +299,7 @@ class _Content:
             self.files += content.files
             self.pictures += content.pictures
             self.outside_pictures += content.outside_pictures
+            self.page_losses += content.page_losses
             self.losses |= content.losses
             self.label = self.label or content.label
             if more or (not is_shown and "".join(content.texts).strip()):
@@ -341,7 +348,7 @@ class _Content:
             self.pictures += seen.pictures
             self.outside_pictures += seen.outside_pictures
             others = replace(seen, pictures=[], outside_pictures=[])
-            self.losses |= {other.reason: None for other in unread_parts(others) if other.reason}
+            self.page_losses += unread_parts(others)
             self._show(Decoded(text=seen.text, doubt=decoded.doubt))
         elif kind in HEADER_KINDS:
             self._show(decode_header(decoded.text))

@@ -282,6 +282,12 @@ def test_what_of_a_mail_is_not_read_is_named(file: Path, reason: str) -> None:
     assert "EUR" not in UNREAD[reason] or "EUR 5" in mail.text
 
 
+def test_picture_outside_of_a_mail_is_unread_and_no_failure(file: Path) -> None:
+    mail = read(file, HEAD + UNREAD["pictures that it shows and does not hold (offer.png)"])
+    parts = [(item.locator, item.status) for item in mail.items if isinstance(item, Part)]
+    assert parts == [("message 1", PartStatus.OK), ("message 1, outside pictures", PartStatus.SKIPPED)]
+
+
 def test_packed_files_of_outlook_in_a_mail_are_named(file: Path) -> None:
     body = many(
         "mixed",
