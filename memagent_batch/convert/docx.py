@@ -51,7 +51,7 @@ class DocxConverter(BuiltIn):
             reason = (
                 f"fields without a saved result, such as numbers of clauses, are not read: {fields}; save it as PDF"
             )
-            yield Part(locator="fields", status=PartStatus.FAILED, reason=reason)
+            yield Part(locator="fields", status=PartStatus.SKIPPED, reason=reason)
 
 
 class WordDocument:

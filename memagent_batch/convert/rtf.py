@@ -330,7 +330,7 @@ class _Reader:
             self._show(to_unicode(chr(code), (symbol[3] or "").strip()))
         elif name in COUNTED_FIELDS:
             reason = f"a field ({name}) whose result is not in the file; save it as PDF"
-            self._unread.append(Part(locator=self._locator("field"), status=PartStatus.FAILED, reason=reason))
+            self._unread.append(Part(locator=self._locator("field"), status=PartStatus.SKIPPED, reason=reason))
 
     def _locator(self, kind: str) -> str:
         self._counts[kind] += 1
