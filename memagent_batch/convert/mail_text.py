@@ -1,4 +1,4 @@
-"""Texts of mail as a reader sees them, and what two of them have in common."""
+"""Turns bodies of mail into plain text, and finds the phrases that two forms of a message share."""
 
 import re
 import unicodedata

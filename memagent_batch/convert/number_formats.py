@@ -68,7 +68,7 @@ COMPARISONS: dict[str, Callable[[Decimal, Decimal], bool]] = {
 }
 
 Token = tuple[str, str]
-"""What stands in a format code: the name of a group of `TOKENS`, and its text."""
+"""A piece of a format code: its kind, which is the name of a group in `TOKENS`, and its text."""
 TOKENS = re.compile(
     r"""
       "(?P<quoted>[^"]*)"?

@@ -32,7 +32,7 @@ NOT_FILLED_IN = "[not filled in]"
 SHEET_COLUMNS = 16_384
 """Most columns of a sheet."""
 SPACES_LIMIT = 1000
-"""Most spaces that one element stands for."""
+"""Largest number of spaces that are written for one `text:s` element, whatever count it names."""
 
 
 class OpenStyles:

@@ -465,7 +465,7 @@ def _is_plausible(word: str) -> bool:
 
 
 def _is_like_word(letters: str) -> bool:
-    """Whether letters are of one case, and have a vowel unless they may be an abbreviation."""
+    """Tells whether letters look like a word: all in one case, with a vowel or short enough for an abbreviation."""
     if len(letters) == 1:
         return letters in ONE_LETTER_WORDS or not letters.isascii()
     if not (letters.islower() or letters.isupper() or letters.istitle() or not letters.isascii()):

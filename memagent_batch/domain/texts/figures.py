@@ -191,7 +191,7 @@ class Number:
     values: frozenset[float]
     """What it may be, its scale included: 1,500 is 1500 or 1.5, and 2k is 2000."""
     unscaled: frozenset[float] = frozenset()
-    """What it may be without a scale that may be something else, such as the m of 2 m."""
+    """The values if the letter behind it is a unit and no scale: 2 for "2 m", which may be metres or millions."""
     units: frozenset[str] = frozenset()
     """What its unit may be; empty where no known unit stands beside it."""
     is_scaled: bool = False

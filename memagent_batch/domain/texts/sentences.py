@@ -185,7 +185,7 @@ def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
 
 
 def _is_initials(word: str) -> bool:
-    """A capital letter, or letters and pairs of them with full stops between them, such as `J.R` or `Ph.D`."""
+    """Tells whether a word is made of initials, such as `J`, `J.R` or `Ph.D`."""
     is_short = "." in word and all(len(part) <= 2 and part.isalpha() for part in word.split("."))
     return is_short or (len(word) == 1 and word.isupper())
 

@@ -23,7 +23,7 @@ CUT_REMEDY = (
 )
 
 SMALL_TOKENS = 512
-"""No server has a shorter window; a prompt of fewer tokens is not looked at."""
+"""Shorter prompts are not checked, tokens: no server has a window so small that it would cut them."""
 
 SHARE_KEPT = 0.97
 """Least share of the tokens of its halves that a whole prompt has: the cut between them may add some."""
