@@ -115,10 +115,14 @@ async def test_complete_that_writes_for_longer_than_the_timeout_is_no_death(
     vllm_sampled: VllmEngine, vllm_greedy: VllmEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, prompt = vllm_sampled, replace(prompt_of([1, 2, 3]), max_tokens=1000)
-    monkeypatch.setattr(engine, "_context", vllm_greedy._context)  # the engine itself, and not a copy that shares vLLM
-    before = [await engine.complete(prompt, seed=0) for _ in range(2)][1]
-    monkeypatch.setitem(engine.__dict__, "turn_timeout_seconds", before.engine_seconds / 4)
-    assert (await engine.complete(prompt, seed=0)).token_ids == before.token_ids
+    sampled = engine._context
+    engine._context = vllm_greedy._context  # the engine itself, and not a copy that shares vLLM
+    try:
+        before = [await engine.complete(prompt, seed=0) for _ in range(2)][1]
+        monkeypatch.setitem(engine.__dict__, "turn_timeout_seconds", before.engine_seconds / 4)
+        assert (await engine.complete(prompt, seed=0)).token_ids == before.token_ids
+    finally:
+        engine._context = sampled
 
 
 @pytest.mark.vllm
