@@ -1,7 +1,7 @@
 """Lists the files of a Delta table, by the package `deltalake`."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -24,6 +24,7 @@ from memagent_batch.documents.lake.table import (
 )
 from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
+from memagent_batch.store.delta import deltalake_options
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
@@ -32,14 +33,6 @@ if TYPE_CHECKING:
 
 _PARTITION = "partition."
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
-_S3_OPTIONS: Mapping[str, str] = {
-    "key": "AWS_ACCESS_KEY_ID",
-    "secret": "AWS_SECRET_ACCESS_KEY",
-    "token": "AWS_SESSION_TOKEN",
-    "endpoint_url": "AWS_ENDPOINT_URL",
-    "region_name": "AWS_REGION",
-}
-"""Arguments of fsspec's S3 and their names in deltalake."""
 
 
 def delta_place(name: TableName, options: Options) -> Location:
@@ -94,7 +87,7 @@ def _open(name: TableName, location: Location) -> "DeltaTable":
         raise missing_extra(name.uri, "deltalake") from error
     place = location.path if location.is_local else str(location.fs.unstrip_protocol(location.path))
     with _delta_errors(name), input_errors(mask_url(name.uri)):
-        table = DeltaTable(place, storage_options=_store_options(location.storage_options))
+        table = DeltaTable(place, storage_options=deltalake_options(location.storage_options))
         if name.version is not None:
             version = int(name.version) if name.version.isdigit() else _version_at(table, name)
             if version != table.version():
@@ -151,18 +144,6 @@ def _vector_deletes(table: "DeltaTable") -> dict[str, bytes]:
 def _path(location: Location, path: str) -> str:
     """A path of the log, which a clone gives as a URI, on the table's file system."""
     return str(location.fs._strip_protocol(path)) if "://" in path else f"{location.path.rstrip('/')}/{path}"
-
-
-def _store_options(options: Options) -> dict[str, str] | None:
-    """Arguments of fsspec's S3 in deltalake's words; others are texts that pass as they are."""
-    given = {**options}
-    given |= given.pop("client_kwargs", {})
-    named = {_S3_OPTIONS.get(name, name): str(value) for name, value in given.items() if isinstance(value, str)}
-    if str(named.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
-        named["AWS_ALLOW_HTTP"] = "true"
-    if given.get("anon"):
-        named["AWS_SKIP_SIGNATURE"] = "true"
-    return named or None
 
 
 @contextmanager
