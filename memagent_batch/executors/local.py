@@ -13,7 +13,6 @@ from typing import Self
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
 from memagent_batch.executors.actor import (
     LAST_FLUSH_SECONDS,
@@ -30,6 +29,7 @@ from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.store.database import on_disk, open_database, query_to_disk
+from memagent_batch.store.location import Location
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
@@ -81,13 +81,13 @@ class LocalExecutor:
 
     @contextmanager
     def read(
-        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, output: Location, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine, which is started again when it has died."""
-        planned = takewhile(lambda _: task.board.may_start_turns(), bundles)
+        planned = takewhile(lambda _: task.board.may_start_turns(), batches)
         calls = chain.from_iterable(
-            tokenise(bundle, agent=task.agent, sources=sources, splits=splits, tokenizer_sha256=task.tokenizer_sha256)
-            for bundle in planned
+            tokenise(batch, agent=task.agent, output=output, splits=splits, tokenizer_sha256=task.tokenizer_sha256)
+            for batch in planned
         )
         with quiet_libraries(), Readings(calls, task=task) as readings:
             yield iter(readings)

@@ -105,7 +105,7 @@ def _part_report(
 def _lasts(tables: PartTables) -> bool:
     """Whether the next run makes the same rows of the same log."""
     is_read = set(tables.answers["status"].to_pylist()) <= LASTING
-    return is_read and tables.is_whole and not tables.missing
+    return is_read and not tables.missing
 
 
 def _is_complete(report: PartReport, *, projection: Projection) -> bool:

@@ -28,7 +28,6 @@ from memagent_batch.runs.history import (
     recorded_plan,
     repair_last_run_record,
     write_begun_plan,
-    write_kept_index,
 )
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
@@ -82,7 +81,6 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         progress.begin()
         read = read_plan(plan, run=run, executor=executor, progress=progress, before=before)
         reports = write(plan, read, run=run, executor=executor)
-        write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
             run,
             reports=reports,
@@ -176,7 +174,7 @@ def read_documents(
         is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
     )
     splits = follow_ups is not None and follow_ups.config.evidence
-    read = executor.read(calls, task=task, sources=run.sources, splits=splits)
+    read = executor.read(calls, task=task, output=run.output, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)

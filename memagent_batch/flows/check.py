@@ -1,25 +1,18 @@
 """What is refused before any work starts: an output, an input, a model or a prompt set that can't be used."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import InputConfig, OnBadFile, SourceConfig
-from memagent_batch.documents.converted import RESERVED_COLUMNS, with_source_columns
-from memagent_batch.documents.document_index import (
-    IndexedFiles,
-    KeptIndex,
-    ReusedIndex,
-    require_carry_columns,
-    reuse_index,
-)
-from memagent_batch.documents.indexing import require_first_records
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.converted import RESERVED_COLUMNS
+from memagent_batch.documents.document_index import require_carry_columns
 from memagent_batch.documents.questions import asked_types, most_questions, read_questions, rows_of_slice
-from memagent_batch.documents.shards import FoundShards, cut_shards, find_shards
+from memagent_batch.documents.shards import FoundShards, find_shards
 from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
 from memagent_batch.logs import EventKind
@@ -27,7 +20,6 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.documents import require_rows
 from memagent_batch.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import claim_output
-from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.manifest import public_settings, read_run_record
 from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
@@ -48,15 +40,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a run reads, before its documents are indexed."""
+    """What a run reads, before ingest opens it."""
 
     found: FoundShards
-    indexed: IndexedFiles
-    reused: ReusedIndex
-    """What of the last index is still right; large files of what is left are cut."""
     questions: pa.Table
-    settings: InputConfig
-    """Where texts stand in what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +74,7 @@ def check(job: JobConfig) -> CheckedJob:
         job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
-    inputs = read_inputs(job, kept=read_kept_index(output))
-    job = job.model_copy(update={"input": inputs.settings})
+    inputs = read_inputs(job)
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
     require_rows(agent, order_columns=job.input.order_columns)
@@ -126,8 +112,8 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     return with_prompt_order(job.agent, num_questions=most_questions(questions))
 
 
-def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inputs:
-    """Lists the documents, opens the first file of each format that `kept` does not know, and reads the questions.
+def read_inputs(sources: SourceConfig) -> Inputs:
+    """Lists the sources of the documents, and reads the questions.
 
     Raises:
         InputError: a file or column can't be used; names it.
@@ -135,21 +121,7 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
     listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
     require_carry_columns(sources.input, reserved=(*ANSWERS.names, *RESERVED_COLUMNS))
     questions = rows_of_slice(read_questions(listed, ask=sources.ask), sources.input)
-    found = find_shards(*make_documents(sources), settings=sources.input)
-    settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)
-    indexed = IndexedFiles.found(found, settings=settings)
-    reused = reuse_index(kept, indexed, found.shards, settings=settings)
-    left = cut_shards(reused.shards, settings=settings, storage_options=sources.storage_options)
-    if settings.on_bad_file == OnBadFile.FAIL:
-        for shard in {shard.format: shard for shard in reversed(left)}.values():
-            require_first_records(shard, settings=settings, storage_options=sources.storage_options)
-    return Inputs(
-        found=found,
-        indexed=indexed,
-        reused=replace(reused, shards=left),
-        questions=questions,
-        settings=settings,
-    )
+    return Inputs(found=find_shards(*make_documents(sources), settings=sources.input), questions=questions)
 
 
 def _warn_of_another_agent(output: Location, job: JobConfig, *, fingerprint: str) -> None:

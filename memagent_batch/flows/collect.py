@@ -92,7 +92,7 @@ def write_rollouts_table(
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
     run_id, output = manifest["run_id"], make_output(job)
-    task = RolloutTask(job=plan.pinned(job), run_id=run_id, reader=identify_reader(job.agent))
+    task = RolloutTask(job=job, run_id=run_id, reader=identify_reader(job.agent))
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
         index = scan_log(output, fingerprint=task.reader.fingerprint)

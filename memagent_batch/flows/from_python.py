@@ -222,7 +222,7 @@ def page(
     output: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     to: PlaceOrPath | None = None,
-    context: int | None = CONTEXT_CHARS,
+    context: int = CONTEXT_CHARS,
     storage_options: Options | None = None,
 ) -> WrittenSite:
     """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.
@@ -230,7 +230,7 @@ def page(
     Args:
         output: The output of `answer`; several, such as those of slices, are shown as one run.
         to: Folder of the pages; `page/` in the first output by default.
-        context: Characters of the document that are shown before and behind evidence; None for evidence alone.
+        context: Characters of the document that are shown before and behind evidence.
         storage_options: Arguments of the file system.
 
     Raises:

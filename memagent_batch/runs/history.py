@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, in_order, is_document
+from memagent_batch.documents.document_index import CARRY_PREFIX, is_document
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import LAST_HASHES, Plan
@@ -115,7 +115,7 @@ def recorded_plan(plan: Plan, index: LogIndex) -> pa.Table:
     carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
     documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
     blocks = in_blocks(np.arange(documents.num_rows), readings)
-    schema = pa.schema([*RUN_PLAN, *(pa.field(name, pa.string()) for name in carried)])
+    schema = pa.schema([*RUN_PLAN, *map(documents.schema.field, carried)])
     return on_disk((_planned(documents, *block, schema=schema) for block in blocks), schema=schema)
 
 
@@ -249,30 +249,6 @@ def write_plan(past: PastRun) -> None:
 def write_record_manifest(past: PastRun) -> None:
     """Writes the copy of the manifest: the record is whole."""
     write_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}", past.manifest)
-
-
-def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
-    """Keeps the index for the next run, unless an earlier run keeps the same."""
-    if plan.indexed is None or plan.indexed.is_kept:
-        return
-    index = plan.documents if plan.outside is None else in_order(pa.concat_tables([plan.documents, plan.outside]))
-    kept, folder = KeptIndex.of(index, plan.indexed), output / f"{RUNS_FOLDER}/{run_id}"
-    if kept.files.num_rows:
-        write_parquet(folder / INDEX_FILE, kept.documents)
-        write_parquet(folder / FILES_FILE, kept.files)
-
-
-def read_kept_index(output: Location) -> KeptIndex | None:
-    """The index that the last of the finished runs which kept one has; None if there is none."""
-    with output_errors(output.uri):
-        files = (output / RUNS_FOLDER).files()
-        kept = _runs_with(FILES_FILE, files)
-        runs = [run_id for run_id in _finished(output, files) if run_id in kept] if kept else []
-    if not runs:
-        return None
-    folder = output / f"{RUNS_FOLDER}/{runs[-1]}"
-    with table_errors(folder.uri, remedy=f"delete {FILES_FILE} there, and the documents are indexed again"):
-        return KeptIndex(documents=map_parquet(folder / INDEX_FILE), files=map_parquet(folder / FILES_FILE))
 
 
 def _read_table(place: Location) -> pa.Table:

@@ -129,7 +129,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
             for row, question in asked_in(part).items()
         },
     }
-    return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(made_of, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:

@@ -11,8 +11,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig, TableFormat
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, source_type
+from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD
 from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.follow_ups.doubts import Doubt
@@ -37,7 +36,7 @@ from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, rea
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
 from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
 from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place, model_name
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, model_name
 
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
@@ -73,13 +72,10 @@ class Projection(Origin):
     has_evidence: bool = False
     results: Mapping[str, ResultQuestion] = field(default_factory=dict)
     """Questions of the table `results` by question_id; without one there is no such table."""
-    documents: Location | None = None
-    """The documents, where texts are fetched from for evidence and locators."""
-    input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
 
     def rules(self) -> dict[str, Any]:
-        """What decides rows, as JSON values: all but the run, and the places of output and documents."""
-        places = {"output", "run_id", "documents", "input"}
+        """What decides rows, as JSON values: all but the run, and the place of the output."""
+        places = {"output", "run_id"}
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
 
 
@@ -99,8 +95,6 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         follow_up_readings=plan.asked.turns_by_follow_up(),
         has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
         results=result_questions(plan.asked.table) if plan.asked.follow_ups is not None else {},
-        documents=make_texts_place(plan.pinned(job)),
-        input=job.input,
     )
 
 
@@ -335,8 +329,6 @@ class PartTables:
     evidence: pa.Table | None
     results: pa.Table | None
     """`results_schema`; None where no question asks for a type."""
-    is_whole: bool
-    """Whether each text that was needed was there; else the next run writes the part again."""
     missing: list[str]
     """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
 
@@ -359,41 +351,33 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
             answered.append(reading)
             questions.append(question)
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
-    carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
-    spans = spans_of_part(
-        part,
-        answered,
-        documents=projection.documents,
-        settings=projection.input,
-        has_evidence=projection.has_evidence,
-    )
+    spans = spans_of_part(part, answered, output=projection.output, has_evidence=projection.has_evidence)
     answers = with_votes([each.answer for each in answered])
     chosen = None if spans.evidence is None else chosen_texts(spans.evidence)
     answers = with_doubts(answers, questions, chosen=chosen)
     return PartTables(
-        answers=answers_table(answers, carried=carried),
+        answers=answers_table(answers, carried=carried_columns(rows)),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
         evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
         results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
         if projection.results
         else None,
-        is_whole=spans.is_whole,
         missing=missing,
     )
 
 
-def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:
-    """Rows of `ANSWERS`, and behind them the carried columns: a value for each row."""
+def answers_table(rows: Sequence[AnswerRow], *, carried: pa.Table) -> pa.Table:
+    """Rows of `ANSWERS`, and behind them the carried columns, which have a value for each row."""
     table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
-    for name, values in carried.items():
-        kind = source_type(name)
-        table = table.append_column(pa.field(name, kind), pa.array(values, pa.string()).cast(kind))
+    for name in carried.schema.names:
+        table = table.append_column(carried.schema.field(name), carried[name])
     return table
 
 
-def carried_columns(schema: pa.Schema) -> list[str]:
-    """Names of the carried input columns of a document index."""
-    return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
+def carried_columns(documents: pa.Table) -> pa.Table:
+    """Returns the columns of the source and the carried columns of an index, with their names in `answers`."""
+    names = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
+    return documents.select(names).rename_columns([name.removeprefix(CARRY_PREFIX) for name in names])
 
 
 def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
@@ -402,7 +386,7 @@ def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQues
     documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"])
     for name in (SOURCE_READ, SOURCE_UNREAD):
         if CARRY_PREFIX + name in part.schema.names:
-            documents = documents.append_column(name, part[CARRY_PREFIX + name].cast(source_type(name)))
+            documents = documents.append_column(name, part[CARRY_PREFIX + name])
     for row, document in enumerate(documents.to_pylist()):
         for reading in document["readings"]:
             yield row, document, asked[reading["question"]], reading["sample"]

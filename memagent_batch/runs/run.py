@@ -11,7 +11,6 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
@@ -88,8 +87,6 @@ class ActiveRun:
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
-    sources: SourceConfig
-    """The documents at the versions that were indexed."""
 
     @property
     def run_id(self) -> str:
@@ -126,7 +123,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         asked=plan.num_readings,
         fingerprint=reader.fingerprint,
         settings=public_settings(job),
-        tables={} if plan.indexed is None else {**plan.indexed.versions},
+        tables={},
         sample=_sample(job, plan),
         again=plan.again.record if plan.again else None,
     )
@@ -144,7 +141,6 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         reader=reader,
         began_seconds=time.monotonic(),
         projection=make_projection(output, job, run_id=run_id, reader=reader, plan=plan),
-        sources=plan.pinned(job),
     )
 
 

@@ -88,7 +88,7 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
-        calls = tokenise(_as_bundle(readable), agent=self._task.job.agent, sources=self._task.job)
+        calls = tokenise(_as_batch(readable), agent=self._task.job.agent, output=self._output)
         for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
@@ -178,7 +178,7 @@ class Projector:
         return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
 
 
-def _as_bundle(part: pa.Table) -> pa.Table:
+def _as_batch(part: pa.Table) -> pa.Table:
     """A part of the plan as `tokenise` takes it: no follow-up questions, no turns of a last version."""
     for column in map(WORK_COLUMNS.field, ("follow_ups", "ended_by", "last_hashes")):
         part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
