@@ -183,14 +183,6 @@ def list_places(
     return Listing(root=root, files=_sorted_files(pa.concat_tables(each.files for each in found)))
 
 
-def common_folder(places: Sequence[Location]) -> Location:
-    """The folder that holds the files of all places; a place alone that is not a glob is that place."""
-    if len(places) == 1 and not _MAGIC & set(places[0].path):
-        return places[0]
-    paths = [_glob_root(place.path) if _MAGIC & set(place.path) else place.path for place in places]
-    return places[0].at(_common_path([path.rstrip("/") for path in paths]))
-
-
 def _common_path(paths: Sequence[str]) -> str:
     return "/".join(posixpath.commonprefix([path.split("/") for path in paths]))
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -164,15 +162,6 @@ class ColumnarReader:
         """See `RecordReader`."""
         with open_grouped(location) as file:
             return tuple(file.schema.names)
-
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
-        with open_grouped(location) as file:
-            columns = present_columns(file.schema, columns=columns, where=location.uri)
-            for group, group_places in groupby(places, key=attrgetter("start")):
-                if group < len(file.group_bytes):
-                    rows = [place.stop for place in group_places]
-                    yield from group_records(file, group, columns=columns, rows=rows, where=location.uri, keep_bad=True)
 
 
 def batch_records(batch: pa.RecordBatch, *, columns: Columns, where: str) -> Iterator[Record]:

@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 
 from memagent_batch.documents.formats.byte_lines import COMPRESSIONS, is_compressed, open_stream
@@ -112,11 +111,6 @@ class TextReader:
     def names(self, location: Location) -> Sequence[str]:
         """See `RecordReader`. A text has no columns."""
         return ()
-
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`."""
-        for record in self.read(location, columns=columns):
-            yield from (replace(record, place=place) for place in places)
 
 
 def _read_file(location: Location, *, max_bytes: int | None) -> bytes:

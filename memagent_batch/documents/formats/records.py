@@ -159,16 +159,6 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """Streams the records at `places`, which are sorted; leaves out the places that are not there.
-
-        A record that can't be read comes with its error.
-
-        Raises:
-            InputError: the file or a column can't be read.
-        """
-        ...
-
 
 def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:
     """The record with these values; where they can't be read and bad records are kept, with the error.
