@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.config.agent import PolicyConfig
 from memagent_batch.domain.readings import Outcome, Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import SettingsError
@@ -65,6 +66,6 @@ def test_heads_opened_as_a_plug_in_are_recorded_with_the_whole_memory_after_each
     texts = [each["memory"] for each in sorted(memories, key=lambda each: each["turn"])]
     assert (row["status"], row["memory"]) == ("ok", texts[-1])
     assert texts[1] == f"{texts[0]}\n{texts[0]}" == texts[-1]
-    wrong = small_job(tmp_path, text_model, ask=["?"], policy={**settings, "settings": {"heads": 99}}, allow_code=True)
+    wrong = job.with_agent(job.agent.model_copy(update={"policy": PolicyConfig(kind=KIND, settings={"heads": 9999})}))
     with pytest.raises(SettingsError, match=r"policy\.settings\.heads must be 1 or more"):
         answer(wrong)
