@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = TrainSettings(learning_rate=1e-4, warmup_steps=0, groups_per_step=2, device="cpu")
-REWARDS = [[1.0, 0.0], [0.0, 1.0, 0.0], [1.0, None, 0.0], [0.0, 0.0, 1.0]]
+REWARDS: list[list[float | None]] = [[1.0, 0.0], [0.0, 1.0, 0.0], [1.0, None, 0.0], [0.0, 0.0, 1.0]]
 """Rewards of the samples of four groups; None is a sample that failed."""
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
 
@@ -64,7 +64,8 @@ def test_train_makes_good_samples_likelier_and_bad_ones_less_likely(tmp_path: Pa
     settings = replace(SETTINGS, learning_rate=1e-5)
     [figures] = train(rollouts, model="tiny", output=str(folder), settings=settings)
     assert figures["ratio"] == pytest.approx(1.0, abs=1e-5)
-    assert (figures["clipped"], figures["kl"]) == (0.0, pytest.approx(0.0, abs=1e-6))
+    assert figures["clipped"] == 0
+    assert figures["kl"] == pytest.approx(0.0, abs=1e-6)
     assert figures["loss"] == pytest.approx(0.5 * (9 - 6) / (9 + 6), abs=1e-5)  # tokens of three turns, 3 and 2 each
     before, after = (AutoModelForCausalLM.from_pretrained(model) for model in (TINY_MODEL, folder))
     for sample, sign in ((0, 1), (1, -1)):
