@@ -34,8 +34,6 @@ from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
 REMOVED_FILE = "removed.parquet"
-INDEX_FILE, FILES_FILE = "index.parquet", "files.parquet"
-"""Index of the documents, and the versions of its files, for the next run."""
 LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
