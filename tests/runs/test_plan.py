@@ -99,9 +99,10 @@ def test_pending_batches_hold_short_documents_of_several_files_in_their_order() 
 
 
 def test_pending_batches_hold_about_their_bytes_or_one_document() -> None:
-    sizes = [3 * BATCH_BYTES, 2 * BATCH_BYTES, *[BATCH_BYTES // 3] * 9]
-    found = [batch["num_bytes"].to_pylist() for batch in batches_of([document_of(str(n), num_bytes=n) for n in sizes])]
-    assert found == [sizes[:1], sizes[1:2], *[[BATCH_BYTES // 3] * 3] * 3]
+    sizes = [3 * BATCH_BYTES, 2 * BATCH_BYTES, *[BATCH_BYTES // 4] * 8]
+    batches = batches_of([document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)])
+    found = [batch["num_bytes"].to_pylist() for batch in batches]
+    assert found == [sizes[:1], sizes[1:2], *[[BATCH_BYTES // 4] * 4] * 2]
 
 
 def test_pending_batches_of_a_great_many_tiny_documents_are_bounded() -> None:
