@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from memagent_batch.config.job import LogConfig as LogConfig
     from memagent_batch.config.job import PoolConfig as PoolConfig
     from memagent_batch.config.job import RolloutConfig as RolloutConfig
-    from memagent_batch.config.job import TableFormat as TableFormat
     from memagent_batch.config.sources import InputConfig as InputConfig
     from memagent_batch.domain.follow_ups.answer_types import Bool as Bool
     from memagent_batch.domain.follow_ups.answer_types import Date as Date
@@ -43,7 +42,8 @@ if TYPE_CHECKING:
     from memagent_batch.flows.from_python import page as page
     from memagent_batch.flows.from_python import scan as scan
     from memagent_batch.runs.second_pass import merged_answers as merged_answers
-    from memagent_batch.runs.tables import table_files as table_files
+    from memagent_batch.runs.tables import dataset as dataset
+    from memagent_batch.runs.tables import table as table
 
 _NAMES = {
     "api.question": "Question",
@@ -54,12 +54,12 @@ _NAMES = {
     "config.convert": "ConvertConfig",
     "config.engines": "OpenAIConfig VllmConfig",
     "config.follow_ups": "FollowUpConfig",
-    "config.job": "LogConfig PoolConfig RolloutConfig TableFormat",
+    "config.job": "LogConfig PoolConfig RolloutConfig",
     "config.sources": "InputConfig",
     "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
     "flows.from_python": "answer collect convert_files export make_review page scan",
     "runs.second_pass": "merged_answers",
-    "runs.tables": "table_files",
+    "runs.tables": "dataset table",
 }
 """The public names of each module of the package."""
 _PLACES = {name: f"memagent_batch.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -69,7 +69,7 @@ class StorageCommand(Command, Storage):
 
     def find_output(self, uri: str) -> "Location":
         """An output; of the folder of `memagent scan` its answers."""
-        from memagent_batch.runs.tables import run_output
+        from memagent_batch.runs.history import run_output
         from memagent_batch.store.errors import output_errors
 
         with output_errors(uri):

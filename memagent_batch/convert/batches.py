@@ -26,7 +26,7 @@ from memagent_batch.convert.table import CONVERTED, ConvertedRow, read_sources, 
 from memagent_batch.documents.listing import CONVERTED_FOLDER, InputFile
 from memagent_batch.documents.shards import into_batches
 from memagent_batch.errors import InputError
-from memagent_batch.runs.claim import claimed_files
+from memagent_batch.convert.publish import claimed_files
 from memagent_batch.store.errors import input_errors, table_errors
 from memagent_batch.store.location import Location
 

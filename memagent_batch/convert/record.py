@@ -17,7 +17,7 @@ from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, TooManyFailedError
 from memagent_batch.executors.progress.progress import LOG_SECONDS
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.claim import TableSet, publish
+from memagent_batch.convert.publish import TableSet, publish
 from memagent_batch.store.claims import claim_folder, read_owner_record
 from memagent_batch.store.database import run_query
 from memagent_batch.store.json_files import read_json

@@ -27,9 +27,8 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.documents import require_rows
 from memagent_batch.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import claim_output
-from memagent_batch.runs.history import read_kept_index
-from memagent_batch.runs.manifest import public_settings, read_run_record
-from memagent_batch.runs.record import signature
+from memagent_batch.runs.history import read_run_record
+from memagent_batch.runs.manifest import public_settings
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.database import limit_memory
 from memagent_batch.store.location import Location
@@ -79,15 +78,13 @@ def check(job: JobConfig) -> CheckedJob:
         UsageError: one of them can't be used; names it.
     """
     limit_memory(job.driver.memory_gib)
-    if job.record.sign is not None:
-        signature(b"", key=job.record.sign)
     output = make_output(job)
     claim_output(output, job)
     if output.is_local and "://" not in job.output:  # a Ray worker may have another working directory
         job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
-    inputs = read_inputs(job, kept=read_kept_index(output))
+    inputs = read_inputs(job)
     job = job.model_copy(update={"input": inputs.settings})
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))

@@ -35,7 +35,8 @@ from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.executors.leaving import GracefulShutdown
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.plugins import CONVERTERS
-from memagent_batch.runs.claim import canonical, require_claim, require_disjoint
+from memagent_batch.convert.publish import require_claim
+from memagent_batch.runs.claim import canonical, require_disjoint
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_documents
 

@@ -44,7 +44,6 @@ from memagent_batch.flows.costs import ESTIMATED, LargestDocument, PendingCosts,
 from memagent_batch.logs import log_step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
-from memagent_batch.runs.history import last_hashes, last_run
 from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
@@ -105,9 +104,7 @@ def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
     with executor.session(job, reads=False):
         plan = make_plan(checked)
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-        before = last_run(output)
-        hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
-        bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
+        bundles = list(plan.pending(index, retry_failed=job.retry_failed))
         costs = estimate_costs(bundles, job=job, sources=plan.pinned(job), executor=executor, is_exact=is_exact)
         counts = plan.counts(index, retry_failed=job.retry_failed)
         return summarise_plan(plan, counts, bundles, costs=costs, agent=job.agent)

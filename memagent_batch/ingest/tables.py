@@ -69,7 +69,9 @@ class DocumentRow(TypedDict):
     parts: Annotated[list[PartRow], Column("pages, messages, sections or rows that the text is made of, in order")]
     losses: Annotated[list[LossRow], Column("what of its sources is not in the text, or may be wrong")]
     source: Annotated[str, Column("the source, or the first of several")]
-    source_hash: Annotated[str | None, Column("SHA-256 of that source's bytes; null where a row of a table is the source")]
+    source_hash: Annotated[
+        str | None, Column("SHA-256 of that source's bytes; null where a row of a table is the source")
+    ]
     reader: Annotated[str | None, Column("what read the source; null for a row of a table")]
     source_read: Annotated[float, Column("share of its parts and attachments that were read", "0 to 1")]
     error: Annotated[str | None, Column("why there is no text")]

@@ -28,8 +28,8 @@ from memagent_batch.documents.shards import cut_shards, find_shards
 from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.runs.history import read_kept_index
-from memagent_batch.runs.manifest import Manifest, read_run_record
+from memagent_batch.runs.history import read_run_record
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 
@@ -108,7 +108,7 @@ def _find_in(
     carried = tuple(manifest["settings"]["input"].get("carry_columns", ()))  # the kept index has them
     kept_settings = settings.model_copy(update={"carry_columns": carried})
     place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=kept_settings)
-    reused = reuse_index(read_kept_index(output), indexed, found.shards, settings=settings)
+    reused = reuse_index(None, indexed, found.shards, settings=settings)
     others = other_shards(reused.changed, found.shards, read=reused.shards)
     shards = cut_shards([*reused.shards, *others], settings=settings, storage_options=options)
     tables = chain.from_iterable(map(partial(index_shard, settings=settings, storage_options=options), shards))

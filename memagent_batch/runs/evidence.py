@@ -32,7 +32,9 @@ MAX_STRING_CHARS = 300
 MAX_STRINGS = 8
 QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,200})[\"”“»」』]")
 NUMBER_RUN = re.compile(r"\d[\d.,:/-]*\d")
-_OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "fingerprint"})
+_OF_READING = frozenset(
+    {"run_id", "read_run_id", "document_id", "question_id", "sample", "question_hash", "fingerprint"}
+)
 
 
 class How(StrEnum):

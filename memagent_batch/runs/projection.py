@@ -1,19 +1,18 @@
 """How the rows of a run's tables follow from plan and turn log, and from the texts that their spans lie in."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from hashlib import sha256
 from operator import itemgetter
 from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
-from memagent_batch.config.job import JobConfig, TableFormat
+from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, source_type
 from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
+from memagent_batch.documents.questions import value_type_of
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.domain.follow_ups.values import ValueStatus, stated
@@ -27,11 +26,22 @@ from memagent_batch.runs.results import (
     ResultQuestion,
     chosen_texts,
     result_questions,
+    results_schema,
     results_table,
     with_doubts,
     with_votes,
 )
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.runs.tables import (
+    ANSWERS,
+    ANSWERS_TABLE,
+    EVIDENCE,
+    EVIDENCE_TABLE,
+    MEMORIES,
+    MEMORIES_TABLE,
+    RESULTS_TABLE,
+    AnswerRow,
+    MemoryRow,
+)
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
@@ -39,11 +49,11 @@ from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, Outco
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place, model_name
 
+RUN_ID = ANSWERS.field("run_id")
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
-PROJECTION_FILE = "projection.json"
-PROJECTION = 7
-"""Raised with every change of the code that changes a row of a table: parts are then written again."""
+PROJECTION = 8
+"""Raised with every change of the code that changes a row of a table: all rows are then written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +75,6 @@ class Projection(Origin):
     first_memory: str
     keep_word: str
     """What the model writes to keep its memory; empty where it always writes a new one."""
-    table_format: TableFormat
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
     follow_up_readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -80,7 +89,8 @@ class Projection(Origin):
     def rules(self) -> dict[str, Any]:
         """What decides rows, as JSON values: all but the run, and the places of output and documents."""
         places = {"output", "run_id", "documents", "input"}
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
+        return {"code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)], "settings": settings}
 
 
 def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
@@ -94,7 +104,6 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
         extraction=job.agent.extraction,
-        table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
         follow_up_readings=plan.asked.turns_by_follow_up(),
         has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
@@ -111,7 +120,7 @@ class PartDocument(TypedDict):
     document_hash: str | None
     error: str | None
     error_type: str | None
-    readings: list[dict[str, int]]
+    readings: list[dict[str, Any]]
     source_read: NotRequired[float]
     """Share of its source that was read, of a table of `memagent convert`."""
     source_unread: NotRequired[str | None]
@@ -130,7 +139,9 @@ class PartLog:
     """What follow-up questions brought, by fingerprint."""
     turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
 
-    def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> AnsweredReading | None:
+    def reading(
+        self, row: int, document: PartDocument, question: AskedQuestion, sample: int, *, inputs_hash: str
+    ) -> AnsweredReading | None:
         """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
         key = (document["document_hash"] or "", question["question_hash"], sample)
         follow_ups = question.get("follow_up_fingerprint") or ""
@@ -144,7 +155,15 @@ class PartLog:
         turns = self._turns_of(follow_ups, key, outcome)
         return AnsweredReading(
             row=row,
-            answer=answer_row(document, question, outcome, sample=sample, origin=self.projection, closed=closed),
+            answer=answer_row(
+                document,
+                question,
+                outcome,
+                sample=sample,
+                origin=self.projection,
+                closed=closed,
+                inputs_hash=inputs_hash,
+            ),
             sentences=(closed["evidence"] if closed else None) or (),
             turns=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
         )
@@ -221,18 +240,21 @@ def answer_row(
     sample: int,
     origin: Origin,
     closed: ClosedRow | None = None,
+    inputs_hash: str = "",
 ) -> AnswerRow:
     """The row of `answers` of a reading.
 
     Without an `outcome` the document can't be read, which ends it; `closed` is None where nothing was asked after it.
     """
     if document["error"] is not None or outcome is None:
-        result, run_id = _unreadable_result(document, origin=origin), origin.run_id
+        result, read_run_id = _unreadable_result(document, origin=origin), origin.run_id
     else:
-        result, run_id = outcome, outcome["run_id"]
+        closed_run_id = cast("str", closed.get("run_id", "")) if closed else ""
+        result, read_run_id = outcome, max(outcome["run_id"], closed_run_id)
     row: AnswerRow = {
         **result,
-        "run_id": run_id,
+        "run_id": origin.run_id,
+        "read_run_id": read_run_id,
         "document_id": document["document_id"],
         "question_id": question["question_id"],
         "sample": sample,
@@ -247,6 +269,7 @@ def answer_row(
         "votes": None,
         "value_doubt": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
+        "inputs_hash": inputs_hash,
     }
     row = _with_source(row, document)
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
@@ -315,6 +338,8 @@ def _memory_rows(
         memory = after.memory
         row: Any = {  # more of the turn than the table has
             **turn,
+            "run_id": projection.run_id,
+            "read_run_id": turn["run_id"],
             "document_id": document["document_id"],
             "question_id": question["question_id"],
             "sample": sample,
@@ -335,8 +360,6 @@ class PartTables:
     evidence: pa.Table | None
     results: pa.Table | None
     """`results_schema`; None where no question asks for a type."""
-    is_whole: bool
-    """Whether each text that was needed was there; else the next run writes the part again."""
     missing: list[str]
     """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
 
@@ -350,8 +373,9 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     answered: list[AnsweredReading] = []
     questions: list[AskedQuestion] = []
     missing: list[str] = []
-    for row, document, question, sample in part_readings(part):
-        reading = held.reading(row, document, question, sample)
+    for row, document, question, reading_row in part_readings(part):
+        sample = reading_row["sample"]
+        reading = held.reading(row, document, question, sample, inputs_hash=reading_row["inputs_hash"])
         if reading is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
@@ -370,16 +394,41 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     answers = with_votes([each.answer for each in answered])
     chosen = None if spans.evidence is None else chosen_texts(spans.evidence)
     answers = with_doubts(answers, questions, chosen=chosen)
+    if not spans.is_whole:  # a text that was needed could not be read: the next run writes these rows again
+        answers = [{**row, "inputs_hash": ""} for row in answers]
     return PartTables(
         answers=answers_table(answers, carried=carried),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
         evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
-        results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
-        if projection.results
-        else None,
-        is_whole=spans.is_whole,
+        results=_results(part, answers, projection=projection) if projection.results else None,
         missing=missing,
     )
+
+
+def _results(part: pa.Table, answers: Sequence[AnswerRow], *, projection: Projection) -> pa.Table:
+    table = results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
+    table = table.append_column(RUN_ID, pa.repeat(projection.run_id, table.num_rows))
+    for each in carried_fields(part.schema):
+        table = table.append_column(each, part[CARRY_PREFIX + each.name].cast(each.type))
+    return table
+
+
+def table_schemas(projection: Projection, documents: pa.Schema) -> dict[str, pa.Schema]:
+    """The schemas of the tables that a run has; `documents` is that of the documents of its plan."""
+    carried = carried_fields(documents)
+    schemas = {ANSWERS_TABLE: pa.schema([*ANSWERS, *carried]), MEMORIES_TABLE: MEMORIES}
+    if projection.has_evidence:
+        schemas[EVIDENCE_TABLE] = EVIDENCE
+    if projection.results:
+        types = {name: value_type_of(question) for name, question in projection.results.items()}
+        columns = results_schema({name: (projection.results[name]["question"], types[name]) for name in types})
+        schemas[RESULTS_TABLE] = pa.schema([*columns, RUN_ID, *carried])
+    return schemas
+
+
+def carried_fields(documents: pa.Schema) -> list[pa.Field]:
+    """The carried columns as `answers` and `results` have them."""
+    return [pa.field(name, source_type(name)) for name in carried_columns(documents)]
 
 
 def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:
@@ -396,8 +445,8 @@ def carried_columns(schema: pa.Schema) -> list[str]:
     return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
 
 
-def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
-    """Row of the part, document, question and sample of each reading."""
+def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, Mapping[str, Any]]]:
+    """Row of the part, document and question of each reading, and its row in `readings`."""
     asked = asked_in(part)
     documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"])
     for name in (SOURCE_READ, SOURCE_UNREAD):
@@ -405,33 +454,4 @@ def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQues
             documents = documents.append_column(name, part[CARRY_PREFIX + name].cast(source_type(name)))
     for row, document in enumerate(documents.to_pylist()):
         for reading in document["readings"]:
-            yield row, document, asked[reading["question"]], reading["sample"]
-
-
-def projection_record(projection: Projection) -> dict[str, Any]:
-    """What `projection.json` says, so that anyone can make the rows again."""
-    return {"rules": _rules_hash(), "projection": projection.rules()}
-
-
-def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
-    """The projection; None where another version of the rules made the tables.
-
-    `places` are the fields that the record leaves out.
-    """
-    if record.get("rules") != _rules_hash():
-        return None
-    try:
-        values = record["projection"]
-        extraction, table_format = Extraction(values["extraction"]), TableFormat(values["table_format"])
-        return Projection(**{**values, "extraction": extraction, "table_format": table_format}, **places)
-    except (KeyError, TypeError, ValueError):  # it has other fields than here, or other values
-        return None
-
-
-def row_rules() -> list[Any]:
-    """What of the code decides rows: the version of the rules, and the columns."""
-    return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
-
-
-def _rules_hash() -> str:
-    return sha256(json.dumps(row_rules()).encode()).hexdigest()
+            yield row, document, asked[reading["question"]], reading

@@ -122,6 +122,13 @@ def _partition_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def as_stored(schema: pa.Schema) -> pa.Schema:
+    """A schema as a Delta table gives it back: it has one type for each kind of text."""
+    from deltalake import Schema
+
+    return pa.schema(Schema.from_arrow(schema).to_arrow())
+
+
 def named_hash(path: str) -> str:
     """The digits of the content's SHA-256 in the name of a table file."""
     return path.rpartition("-")[2].removesuffix(".parquet")
@@ -262,7 +269,7 @@ class OutputTable:
         return self._version_of(run)
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
-        """The commits after a version, the newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
+        """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
         with storage_errors(self.place.uri):
             table = self.open()
             num_commits = int(table.version()) - since

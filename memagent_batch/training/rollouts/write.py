@@ -16,14 +16,17 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, TurnUnansweredError
 from memagent_batch.executors.tokenise import tokenise
+from memagent_batch.executors.write import WrittenFile, written_file
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.claim import claimed_files
+from memagent_batch.runs.history import require_newest
 from memagent_batch.runs.parts import PART_COLUMN
 from memagent_batch.runs.plan import WORK_COLUMNS
+from memagent_batch.runs.tables import ROLLOUTS_TABLE
 from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.delta import RunNumber
 from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, read_outcomes, reading_key
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
 from memagent_batch.store.turn_log.turns import read_turns
@@ -35,7 +38,7 @@ from memagent_batch.wiring import ReaderIdentity, make_output
 class RolloutsReport(GroupCounts):
     """What a written part reports."""
 
-    files: list[str]
+    files: list[WrittenFile]
     missing: list[str]
 
 
@@ -47,7 +50,7 @@ class RolloutTask:
     """What every projecting task of a run knows."""
 
     job: JobConfig
-    run_id: str
+    run: RunNumber
     reader: ReaderIdentity
 
 
@@ -55,13 +58,14 @@ def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
     """Ray Data UDF: one part of the plan in, its files written, one row of `ROLLOUTS_REPORT` out.
 
     Raises:
-        SupersededError: a newer attempt holds the claim; no file is left.
+        SupersededError: a newer run has begun.
     """
     projector = Projector(task)
-    output = make_output(task.job)
-    groups = projector.groups(part)
-    with claimed_files(output, run_id=task.run_id) as files, closing(projector.maker):
-        files.extend(write_rollouts(output, groups, part=part[PART_COLUMN][0].as_py(), run_id=task.run_id))
+    output, number = make_output(task.job), part[PART_COLUMN][0].as_py()
+    require_newest(output, task.run)
+    with closing(projector.maker):
+        written = write_rollouts(output, projector.groups(part), part=number, run_id=task.run.run_id)
+        files = [written_file(ROLLOUTS_TABLE, file) for file in written]
     report = {**projector.maker.counts, "files": files, "missing": projector.missing}
     return pa.Table.from_pylist([report], schema=ROLLOUTS_REPORT)
 
@@ -75,7 +79,7 @@ class Projector:
         self._agent = make_agent(job.agent)
         self._output = make_output(job)
         self._questions: dict[int, AskedQuestion] = {}
-        self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run_id, reader=task.reader)
+        self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run.run_id, reader=task.reader)
         self.missing: list[str] = []
 
     def groups(self, part: pa.Table) -> Iterator[pa.Table]:
