@@ -101,7 +101,6 @@ metrics: setup
 # A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
 	$(PYTHON) -m benchmarks start --runs 1
-	$(PYTHON) -m benchmarks endpoint --runs 1
 	$(PYTHON) -m benchmarks scale --documents 10000 --unchanged 1
 
 bench-peers: setup .venv-peers/.done
@@ -122,8 +121,8 @@ docs: setup
 COMPILE := $(UV) pip compile --quiet --generate-hashes --python-version 3.11
 COMPILE_CPU := $(COMPILE) --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links
 lock:
-	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake --extra ocr --extra reader --extra train --extra xlsx pyproject.toml -o requirements/cpu.txt
-	$(COMPILE) --extra gpu --extra convert --extra lake --extra reader --extra train --extra xlsx pyproject.toml -o requirements/gpu.txt
+	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake --extra ocr --extra reader --extra xlsx pyproject.toml -o requirements/cpu.txt
+	$(COMPILE) --extra gpu --extra convert --extra lake --extra reader --extra xlsx pyproject.toml -o requirements/gpu.txt
 	$(COMPILE_CPU) requirements/bridges.in -o requirements/bridges.txt
 	$(COMPILE) requirements/peers.in -o requirements/peers.txt
 	sed -i '/^torch==.*+cpu/,/^    #/{/--hash/d;s/ \\$$//}' requirements/cpu.txt requirements/bridges.txt

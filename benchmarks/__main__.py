@@ -10,9 +10,7 @@ from typing import Any
 MEASUREMENTS = {
     "ceiling": "How much of vLLM's own speed reaches the readings?",
     "peers": "How fast is the job against datatrove, which runs the same loop?",
-    "endpoint": "What does a request to an endpoint cost, with up to 256 in flight?",
     "slow_server": "How many requests are given up at a chat server with one place?",
-    "actor": "What do many readings of a long document cost their actor in memory, and how long is its loop blocked?",
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "requests": "What does a night ask of an object store?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",

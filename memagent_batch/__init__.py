@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from memagent_batch.api.reader import Agent as Agent
     from memagent_batch.api.reader import Answered as Answered
     from memagent_batch.api.reader import Gated as Gated
-    from memagent_batch.api.reader import Heads as Heads
     from memagent_batch.api.reader import Overwrite as Overwrite
     from memagent_batch.api.reader import Parallel as Parallel
     from memagent_batch.api.reader import PolicyConfig as PolicyConfig
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "api.question": "Question",
-    "api.reader": "Agent Answered Gated Heads Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
+    "api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
     "api.run": "Run",
     "api.stage": "read",
     "config.agent": "SamplingConfig",

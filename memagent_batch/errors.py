@@ -196,10 +196,6 @@ class RunFailedError(MemagentError):
     """The run stopped before its readings were done; the same command goes on from the log."""
 
 
-class LearningError(MemagentError):
-    """An update gave no finite number, or the rollouts hold what can't be learnt from; no weights were written."""
-
-
 def require_extra(extra: str, *, package: str) -> None:
     """Refuses to go on without a package.
 

@@ -89,7 +89,6 @@ POLICIES = PluginRegistry(
     built_in={
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
         "gated": "memagent_batch.policies.overwrite:GatedPolicy",
-        "heads": "memagent_batch.policies.heads:HeadsPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
         "truncate": "memagent_batch.policies.direct:TruncatePolicy",
         "retrieve": "memagent_batch.policies.direct:RetrievePolicy",

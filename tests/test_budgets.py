@@ -47,7 +47,7 @@ def model(text_model: str, tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["overwrite", "gated", "heads", "parallel", "truncate", "retrieve"])
+@pytest.mark.parametrize("kind", ["overwrite", "gated", "parallel", "truncate", "retrieve"])
 def test_fitted_defaults_of_the_shipped_policy_fit_the_window_that_it_holds(kind: str) -> None:
     agent = fit_budgets_to_window(agent_of(policy={"kind": kind}))
     assert agent.window_tokens == 4096

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import memagent_batch
-from memagent_batch.cli.main import main
 
 PACKAGE = Path(memagent_batch.__file__).parent
 PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
@@ -51,7 +49,6 @@ OF_EXTRA = {
     "cpu": ["engines/vllm/", "reading/follow_ups.py"],
     "lake": ["documents/lake/"],
     "reader": ["models/gguf.py", "models/adapter.py"],
-    "train": ["training/learner/", "flows/train.py"],
     "xlsx": ["pages/spreadsheets.py"],
 }
 """Files and folders that may import what an extra installs."""
@@ -85,12 +82,3 @@ def test_every_import_is_a_dependency_or_in_a_file_of_its_extra() -> None:
             if not (found | {THROUGH.get(name, name) for name in found}) & allowed_in(file):
                 undeclared.add((file, package))
     assert not undeclared
-
-
-def test_training_without_torch_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(["train", "--rollouts=r", "--model=tiny", "--output=o"]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "pip install 'memagent-batch[train]'" in line

@@ -9,7 +9,6 @@ from pydantic import SecretStr
 
 from memagent_batch.cli.options import Option, options_of
 from memagent_batch.cli.settings import JobSettings
-from memagent_batch.config.training import TrainConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
@@ -37,11 +36,6 @@ SECTIONS = (
         "[`memagent convert`](commands.md#memagent-convert) as `--convert.NAME`. `collect` reads the group "
         "`rollouts`, and draws at temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults "
         "are refused.",
-    ),
-    (
-        "`memagent train`",
-        TrainConfig,
-        "And the group `learner`. If the job file has a group `rollouts`, give `--rollouts` on the command line.",
     ),
 )
 """Parts of the page: heading, the model that a command reads, and a sentence on it."""

@@ -57,8 +57,6 @@ Overwrite = partial(PolicyConfig, kind="overwrite")
 """The settings of policy `overwrite`: after each chunk the memory is written new."""
 Gated = partial(PolicyConfig, kind="gated")
 """The settings of policy `gated`: as `overwrite`, and a word keeps the memory."""
-Heads = partial(PolicyConfig, kind="heads")
-"""The settings of policy `heads`: several notes; each chunk writes one of them."""
 Parallel = partial(PolicyConfig, kind="parallel")
 """The settings of policy `parallel`: chunks are read side by side, and their notes merged."""
 Truncate = partial(PolicyConfig, kind="truncate")

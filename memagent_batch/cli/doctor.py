@@ -24,7 +24,6 @@ EXTRAS = {
     "ocr": "scanned pages: --ocr",
     "lake": "Delta and Iceberg tables, datasets of the Hugging Face Hub",
     "reader": "memagent models install, GGUF files as --model",
-    "train": "memagent train",
     "xlsx": "memagent export --to xlsx",
 }
 """What each extra is for."""

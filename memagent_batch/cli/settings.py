@@ -13,7 +13,6 @@ from memagent_batch.config.convert import ConvertConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
-from memagent_batch.config.training import TrainConfig
 from memagent_batch.masking import printable
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
@@ -151,7 +150,7 @@ class ScanSettings(JobSettings):
     """How files are converted."""
 
 
-ALL_SETTINGS = frozenset({*ScanSettings.model_fields, *TrainConfig.model_fields})
+ALL_SETTINGS = frozenset(ScanSettings.model_fields)
 """First names of the settings of all commands. A job file and the environment serve several commands: each passes over
 the settings that only others have. Other options stand on the command line alone."""
 

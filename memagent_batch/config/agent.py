@@ -41,9 +41,9 @@ class PolicyConfig(Section):
 
     kind: Text = "overwrite"
     """How a document is read: `overwrite` writes the memory again after each chunk; `gated` keeps it by a word if a
-    chunk says nothing new; `heads` writes one of several notes; `parallel` reads all chunks side by side and merges
-    their notes; `truncate` (head and tail) and `retrieve` (the best passages by BM25) answer from one prompt. Or a
-    policy of yours: the name of an installed one, or package.module:Class."""
+    chunk says nothing new; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail)
+    and `retrieve` (the best passages by BM25) answer from one prompt. Or a policy of yours: the name of an installed
+    one, or package.module:Class."""
     chunk_tokens: Count = 5000
     """Tokens of the document that one prompt shows; by default fewer if the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -60,8 +60,6 @@ class PolicyConfig(Section):
     """Budget of the memory, tokens; one that is cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; one that is cut there has finish_reason `length`."""
-    heads: Count = 4
-    """Notes that share `memory_tokens`, for `heads`."""
     rounds: Count = 3
     """Most rounds over the chunks, for `parallel`."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)

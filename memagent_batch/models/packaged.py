@@ -23,7 +23,7 @@ from memagent_batch.models.weights import model_sha256
 
 GGUF_ENDING = ".gguf"
 READER = Path(__file__).parent / "reader"
-"""Adapter of the reader that comes with the project, and its card; `pipelines.recipes.reader.ship` writes both."""
+"""Adapter of the reader that comes with the project, and its card."""
 MODEL_HASH = "model_sha256"
 """File beside an adapter: the hash of the model that base and adapter make."""
 

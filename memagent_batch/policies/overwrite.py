@@ -34,9 +34,9 @@ class OverwritePolicy:
         """Reads the chunks in order; an empty document is answered from the first memory."""
         memory = prompts.first_memory
         for chunk in document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens):
-            completion = await turns(self._update(prompts, question, memory, chunk))
+            completion = await turns(self.update_prompt(prompts, question, memory, chunk))
             memory = prompts.remember(memory, completion)
-        completion = await turns(self._answer(prompts, question, memory))
+        completion = await turns(self.answer_prompt(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 
     def identity(self) -> Mapping[str, Any]:
@@ -67,7 +67,8 @@ class OverwritePolicy:
             num_completion_tokens=len(windows) * self.memory_tokens + self.answer_tokens,
         )
 
-    def _update(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory, chunk: Chunk) -> Prompt:
+    def update_prompt(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory, chunk: Chunk) -> Prompt:
+        """Returns the prompt of the turn that reads a chunk; its completion is the next memory."""
         return Prompt(
             path=f"{UPDATE}/{chunk.span.index}",
             kind=UPDATE,
@@ -79,7 +80,8 @@ class OverwritePolicy:
             writes=Writes.MEMORY,
         )
 
-    def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:
+    def answer_prompt(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:
+        """Returns the prompt of the turn that answers from the memory."""
         return Prompt(
             path=ANSWER,
             kind=ANSWER,

@@ -72,7 +72,7 @@ class ParallelPolicy(OverwritePolicy):
             if merged.text == memory.text:
                 break
             memory = merged
-        completion = await turns(self._answer(prompts, question, memory))
+        completion = await turns(self.answer_prompt(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:

@@ -46,25 +46,6 @@ GATED_PROMPTS = PromptSet(
     ),
 )
 
-HEADS_PROMPTS = PromptSet(
-    name="heads",
-    version="1",
-    first_memory=DEFAULT_PROMPTS.first_memory,
-    update=(
-        "You are reading a long document section by section. You see the next section, a question, and your notes on "
-        "the sections before, the oldest first. If this section says nothing new about the question, write only the "
-        "word keep. Else write one new note: what this section says about the question. If there is no room for one "
-        "more, it takes the place of the oldest note: repeat what must not be lost of that one.\n\n"
-        "<section>\n{chunk}\n</section>\n\n"
-        "<question>\n{question}\n</question>\n\n"
-        "<memory>\n{memory}\n</memory>\n\n"
-        "keep, or the new note:"
-    ),
-    answer=DEFAULT_PROMPTS.answer,
-    keep_word=GATED_PROMPTS.keep_word,
-    note="The project's own wording, for any instruct model; a turn writes one note of several, or one word.",
-)
-
 SECTION_FIRST_PROMPTS = PromptSet(
     name="section-first",
     version="1",
@@ -119,7 +100,6 @@ BUILT_IN_PROMPTS = {
     for prompts in (
         DEFAULT_PROMPTS,
         GATED_PROMPTS,
-        HEADS_PROMPTS,
         SECTION_FIRST_PROMPTS,
         PARALLEL_PROMPTS,
     )

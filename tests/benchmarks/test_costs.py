@@ -4,7 +4,7 @@ import argparse
 from types import ModuleType
 from typing import Any
 
-from benchmarks import actor, endpoint, scale
+from benchmarks import scale
 
 
 def figures_of(measurement: ModuleType, *options: str) -> list[dict[str, Any]]:
@@ -19,19 +19,6 @@ def test_scale_has_figures_of_a_first_and_an_unchanged_run() -> None:
     assert (first["what"], unchanged["what"]) == ("first", "unchanged")
     assert {"scan_plan", "pending", "recorded_plan"} <= first["phases"].keys() & unchanged["phases"].keys()
     assert all(phase["anonymous_mib"] > 0 for phase in first["phases"].values())
-
-
-def test_endpoint_has_figures_of_each_number_of_requests_in_flight() -> None:
-    few, more = figures_of(endpoint, "--in-flight", "1", "3", "--seconds", "0.01", "--runs", "1")
-    assert (few["in_flight"], more["in_flight"], more["requests"]) == (1, 3, 3 * endpoint.WAVES)
-    assert few["wall_over_ideal_median"] > 1
-    assert few["cpu_milliseconds_a_request_median"] > 0
-
-
-def test_actor_has_figures_of_all_turns_of_its_readings() -> None:
-    (figures,) = figures_of(actor, "--readings", "2", "--chunks", "3", "--runs", "1")
-    assert figures["turns"] == 2 * (2 * (3 + 1) + 1)  # two rounds of reads and a merge, and the answer
-    assert figures["blocked_milliseconds_median"] > 0
 
 
 def test_plan_over_a_made_log_has_figures_of_a_night_in_which_nothing_is_read() -> None:

@@ -90,7 +90,7 @@ def test_command_says_how_many_answers_are_of_a_part_and_ends_with_zero(
 
 
 @pytest.mark.parametrize("overlap_tokens", [0, 7])
-@pytest.mark.parametrize("kind", ["overwrite", "gated", "heads", "parallel"])
+@pytest.mark.parametrize("kind", ["overwrite", "gated", "parallel"])
 def test_policies_that_show_every_chunk_cover_exactly_all(
     kind: str, overlap_tokens: int, text_model: str, tmp_path: Path
 ) -> None:

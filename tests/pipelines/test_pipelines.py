@@ -114,7 +114,7 @@ def test_conversion_with_a_wrong_setting_is_refused_by_its_name(tmp_path: Path, 
         ma.convert_files(tmp_path, output=tmp_path / "out", **setting)
 
 
-@pytest.mark.parametrize("name", ["compliance_scan", "licence_scan", "question_list", "rollouts"])
+@pytest.mark.parametrize("name", ["compliance_scan", "licence_scan", "question_list", "rollouts", "train_policy"])
 def test_pipeline_says_how_it_is_run(name: str) -> None:
     command = [sys.executable, f"pipelines/{name}.py", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout

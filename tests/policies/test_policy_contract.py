@@ -13,7 +13,6 @@ from memagent_batch.domain.readings import Policy, cost_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy
-from memagent_batch.policies.heads import HeadsPolicy
 from memagent_batch.policies.overwrite import GatedPolicy, OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
@@ -25,13 +24,12 @@ CHUNK_TOKENS = 12
 INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
-    "heads": HeadsPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=12, answer_tokens=6, heads=3),
     "parallel": ParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
     "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
     "retrieve": RetrievePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1),
 }
 KINDS = sorted(INSTANCES)
-MEMORY_KINDS = ["gated", "heads", "overwrite"]
+MEMORY_KINDS = ["gated", "overwrite"]
 STOPPING_KINDS = ["parallel"]
 """Kinds that may stop before the turns that they cost at most."""
 
@@ -66,10 +64,6 @@ class TestOverwrite(PolicyContract):
 
 class TestGated(TestOverwrite):
     kind = "gated"
-
-
-class TestHeads(TestOverwrite):
-    kind = "heads"
 
 
 class TestParallel(TestOverwrite):

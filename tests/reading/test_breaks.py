@@ -130,7 +130,7 @@ def test_chunks_close_at_sentences_by_default_unless_the_prompts_are_published_o
     assert ("break_at" in make_policy(published).identity()) == (at is BreakAt.SENTENCES)
 
 
-@pytest.mark.parametrize("kind", ["overwrite", "gated", "heads", "parallel", "truncate", "retrieve"])
+@pytest.mark.parametrize("kind", ["overwrite", "gated", "parallel", "truncate", "retrieve"])
 def test_only_breaks_that_are_asked_for_are_part_of_the_reader(kind: str) -> None:
     plain, broken = agent_of(kind=kind), agent_of(kind=kind, break_at="rows")
     assert "break_at" not in make_policy(plain).identity()

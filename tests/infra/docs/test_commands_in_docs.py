@@ -10,10 +10,9 @@ from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import ScanSettings
-from memagent_batch.config.training import TrainConfig
 from tests.infra.docs.test_markdown import FENCE, PAGES, ROOT
 
-NAMES = {option.name for settings in (ScanSettings, TrainConfig) for option in options_of(settings)}
+NAMES = {option.name for option in options_of(ScanSettings)}
 GROUPS = {name.split(".")[0] for name in NAMES if "." in name}
 
 
