@@ -84,7 +84,6 @@ class PlanSummary(TypedDict):
     readings_to_close: int
     documents_to_read: int
     documents_counted: int
-    documents_read_before: int
     document_tokens: int
     largest_document: LargestDocument | None
     turns: int
@@ -195,9 +194,6 @@ def summarise_plan(
         "readings_to_close": pending.follow_up_readings,
         "documents_to_read": costs.num_documents,
         "documents_counted": costs.num_counted,
-        "documents_read_before": sum(
-            pc.sum(pc.greater(pc.list_value_length(bundle["last_hashes"]), 0)).as_py() for bundle in bundles
-        ),
         "document_tokens": sums["document_tokens"].value,
         "largest_document": costs.largest,
         "turns": sums["turns"].value,
