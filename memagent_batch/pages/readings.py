@@ -33,7 +33,7 @@ from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, compare_runs
 from memagent_batch.runs.evidence import Alignment, How
-from memagent_batch.runs.history import PastRun, open_run
+from memagent_batch.runs.history import GONE_REMEDY, PastRun, open_run
 from memagent_batch.runs.tables import (
     ANSWERS_TABLE,
     EVIDENCE_TABLE,
@@ -53,7 +53,6 @@ TRACE_COLUMNS = (
 )
 BATCH_ROWS = 256
 """Rows that are read at once."""
-GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
 LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
 SUGGESTED_IDS = 3

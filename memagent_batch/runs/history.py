@@ -29,6 +29,7 @@ PREVIOUS = "previous"
 """Names the finished run before it."""
 RUNNING, FINISHED = "running", "finished"
 SHOWN_RUNS = 10
+GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
 OLD_FILES = ("manifest.json", "run.json")
 """Files of an output of an earlier version."""
 COMPACT_FILES = 64

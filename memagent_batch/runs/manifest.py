@@ -128,6 +128,8 @@ class Manifest(TypedDict):
     """Version of each table of the output, as the run left it; only of those that the run has."""
     digest: str
     """SHA-256 over the names of all files of these versions, which hold their hashes, and over the digest before."""
+    digest_before: str
+    """That of the run before; empty for the first one."""
     spent: Spent | None
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""

@@ -240,9 +240,10 @@ def close_run(
         "tables": {**run.record.tables},
         "table_versions": {name: version for name, version in versions.items() if name in had and version is not None},
         "digest": digest_of(
-            {name: [file.path for file in update.files] for name, update in updates.items()},
+            {name: [file.path for file in update.files] for name, update in updates.items() if name in had},
             before=before.manifest["digest"] if before else "",
         ),
+        "digest_before": before.manifest["digest"] if before else "",
         "spent": spent,
         "sample": run.record.sample,
         "again": run.record.again,
