@@ -21,12 +21,12 @@ from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.kinds import KINDS_VERSION, FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
+from memagent_batch.convert.publish import claimed_files
 from memagent_batch.convert.sources import ChosenConverter, SourceConverter, unopened
 from memagent_batch.convert.table import CONVERTED, ConvertedRow, read_sources, rows_table
 from memagent_batch.documents.listing import CONVERTED_FOLDER, InputFile
 from memagent_batch.documents.shards import into_batches
 from memagent_batch.errors import InputError
-from memagent_batch.convert.publish import claimed_files
 from memagent_batch.store.errors import input_errors, table_errors
 from memagent_batch.store.location import Location
 

@@ -11,13 +11,13 @@ from typing import TypedDict
 import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus
+from memagent_batch.convert.publish import TableSet, publish
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.documents.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, TooManyFailedError
 from memagent_batch.executors.progress.progress import LOG_SECONDS
 from memagent_batch.logs import EventKind
-from memagent_batch.convert.publish import TableSet, publish
 from memagent_batch.store.claims import claim_folder, read_owner_record
 from memagent_batch.store.database import run_query
 from memagent_batch.store.json_files import read_json

@@ -17,6 +17,7 @@ from memagent_batch.convert.batches import Batch, ConvertTask, convert_batch, pl
 from memagent_batch.convert.converter import PartStatus, make_converter
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.publish import require_claim
 from memagent_batch.convert.record import (
     ConvertManifest,
     ConvertRun,
@@ -35,7 +36,6 @@ from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.executors.leaving import GracefulShutdown
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.plugins import CONVERTERS
-from memagent_batch.convert.publish import require_claim
 from memagent_batch.runs.claim import canonical, require_disjoint
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_documents

@@ -6,12 +6,12 @@ from typing import TypedDict
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.listing import RUN_FILE
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import convert
 from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
 from memagent_batch.runs.claim import claim_output
-from memagent_batch.documents.listing import RUN_FILE
 from memagent_batch.runs.history import run_output
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.errors import output_errors

@@ -79,12 +79,12 @@ def verify(output: Location, *, with_text: bool = True) -> Verification:
     """
     run = find_run(output)
     files = {name: run.table(name).files(run.version(name)) for name in run.manifest["table_versions"]}
-    checked = [(run.table(name).place / path, file) for name, of_table in files.items() for path, file in of_table.items()]
+    checked = [
+        (run.table(name).place / path, file) for name, of_table in files.items() for path, file in of_table.items()
+    ]
     with storage_errors(output.uri, of=FILE_ERRORS), ThreadPoolExecutor(FILE_THREADS) as threads:
         problems = [each for each in threads.map(lambda each: check_file(*each), checked) if each is not None]
-    digest = digest_of(
-        {name: list(of_table) for name, of_table in files.items()}, before=run.manifest["digest_before"]
-    )
+    digest = digest_of({name: list(of_table) for name, of_table in files.items()}, before=run.manifest["digest_before"])
     if digest != run.manifest["digest"]:
         problems.append(Problem(where=RUNS_TABLE, what=f"the digest of the files is {digest}, not the recorded one"))
     if not problems:

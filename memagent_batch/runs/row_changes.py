@@ -154,7 +154,7 @@ def row_changes(
         for sql in (_GONE, _CHANGED, _DROPPED):
             database.execute(sql)
         (documents,) = database.sql(_DOCUMENT_CHANGES).to_arrow_table().to_pylist()
-        (num_changed,) = database.sql("select count(*) from changed").fetchone() or (0,)
+        ((num_changed,),) = database.sql("select count(*) from changed").fetchall()
         has_others = database.sql(
             "from stored anti join described using (document_id) anti join gone using (document_id) limit 1"
         )
@@ -177,11 +177,12 @@ def _register(database: "duckdb.DuckDBPyConnection", plan: Plan) -> None:
     listed = plan.asked.hashed
     if FOLLOW_UP_FINGERPRINT not in listed.schema.names:
         listed = listed.append_column(FOLLOW_UP_FINGERPRINT, pa.nulls(listed.num_rows, pa.string()))
-    columns = ["question_id", "question", *NO_TYPE, FOLLOW_UP_FINGERPRINT]
-    database.register("listed", with_rows(listed.select(columns), QUESTION))
+    listed = listed.select(["question_id", "question", *NO_TYPE, FOLLOW_UP_FINGERPRINT])
+    listed = listed.rename_columns({"question": "question_text"})
+    database.register("listed", with_rows(listed, QUESTION))
     outside = plan.documents.slice(0, 0) if plan.outside is None else plan.outside
     database.register("outside", outside.select(["document_id"]))
-    for sql, table in ((_DOCUMENT_INPUTS, described), (_QUESTION_INPUTS, listed.select(columns))):
+    for sql, table in ((_DOCUMENT_INPUTS, described), (_QUESTION_INPUTS, listed)):
         fields = ", ".join(
             f"'{_quoted(name)}': \"{name.replace(chr(34), chr(34) * 2)}\"" for name in table.schema.names
         )

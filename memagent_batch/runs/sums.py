@@ -48,7 +48,8 @@ select kind, error_type, error_message, count(*) as num_readings from (
     select '{FOLLOW_UP_FAILED}', regexp_extract(follow_up_error, '^(\\w+): ', 1),
            regexp_extract(follow_up_error, '^\\w+: (.*)', 1, 's')
     from answers where status = 'ok' and regexp_matches(follow_up_error, '{FAILED_FOLLOW_UP}'))
-group by all qualify row_number() over (partition by kind order by num_readings desc, error_type, error_message)
+group by kind, error_type, error_message
+qualify row_number() over (partition by kind order by num_readings desc, error_type, error_message)
                      <= {SHOWN_REASONS}
 order by kind, num_readings desc, error_type, error_message
 """
@@ -166,7 +167,7 @@ def _num_changed(before: ds.Dataset, after: ds.Dataset) -> int:
         for name, dataset in (("before", before), ("after", after))
     }
     with open_database(tables) as database:
-        (count,) = database.sql(_CHANGED.format(differs=differs)).fetchone() or (0,)
+        ((count,),) = database.sql(_CHANGED.format(differs=differs)).fetchall()
     return int(count)
 
 
