@@ -25,7 +25,7 @@ from memagent_batch.reading.agent import Questions, make_agent
 from memagent_batch.reading.documents import unreadable, with_breaks
 from memagent_batch.reading.follow_ups import Tracer, checked_follow_ups, close_reading, require_compiled
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import NO_ROWS, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.reading_state import with_log_files
@@ -221,25 +221,24 @@ class Replay:
                 yield DrawnReading(document_id=document["document_id"], question=reading["question"], address=address)
 
     async def _turns(self, drawn: DrawnReading, fetched: DocumentText, files: Sequence[str]) -> list[_LoggedTurn]:
-        """The turns of a reading, except for those that were taken from an earlier version of its document."""
+        """The turns of a reading with their prompts."""
         address, found = drawn.address, list[_LoggedTurn]()
-        from_log = read_turns(
+        logged = read_turns(
             self._past.output, files, fingerprints=self._fingerprints, document_hashes=[address.document_hash]
         )
+        key = reading_key(address)
+        from_log = {fingerprint: turns[key] for fingerprint, turns in logged.items() if key in turns}
         tracer = Tracer(self._agent.prompts)
 
         def observe(prompt: Prompt, completion: Completion) -> None:
             tracer(prompt, completion)
-            logged = from_log[prompt.fingerprint or self._fingerprint].get(reading_key(address), NO_ROWS)
-            if prompt.path in logged and logged[prompt.path]["reused_from"] is None:
-                found.append(_LoggedTurn(reading=drawn, prompt=prompt, completion=completion))
+            found.append(_LoggedTurn(reading=drawn, prompt=prompt, completion=completion))
 
         turns = ReadingTurns(
             engine=ReplayOnly(),
             address=address,
             seed=self.job.agent.sampling.seed,
-            from_log=from_log[self._fingerprint],
-            logged_follow_ups=from_log,
+            from_log=from_log,
             observe=observe,
         )
         await self._read(drawn, fetched, turns=turns, tracer=tracer)

@@ -21,7 +21,7 @@ from memagent_batch.runs.record import record_file
 from memagent_batch.runs.tables import READING_COLUMNS, read_tables
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.store.turn_log.question_list import with_asked
-from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG, EndedTurns, OutcomeRow
 
 SHOWN_ROWS = 5
 """Rows of a file that are named; the others are counted."""
@@ -38,6 +38,8 @@ OF_UNREADABLE = ("run_id", "finished_at")
 """Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
 OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
+OUTCOME_COLUMNS = [name for name in OUTCOME_LOG.names if name not in EndedTurns.__annotations__]
+"""Columns that `answers` has of an outcome."""
 HiddenColumns = tuple[Sequence[str], Sequence[str]]
 """Columns, and the documents for which they are not compared."""
 
@@ -191,7 +193,7 @@ class RowCheck:
     ) -> Iterator[FileReport]:
         """What is other in the files of a part; `readable` is it without documents whose texts are `gone`."""
         try:
-            answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_LOG.names)
+            answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_COLUMNS)
             made = self._projected(planned, answers, readable=readable)
         except OutputError as error:
             yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=str(error))
@@ -251,7 +253,7 @@ class RowCheck:
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
         not_read = answers.filter(pc.equal(answers["status"], Status.NOT_READ))  # no log has their outcomes
-        rows: list[OutcomeRow] = not_read.select(OUTCOME_LOG.names).to_pylist()
+        rows: list[OutcomeRow] = not_read.select(OUTCOME_COLUMNS).to_pylist()
         if readable is planned:
             return project(planned, projection=self.projection, not_read=rows)
         plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)

