@@ -138,9 +138,8 @@ def tokenise_rows(
                 "num_bytes": 0,
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
-                "last_hashes": [],
                 "follow_ups": [],
-                "ended_by": [],
+                "outcome_files": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
             error = DocumentError(reason) if reason else None

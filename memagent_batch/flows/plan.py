@@ -67,8 +67,7 @@ class PlanSummary(TypedDict):
 
     Readings are done, failed, to do, or of a text that another document has too, which is read once for all. Tokens and
     turns of many documents are estimated from `documents_counted` of them; `intervals` has the 95 % intervals then.
-    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
-    prompts are the same; `turns` and tokens count them all, since only reading shows which. `prompt_tokens_shared` are
+    `turns` and tokens count those too that the log may hold, since only reading shows which. `prompt_tokens_shared` are
     those of chunks that an engine with a prefix cache computes once for all questions about them.
     """
 

@@ -115,15 +115,12 @@ WORK_COLUMNS = pa.schema(
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("turn_files", pa.list_(pa.string())),
         pa.field("follow_ups", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
-        pa.field("ended_by", pa.list_(pa.string())),
-        pa.field("last_hashes", pa.list_(pa.string())),
+        pa.field("outcome_files", pa.list_(pa.string())),
     ]
 )
-"""What a document is read for: row of the question list and sample; the log files that hold turns of it; the
-readings that the log has answered, but whose follow-up questions are missing; run and writer that ended each of these;
-and the hashes of its last versions, the latest first, where these files hold turns of those too."""
-LAST_HASHES = pa.schema([("document_id", pa.string()), ("document_hash", pa.string()), ("age", pa.int64())])
-"""Hashes that documents had in earlier runs; the latest of a document has the smallest age."""
+"""What a document is read for: row of the question list and sample; the log files that hold turns of its text or of
+another version of it; the readings that the log has answered, but whose follow-up questions are missing; and the log
+files that hold how these ended."""
 AGAIN = pa.schema([("document_id", pa.string()), ("question_id", pa.string())])
 Sources = TypeVar("Sources", bound=SourceConfig)
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
@@ -156,25 +153,25 @@ select document, question, place, sample, text, wording, file, to_close from (
 where to_close or is_ok is null or ($retry_failed and not is_ok)
 qualify row_number() over (partition by text, wording, sample order by document, place) = 1
 """
-_VERSIONS = """
-select distinct number as document, age, document_hash, turn_files.file from (
-    select document, text, wording, null as document_hash, -1 as age from todo
-    union all
-    select document, md5_number(last_hashes.document_hash), wording, last_hashes.document_hash, age
-    from todo join documents using (document) join last_hashes using (document_id))
-join turn_files using (text, wording) join lined_up using (document)
-"""
 _TO_READ = """
 select number as document, question, sample from todo join lined_up using (document)
 where not to_close order by number, place, sample
 """
-_TO_CLOSE = r"""
-select lined_up.number as document, question, sample, regexp_extract(log_files.file, '([^/]+)-[^-]*$', 1) as line
-from todo join lined_up using (document) join log_files on todo.file = log_files.number
-where to_close order by document, place, sample
+_TO_CLOSE = _TO_READ.replace("not to_close", "to_close")
+_OUTCOME_FILES = """
+select distinct number as document, file from todo join lined_up using (document) where to_close
+order by document, file
 """
-_TURN_FILES = "select distinct document, file from versions order by document, file"
-_LAST_HASHES = "select distinct document, document_hash, age from versions where age >= 0 order by document, age"
+_TURN_FILES = """
+with found as (
+    -- turns of the same text, whatever document it was read as
+    select document, logged_turns.file from todo join logged_turns using (text, wording)
+    union
+    -- turns of other versions of the document
+    select document, logged_turns.file
+    from todo join documents using (document) join logged_turns using (document_id, wording))
+select number as document, file from found join lined_up using (document) order by document, file
+"""
 _KEPT = """
 select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
        coalesce(shared.place, bound.place) as place
@@ -360,24 +357,19 @@ class Plan:
             (counts,) = found.to_arrow_table().to_pylist()
         return PlanCounts(**counts)
 
-    def pending(
-        self, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table | None = None
-    ) -> Iterator[pa.Table]:
+    def pending(self, index: LogIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 
         Documents of the same text share their readings: the first of them is read, for all.
         A bundle is a table of the index's places with `WORK_COLUMNS`.
-        `last_hashes`: those of the last versions of documents that have changed.
         """
         with self.state(index) as database:
-            database.register("last_hashes", LAST_HASHES.empty_table() if last_hashes is None else last_hashes)
             database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
             if not database.sql("from todo limit 1").fetchall():
                 return
             lined_up, names = query_to_disk(database, IN_BUNDLES), log_files(database)
             database.register("lined_up", with_rows(lined_up, "number"))
-            database.execute(f"create temp table versions as {_VERSIONS}")
-            found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES)]
+            found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _OUTCOME_FILES)]
         places = self.documents.select(_PLACE_COLUMNS)
         work = _work(places, lined_up, found, names=names)
         yield from cut_bundles(on_disk(work, schema=pa.schema([*places.schema, *WORK_COLUMNS])), lined_up)
@@ -386,13 +378,12 @@ class Plan:
 def _work(places: pa.Table, lined_up: pa.Table, found: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
     """The documents of bundles, with `WORK_COLUMNS`, some at a time."""
     documents = lined_up[DOCUMENT].to_numpy()
-    for rows, (read, closed, files, versions) in in_blocks(np.arange(lined_up.num_rows), *found):
+    for rows, (read, closed, turns, outcomes) in in_blocks(np.arange(lined_up.num_rows), *found):
         columns = {
             "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
-            "turn_files": list_column(files, names.take(files["file"].combine_chunks()), documents=rows),
+            "turn_files": list_column(turns, names.take(turns["file"].combine_chunks()), documents=rows),
             "follow_ups": struct_column(closed, _PLANNED_READINGS, documents=rows),
-            "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
-            "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
+            "outcome_files": list_column(outcomes, names.take(outcomes["file"].combine_chunks()), documents=rows),
         }
         order = np.argsort(documents[rows])
         work = rows_of(places, documents[rows][order]).take(pa.array(np.argsort(order)))

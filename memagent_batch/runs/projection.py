@@ -45,8 +45,16 @@ from memagent_batch.runs.tables import (
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
-from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.rows import (
+    ClosedRow,
+    EndedTurns,
+    FollowUpColumns,
+    OutcomeRow,
+    ResultRow,
+    TurnRow,
+    turn_memory,
+)
+from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place, model_name
 
 RUN_ID = ANSWERS.field("run_id")
@@ -137,7 +145,7 @@ class PartLog:
     """What stands in for the outcomes of those that could not be read now."""
     closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
     """What follow-up questions brought, by fingerprint."""
-    turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
+    turns: Mapping[str, Mapping[ReadingKey, LoggedTurns]]
 
     def reading(
         self, row: int, document: PartDocument, question: AskedQuestion, sample: int, *, inputs_hash: str
@@ -170,33 +178,13 @@ class PartLog:
 
     def _turns_of(self, follow_ups: str, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
         """The turns of a reading by path, its follow-up questions of this fingerprint among them."""
-        found = {**self.turns[self.projection.fingerprint].get(key, {})}
+        turns = self.turns[self.projection.fingerprint].get(key, LoggedTurns())
         if outcome is not None and outcome["status"] != Status.NOT_READ:
-            found = _turns_had(found, outcome)
+            turns = turns.of_outcome(outcome)
+        found = turns.by_path()
         for fingerprint in self.projection.follow_up_readings.get(follow_ups, ()):
-            found |= self.turns[fingerprint].get(key, {})
+            found |= self.turns[fingerprint].get(key, LoggedTurns()).by_path()
         return found
-
-
-def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, TurnRow]:
-    """The turns that a reading had, without those that only another attempt asked.
-
-    Two attempts that read at once may write other memories, and with some policies take other rounds and merges. A turn
-    of the one then has a path that the other never asked. If there are more turns than the reading had, one of each
-    number is taken: that of the last run up to the one that ended the reading.
-    """
-    num_turns = outcome["num_turns"]
-    if len(turns) <= num_turns or any(row["turn"] is None for row in turns.values()):
-        return turns
-    had: dict[int | None, TurnRow] = {}
-    for row in turns.values():
-        number, run_id = row["turn"], row["run_id"]
-        is_beyond = outcome["status"] == Status.OK and number is not None and number >= num_turns
-        if run_id > outcome["run_id"] or is_beyond:
-            continue
-        if number not in had or run_id > had[number]["run_id"]:
-            had[number] = row
-    return {row["path"]: row for row in had.values()}
 
 
 def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartLog:
@@ -226,7 +214,6 @@ def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[
             files["turn_files"],
             fingerprints=[reader, *sorted(follow_up_turns)],
             document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
-            ended_by={(reader, key): row["line"] for key, row in outcomes.items()},
             with_tokens=False,
         ),
     )
@@ -252,7 +239,7 @@ def answer_row(
         closed_run_id = cast("str", closed.get("run_id", "")) if closed else ""
         result, read_run_id = outcome, max(outcome["run_id"], closed_run_id)
     row: AnswerRow = {
-        **result,
+        **_without_turns(result),
         "run_id": origin.run_id,
         "read_run_id": read_run_id,
         "document_id": document["document_id"],
@@ -273,6 +260,10 @@ def answer_row(
     }
     row = _with_source(row, document)
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _without_turns(result: ResultRow) -> ResultRow:
+    return cast("ResultRow", {name: value for name, value in result.items() if name not in EndedTurns.__annotations__})
 
 
 def _with_source(row: AnswerRow, document: PartDocument) -> AnswerRow:

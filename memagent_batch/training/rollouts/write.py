@@ -20,16 +20,17 @@ from memagent_batch.executors.write import WrittenFile, written_file
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.runs.history import require_newest
 from memagent_batch.runs.parts import PART_COLUMN
 from memagent_batch.runs.plan import WORK_COLUMNS
 from memagent_batch.runs.tables import ROLLOUTS_TABLE
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.delta import RunNumber
-from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, read_outcomes, reading_key
+from memagent_batch.store.turn_log.index import ReadingKey, read_outcomes, reading_key
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.rows import OutcomeRow
+from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.training.rollouts.groups import GroupCounts, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
@@ -88,7 +89,6 @@ class Projector:
         self._questions = asked_in(part)
         files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
         outcomes = read_outcomes(self._output, files, fingerprint=fingerprint)
-        ended_by = {(fingerprint, key): row["line"] for key, row in outcomes.items()}
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
@@ -99,15 +99,14 @@ class Projector:
                 document.turn_files,
                 fingerprints=[fingerprint],
                 document_hashes=[document.document_hash],
-                ended_by=ended_by,
             )
             yield from self._document(document, turns[fingerprint], outcomes)
 
     def _document(
         self,
         document: PlannedDocument,
-        turns: LoggedTurns,
-        outcomes: Mapping[ReadingKey, CurrentOutcome],
+        turns: Mapping[ReadingKey, LoggedTurns],
+        outcomes: Mapping[ReadingKey, OutcomeRow],
     ) -> Iterator[pa.Table]:
         for number in dict.fromkeys(question for question, _ in document.readings):
             question = self._questions[number]
@@ -130,8 +129,8 @@ class Projector:
         self,
         document: PlannedDocument,
         question: AskedQuestion,
-        turns: LoggedTurns,
-        outcomes: Mapping[ReadingKey, CurrentOutcome],
+        turns: Mapping[ReadingKey, LoggedTurns],
+        outcomes: Mapping[ReadingKey, OutcomeRow],
         *,
         sample: int,
     ) -> GroupSample:
@@ -146,7 +145,10 @@ class Projector:
         outcome = outcomes.get(key)
         ended = outcome is not None and outcome["status"] == Status.OK
         replayed = GroupSample(address=address)
-        error = self._replay(replayed, document, question, turns)
+        logged = turns.get(key, LoggedTurns())
+        if outcome is not None:
+            logged = logged.of_outcome(outcome)
+        error = self._replay(replayed, document, question, logged)
         if not ended:
             replayed.response = None
             replayed.is_unanswered = outcome is not None and outcome["error_type"] == TurnUnansweredError.__name__
@@ -165,13 +167,13 @@ class Projector:
         """Gives the sample the turns that the log holds; returns why they don't lead to an answer, where that shows."""
         if document.document.error:
             return str(document.document.error)
-        if reading_key(sample.address) not in turns:
+        if not turns:
             return None
         replay = ReadingTurns(
             engine=ReplayOnly(),
             address=sample.address,
             seed=self._task.job.agent.sampling.seed,
-            from_log=turns,
+            from_log={sample.address.fingerprint: turns},
             observe=sample.add_turn,
         )
         asked = Question(question_id=question["question_id"], text=question["question"])
@@ -183,10 +185,9 @@ class Projector:
 
 
 def _as_bundle(part: pa.Table) -> pa.Table:
-    """A part of the plan as `tokenise` takes it: no follow-up questions, no turns of a last version."""
-    for column in map(WORK_COLUMNS.field, ("follow_ups", "ended_by", "last_hashes")):
-        part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
-    return part
+    """A part of the plan as `tokenise` takes it: no follow-up questions."""
+    column = WORK_COLUMNS.field("follow_ups")
+    return part.append_column(column, pa.array([[]] * part.num_rows, column.type))
 
 
 def _unread_document(row: Mapping[str, Any]) -> PlannedDocument:
