@@ -151,13 +151,7 @@ class UnreadSourcesError(MemagentError):
 
 
 class NotVerifiedError(MemagentError):
-    """The record of an output does not hold: a file was changed, a row does not follow from the log."""
-
-    exit_code = 5
-
-
-class OutputChangedError(MemagentError):
-    """A run has finished while its output was looked at; the same command looks at the new one."""
+    """The tables of an output are not as its run wrote them, or do not fit one another."""
 
 
 class EngineDeadError(MemagentError):

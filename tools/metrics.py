@@ -6,7 +6,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = "memagent_batch"
-COMPANIONS = ("cli", "flows", "convert", "pages", "evaluation", "review", "audit", "training", "models")
+COMPANIONS = ("cli", "flows", "convert", "pages", "evaluation", "review", "training", "models")
 """Rooms of the package that are not of the main path, and what puts them together."""
 
 

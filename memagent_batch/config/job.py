@@ -120,10 +120,6 @@ class RecordConfig(Section):
     keep_nights: Count = 7
     """Runs for which replaced table files are kept: runs older than that can't be compared."""
 
-    sign: Text | None = None
-    """SSH key that signs `SHA256SUMS` by `ssh-keygen -Y sign`: a file with a private key without a passphrase, or with
-    a public key whose private one an agent has."""
-
 
 class RolloutConfig(Section):
     """What `memagent collect` makes of sampled readings."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,7 +33,6 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
-from memagent_batch.runs.record import known_hashes, list_log, used_files
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import write_progress
 from memagent_batch.store.turn_log.index import LogIndex
@@ -87,7 +86,6 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
             run,
             reports=reports,
             recorded=recorded_plan(plan, read.index),
-            log_files=read.log_files,
             before=before,
             spent=progress.spent(),
             turns=read.index.turns,
@@ -104,8 +102,6 @@ class ReadPlan:
     index: LogIndex
     not_read: pa.Table
     """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
-    log_files: Set[str]
-    """Files of the log that were there when it was looked at; a later one has no part in the tables."""
 
 
 def read_plan(
@@ -118,7 +114,6 @@ def read_plan(
     """
     job = run.job
     scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
-    listed = set(list_log(run.output))
     index = scan()
     hashes = last_hashes(run.output, before, plan.documents, index=index, agent=job.agent)
     bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
@@ -128,14 +123,12 @@ def read_plan(
     if bundles:
         merged = merge_log(
             run.output,
-            recorded=partial(known_hashes, before),
             require_claim=partial(require_claim, run.output, run_id=run.run_id),
             mapped=executor.map,
         )
-        listed = set(list_log(run.output))
         is_own = all(name.startswith(f"{run.run_id}-") for name in merged)
         index = scan(run_id=run.run_id, before=index) if is_own else scan()
-    return ReadPlan(index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
+    return ReadPlan(index=index, not_read=not_read)
 
 
 def read_documents(

@@ -29,7 +29,6 @@ from memagent_batch.reading.follow_ups import FollowUps, checked_follow_ups, req
 from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.manifest import public_settings, read_run_record
-from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.database import limit_memory
 from memagent_batch.store.location import Location
@@ -79,8 +78,6 @@ def check(job: JobConfig) -> CheckedJob:
         UsageError: one of them can't be used; names it.
     """
     limit_memory(job.driver.memory_gib)
-    if job.record.sign is not None:
-        signature(b"", key=job.record.sign)
     output = make_output(job)
     claim_output(output, job)
     if output.is_local and "://" not in job.output:  # a Ray worker may have another working directory

@@ -1,4 +1,4 @@
-"""How good a scan is, by people's labels of a sample: make, import, estimate, calibrate; and sign-offs. No Ray."""
+"""How good a scan is, by people's labels of a sample: make, import, estimate; and sign-offs. No Ray."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,24 +6,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
-import pyarrow as pa
-
 from memagent_batch.documents.questions import value_type_of
-from memagent_batch.documents.where import Condition, matching_rows, parse_where
+from memagent_batch.documents.where import Condition, parse_where
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.pages.readings import table_rows
-from memagent_batch.review.calibration import (
-    CALIBRATION_COLUMNS,
-    fewest_draws,
-    learn_threshold,
-    limiting_stratum,
-    positives_of,
-    uniform_units,
-)
 from memagent_batch.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
 from memagent_batch.review.labelling.page import ROLES, units_left, write_labelling
 from memagent_batch.review.labels import REVIEWS_FOLDER, Purpose, append_labels, person, read_label_rows
@@ -158,7 +148,8 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
         SettingsError: there are several such reviews.
     """
     output = outputs[0]
-    review = _open_review(output, name, purpose=Purpose.VALIDATE)
+    with output_errors(output.uri):
+        review = read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
     record = review.record
     counted = counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
@@ -197,24 +188,16 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
     return values, page
 
 
-def _open_review(output: Location, name: str | None, *, purpose: Purpose, **entries: str) -> Review:
-    """A review by its id; without one the only review of this purpose that has these entries in its record."""
-    with output_errors(output.uri):
-        name = name or _only_review(output, {"purpose": purpose.value, **entries})
-        return read_review(output / f"{REVIEWS_FOLDER}/{name}")
-
-
-def _only_review(output: Location, wanted: Mapping[str, str]) -> str:
+def _only_review(output: Location) -> str:
+    """Returns the id of the only review of an output that was made to validate by."""
     records = [read_record(output / f"{REVIEWS_FOLDER}/{name}") for name in find_reviews(output)]
-    names = [record["review_id"] for record in records if wanted.items() <= record.items()]
+    names = [record["review_id"] for record in records if record["purpose"] == Purpose.VALIDATE]
     if len(names) == 1:
         return names[0]
-    entries = ", ".join(f"{entry} {value!r}" for entry, value in wanted.items())
     if names:
-        raise SettingsError(f"--review: {output} has several with {entries}; name one of {', '.join(names)}")
+        raise SettingsError(f"--review: {output} has several with purpose 'validate'; name one of {', '.join(names)}")
     raise OutputError(
-        f"{output} has no review with {entries}: run `memagent review make --purpose {wanted['purpose']}`, label, and "
-        "import the labels; labels that are there already count"
+        f"{output} has no review with purpose 'validate': run `memagent review make`, label, and import the labels"
     )
 
 
@@ -225,81 +208,6 @@ def counted_labels(output: Location, review: Review) -> CountedLabels:
         read_label_rows(output),
         purpose=review.purpose,
         decision=review.decision,
-    )
-
-
-class LearntCondition(TypedDict):
-    """What `memagent review calibrate` prints."""
-
-    question_id: str
-    review_id: str
-    recall: float
-    delta: float
-    up_to: float
-    """A "no" that is as sure as this, or less, is read again; 1 for each of them, 0 for none."""
-    where: str
-    """The condition for `--where` that a second pass needs."""
-    readings: int
-    read_again: int
-    """Those that fulfil the condition."""
-    num_labels: int
-    """Labels that the threshold rests on, drawn uniformly of all readings."""
-    num_positives: int
-    """Those of what is looked for, by what people say."""
-    fewest_positives: int
-    """With fewer labelled positives, no threshold below 1 can be shown to hold the recall."""
-    limited_by: str | None
-    """The stratum that needs more labels before more of all labels can count; None if all count."""
-
-
-def calibrate(
-    outputs: Sequence[Location], question_id: str, *, review_id: str | None, recall: float, delta: float
-) -> LearntCondition:
-    """The threshold of a question by the labels of a review, and the condition that it means; see `learn_threshold`.
-
-    Without a review it is the only one of the last run that was made to develop by.
-
-    Raises:
-        OutputError: there is no such review, its labels are not to be learnt from, or nothing is labelled.
-        SettingsError: there are several such reviews.
-    """
-    output, scan = outputs[0], ReviewedScan.at(outputs)
-    review = _open_review(output, review_id, purpose=Purpose.DEVELOP, question_id=question_id, run_id=scan.run_id)
-    _require_learnable(review, scan, question_id=question_id)
-    counted = counted_labels(output, review)
-    answers = pa.concat_tables(
-        scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS)
-    )
-    units = uniform_units(review, counted)
-    limited_by = limiting_stratum(review, counted)
-    if not units:
-        stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
-        raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
-    positives = positives_of(units, answers)
-    up_to = learn_threshold(positives, recall=recall, delta=delta)
-    where = condition_of(question_id, up_to=up_to)
-    return {
-        "question_id": question_id,
-        "review_id": review.record["review_id"],
-        "recall": recall,
-        "delta": delta,
-        "up_to": up_to,
-        "where": where,
-        "readings": answers.num_rows,
-        "read_again": len(matching_rows(answers, parse_where(where))),
-        "num_labels": len(units),
-        "num_positives": len(positives),
-        "fewest_positives": fewest_draws(share=recall, delta=delta),
-        "limited_by": limited_by,
-    }
-
-
-def condition_of(question_id: str, *, up_to: float) -> str:
-    """The condition of the readings that a threshold has read again: no yes, and not surer than it."""
-    quoted = question_id.replace("'", "''")
-    return (
-        f"question_id = '{quoted}' and (value_bool = false or value_bool is null) "
-        f"and (confidence <= {up_to!r} or confidence is null or value_status = 'invalid')"
     )
 
 
@@ -314,27 +222,6 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
         raise OutputError(
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
             "them, or pass --so-far to estimate from those that are"
-        )
-
-
-def _require_learnable(review: Review, scan: ReviewedScan, *, question_id: str) -> None:
-    record = review.record
-    if record["question_id"] != question_id:
-        raise OutputError(f"review {record['review_id']} is of question {record['question_id']!r}; name one of its own")
-    if review.purpose is not Purpose.DEVELOP:
-        raise OutputError(
-            f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
-            "better there than it is. Make one with --purpose develop"
-        )
-    if review.decision != ANSWERED_BY_YES:
-        raise OutputError(
-            f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
-            "the condition of a second pass can tell that of each answer"
-        )
-    if record["run_id"] != scan.run_id:
-        raise OutputError(
-            f"review {record['review_id']} is of run {record['run_id']}, the last one is {scan.run_id}; run "
-            "`memagent review make` again: it asks only for labels that are missing"
         )
 
 

@@ -3,8 +3,10 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.evaluation.statistics import Interval, wilson
 from memagent_batch.review.labels import (
     NO,
     UNCLEAR,
@@ -36,6 +38,8 @@ MEANINGS = {
     Measure.RICHNESS: "of all readings are what is looked for",
 }
 """What follows the share, in words."""
+CONFIDENCE_BANDS = (0.0, 0.5, 0.8, 0.95, 1.0)
+"""Bounds of the bands of confidence. A band includes its lower bound, and the last one its upper bound too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,24 @@ def count_labels(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceBand:
+    """The labelled answers of a stratum with a confidence from `low` to `high`."""
+
+    stratum: str
+    low: float
+    high: float
+    num_labelled: int
+    num_wrong: int
+    interval: Interval
+    """Wilson's 95 % interval of the share that is wrong."""
+
+    @property
+    def error_rate(self) -> float:
+        """Share of the labelled answers that is wrong."""
+        return self.num_wrong / self.num_labelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewEstimate:
     """What a review says of a scan. The labels are taken for the truth."""
 
@@ -126,6 +148,8 @@ class ReviewEstimate:
     recall_at_worst: MeasureEstimate | None
     """Recall if all of these were looked for, and missed; None without such."""
     agreement: Agreement
+    bands: Sequence[ConfidenceBand]
+    """Errors by confidence: of each stratum the bands with a labelled answer."""
 
 
 def estimate_review(
@@ -151,7 +175,37 @@ def estimate_review(
         num_missed_at_worst=num_missed_at_worst,
         recall_at_worst=_recall_at_worst(strata_of_whole, num_missed_at_worst) if num_missed_at_worst else None,
         agreement=agreement_of(counted.pairs),
+        bands=estimate_bands(counted.units),
     )
+
+
+def estimate_bands(units: Sequence[LabelledUnit]) -> list[ConfidenceBand]:
+    """Counts the wrong answers in each band of confidence, stratum by stratum.
+
+    A sample is drawn at random within a stratum, but not evenly from all of them, so bands do not mix strata.
+    """
+    bands = []
+    for stratum in (Stratum.FLAGGED, Stratum.NOT_FLAGGED):
+        answers = [unit for unit in units if unit.drawn["stratum"] == stratum and unit.value is not None]
+        rated = [(confidence, unit) for unit in answers if (confidence := unit.drawn.get("confidence")) is not None]
+        for low, high in pairwise(CONFIDENCE_BANDS):
+            wrong = [
+                contradicts(unit)
+                for confidence, unit in rated
+                if low <= confidence < high or confidence == high == CONFIDENCE_BANDS[-1]
+            ]
+            if wrong:
+                bands.append(
+                    ConfidenceBand(
+                        stratum=stratum.value,
+                        low=low,
+                        high=high,
+                        num_labelled=len(wrong),
+                        num_wrong=sum(wrong),
+                        interval=wilson(sum(wrong), len(wrong)),
+                    )
+                )
+    return bands
 
 
 def contradicts(unit: LabelledUnit) -> bool:

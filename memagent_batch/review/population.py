@@ -95,7 +95,7 @@ def parse_labels(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
 
 _OF_CONVERTED = ("source", SOURCE_UNREAD)
 """Columns that `answers` has for converted documents alone."""
-DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question", *_OF_CONVERTED)
+DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question", "confidence", *_OF_CONVERTED)
 STRATUM_COLUMNS = ("status", "value_status", SOURCE_UNREAD)
 """Columns that strata follow from, besides those of the condition."""
 _STRATA = """
@@ -133,6 +133,7 @@ class SampleRow(TypedDict):
     number: Annotated[str, Column("permanent random number: SHA-256 of seed, document hash, question hash, hex")]
     rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
     is_second: Annotated[bool, Column("whether a second person reads it too")]
+    confidence: NotRequired[Annotated[float | None, Column("confidence of the answer, as in `answers`")]]
     source: NotRequired[Annotated[str | None, Column("file that the document was converted from; null if none")]]
     source_unread: NotRequired[Annotated[str | None, Column("what of it was not read, as in `answers`")]]
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.readings import Status
-from memagent_batch.runs.record import SIGN_OFF_LOG_FOLDER, SIGNED_FOLDER, sums_bytes
 from memagent_batch.runs.tables import DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
@@ -19,6 +18,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.store.turn_log.rows import SampleNumber
 
+SIGNED_FOLDER = "review/signed"
 HASH_DIGITS = 32
 SIGNED_COLUMNS = (
     *("question_id", "sample", "document_hash", "question_hash", "status", "answer"),
@@ -86,9 +86,7 @@ def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
     if added:
         name = sha256(repr([*added]).encode()).hexdigest()[:HASH_DIGITS]
         data = parquet_bytes(pa.Table.from_pylist([*added.values()], schema=SIGN_OFFS))
-        file = f"{SIGNED_FOLDER}/{name}.parquet"
-        (output / file).create(data)
-        (output / f"{SIGN_OFF_LOG_FOLDER}/{name}.sha256").create(sums_bytes({file: sha256(data).hexdigest()}))
+        (output / f"{SIGNED_FOLDER}/{name}.parquet").create(data)
     return len(added)
 
 

@@ -84,10 +84,6 @@ class DocumentTexts:
             if fetched.text is not None:
                 yield DocumentText(document_id=names[fetched.row], text=fetched.text, rows=fetched.rows)
 
-    def places(self, document_ids: Sequence[str]) -> pa.Table:
-        """Rows of the index for these documents, in this order; nulls for one that is gone or has changed."""
-        return self._index.take(pa.array([self._rows.get(name) for name in document_ids], pa.int64()))
-
 
 def _find(
     uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: pa.Table, settings: InputConfig

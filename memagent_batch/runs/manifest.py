@@ -79,7 +79,7 @@ class UnreadCounts(TypedDict):
 
 
 class PartReport(AnswerSums, UnreadCounts):
-    """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
+    """What a written part of the tables reports. The manifest keeps all of it but `missing`."""
 
     key: str | None
     """Hash of all that decides its rows; None where the next run may write other ones."""
@@ -104,7 +104,7 @@ class PartReport(AnswerSums, UnreadCounts):
     missing: NotRequired[list[str]]
     """Readings that the log has no outcome of; a manifest keeps none."""
     hashes: NotRequired[list[FileHash]]
-    """Hashes of the files that were written; a manifest keeps them with those of all files."""
+    """Hashes of its files; earlier versions kept none."""
 
 
 PART_REPORT = arrow_schema(PartReport)

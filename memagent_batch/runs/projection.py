@@ -1,10 +1,8 @@
 """How the rows of a run's tables follow from plan and turn log, and from the texts that their spans lie in."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from hashlib import sha256
 from operator import itemgetter
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -41,7 +39,6 @@ from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_t
 
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
-PROJECTION_FILE = "projection.json"
 PROJECTION = 7
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
@@ -408,30 +405,6 @@ def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQues
             yield row, document, asked[reading["question"]], reading["sample"]
 
 
-def projection_record(projection: Projection) -> dict[str, Any]:
-    """What `projection.json` says, so that anyone can make the rows again."""
-    return {"rules": _rules_hash(), "projection": projection.rules()}
-
-
-def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
-    """The projection; None where another version of the rules made the tables.
-
-    `places` are the fields that the record leaves out.
-    """
-    if record.get("rules") != _rules_hash():
-        return None
-    try:
-        values = record["projection"]
-        extraction, table_format = Extraction(values["extraction"]), TableFormat(values["table_format"])
-        return Projection(**{**values, "extraction": extraction, "table_format": table_format}, **places)
-    except (KeyError, TypeError, ValueError):  # it has other fields than here, or other values
-        return None
-
-
 def row_rules() -> list[Any]:
     """What of the code decides rows: the version of the rules, and the columns."""
     return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
-
-
-def _rules_hash() -> str:
-    return sha256(json.dumps(row_rules()).encode()).hexdigest()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
+from memagent_batch.store.database import BATCH_ROWS, open_database
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 
@@ -59,10 +59,6 @@ _MADE = {
         select distinct document, 2, closed_file from state where closed_file is not null""",
 }
 """What a state is made of, in order. A reading may be twice in `turn_files`."""
-_RECORDED = """
-select document, text, is_unreadable, reading.question, reading.sample, 0 as place
-from (select document, text, is_unreadable, unnest(readings) as reading from texts)
-"""
 
 
 @contextmanager
@@ -152,17 +148,6 @@ def struct_column(rows: pa.Table, kind: pa.ListType, *, documents: Rows) -> pa.L
     fields = list(kind.value_type)
     values = [rows[field.name].combine_chunks().cast(field.type) for field in fields]
     return list_column(rows, pa.StructArray.from_arrays(values, fields=fields), documents=documents).cast(kind)
-
-
-def with_log_files(plan: pa.Table, questions: pa.Table, index: LogIndex) -> pa.Table:
-    """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files."""
-    asked = plan.select(["document_hash", "error", "readings"])
-    with open_state(asked, questions, index, asked=_RECORDED) as database:
-        files, names = query_to_disk(database, "from files order by document, file"), log_files(database)
-    schema = pa.schema([*plan.schema, *(pa.field(name, pa.list_(pa.string())) for name in FILE_COLUMNS)])
-    blocks = in_blocks(np.arange(plan.num_rows), files)
-    tables = (add_files(rows_of(plan, block), found, rows=block, names=names) for block, (found,) in blocks)
-    return on_disk(tables, schema=schema)
 
 
 def add_files(documents: pa.Table, files: pa.Table, *, rows: Rows, names: pa.Array) -> pa.Table:

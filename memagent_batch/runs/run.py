@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -60,7 +60,6 @@ from memagent_batch.runs.manifest import (
 )
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, make_projection
-from memagent_batch.runs.record import write_record
 from memagent_batch.runs.tables import REMOVED, count_rows
 from memagent_batch.store.claims import claim_folder
 from memagent_batch.store.errors import storage_errors
@@ -160,7 +159,6 @@ def close_run(
     *,
     reports: Sequence[PartReport],
     recorded: pa.Table,
-    log_files: Collection[str],
     before: PastRun | None,
     spent: Spent | None = None,
     turns: pa.Table | None = None,
@@ -190,14 +188,6 @@ def close_run(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    write_record(
-        past,
-        projection=run.projection,
-        sign=run.job.record.sign,
-        reports=reports,
-        log_files=log_files,
-        before=before,
-    )
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
     _log_closed(manifest)
@@ -257,7 +247,7 @@ def _manifest(
         "changes": changes,
         "tables": {**run.record.tables},
         "parts": [
-            cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
+            cast("PartReport", {name: value for name, value in report.items() if name != "missing"})
             for report in reports
         ],
         "spent": spent,

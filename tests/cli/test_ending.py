@@ -17,7 +17,7 @@ from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import TooManyFailedError
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
-from tests.audit.scan import make_scan
+from tests.flows.scans import make_scan
 from tests.jobs import put_texts, small_arguments
 from tests.runs.recorded_nights import FAILS, Nights
 

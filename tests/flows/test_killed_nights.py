@@ -12,7 +12,7 @@ import pytest
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import StorageOutageError
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.audit import verify
+from memagent_batch.flows.verify import verify
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from tests.faults.loopback.small_disk import small_disk
@@ -87,7 +87,7 @@ def test_job_killed_at_any_change_of_a_disk_goes_on_with_the_index_and_the_parts
         changes = answer(real_job(place, TUESDAY, folder=folder, model=text_model))["changes"]["readings"]
         assert hashes(place) == hashes_of(TUESDAY)
         assert changes["read"] <= 2, "a and b were not read again"
-        assert not verify(place).findings
+        assert not verify(place).problems
 
 
 def hashes(output: Location) -> dict[str, str]:

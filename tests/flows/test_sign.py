@@ -18,6 +18,7 @@ from memagent_batch.pages.readings import NEEDS
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
 from memagent_batch.pages.spreadsheets import write_readings
 from memagent_batch.review.sign_offs import (
+    SIGNED_FOLDER,
     SignOff,
     SignOffs,
     append_sign_offs,
@@ -27,7 +28,6 @@ from memagent_batch.review.sign_offs import (
     signed_words,
 )
 from memagent_batch.runs.manifest import require_manifest
-from memagent_batch.runs.record import SIGNED_FOLDER
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 from tests.pages.test_spreadsheets import cells_of

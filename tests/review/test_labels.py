@@ -4,7 +4,6 @@ import csv
 import io
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -174,21 +173,6 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
     ]
     assert rows[0]["comment"] == 'a, "b"; c\nd'
     assert rows[0]["decision"] == DECISION
-
-
-@pytest.mark.parametrize(
-    ("flagged", "words"),
-    [
-        ("value_bool = true", "the right answer is yes"),
-        ("value_number is not null", "the document states such a number"),
-        ("value_number < 5", "the right answer is less than 5"),
-        ("value_label in ('red', 'blue')", "the right answer is red or blue"),
-        ("value_number % 2 = 0", "this holds of the right answer: value_number % 2 = 0"),
-    ],
-)
-def test_people_are_asked_in_plain_words(review: Review, flagged: str, words: str) -> None:
-    asked = replace(review, record={**review.record, "flagged": flagged})
-    assert asked.instruction == f"say yes if {words}"
 
 
 def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:

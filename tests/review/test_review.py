@@ -66,6 +66,25 @@ def test_estimates_cover_the_truth_and_say_how_far_reviewers_agree(
     assert "errors of reviewers are not allowed for" in page
 
 
+def test_estimate_counts_errors_by_confidence(output: Path, location: Location) -> None:
+    truth = write_run(output, replace(MADE, num_documents=300))
+    label_all(output, truth, asked=replace(ASKED, labels="300", second_share=0.0))
+    values, page = make_estimate([location], None, so_far=False)
+    rows = [row for file in (output / "answers").iterdir() for row in pq.read_table(file).to_pylist()]
+    for band in values["bands"]:
+        answers = [
+            row
+            for row in rows
+            if row["value_bool"] is (band["stratum"] == "flagged") and band["low"] <= row["confidence"] < band["high"]
+        ]
+        wrong = [row for row in answers if row["value_bool"] != truth[row["document_id"]]]
+        assert (band["num_labelled"], band["num_wrong"]) == (len(answers), len(wrong))
+        assert band["interval"]["low"] <= len(wrong) / len(answers) <= band["interval"]["high"]
+    assert sum(band["num_labelled"] for band in values["bands"]) == sum(row["value_bool"] is not None for row in rows)
+    assert {band["stratum"] for band in values["bands"]} == {"flagged", "not_flagged"}
+    assert "| not\\_flagged | 0.0 to 0.5 |" in page
+
+
 def test_estimate_of_converted_documents_says_that_it_is_of_their_text_and_what_recall_is_at_worst(
     output: Path, location: Location
 ) -> None:
@@ -282,7 +301,7 @@ def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location)
     name = label_all(output, truth, asked=develop).name
     with pytest.raises(OutputError, match="made to develop by"):
         make_estimate([location], name, so_far=False)
-    with pytest.raises(OutputError, match=r"no review with purpose 'validate': run `memagent review make --purpose "):
+    with pytest.raises(OutputError, match=r"no review with purpose 'validate': run `memagent review make`"):
         make_estimate([location], None, so_far=False)
     made = make_review([location], replace(ASKED, labels="100"))
     assert made["left"]["first"] == 100
@@ -339,6 +358,22 @@ def test_label_page_has_texts_of_pages_and_of_tables(output: Path, location: Loc
     answers = [part.read_text() for part in Path(made["folder"]).glob("answers/*.html")]
     assert {"Yes." in part for part in answers} == {True, False}
     assert all(("Yes." in part) == ('"evidence":["The clause of' in part) for part in answers)
+
+
+ESTIMATED = (
+    '{"run_id": "r", "question_id": "q", "decision": "d", "labels": {"left": 0}, "num_unreadable": 0, "strata": [], '
+    '"measures": {}, "recall_at_worst": null}'
+)
+"""An estimate that lacks its measures."""
+
+
+@pytest.mark.parametrize("text", ["", '{"strata": [', '{"strata": [{"value": 1}]}', "[]", ESTIMATED])
+def test_estimate_that_can_not_be_read_is_named_and_left_out(
+    location: Location, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (location / "review/q-1/estimate.json").write_bytes(text.encode())
+    assert latest_estimates(location) == []
+    assert "review/q-1/estimate.json is not an estimate of a review" in caplog.text
 
 
 def test_commands_run_from_make_to_estimate(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ READINGS = pa.table(
         "question_hash": ["q" * 64] * 300,
         "question": ["Who?"] * 300,
         "stratum": ["ab"[place % 3 == 0] for place in range(300)],
+        "confidence": pa.nulls(300, pa.float64()),
         **dict.fromkeys(("source", "source_unread"), pa.nulls(300, pa.string())),
     }
 )

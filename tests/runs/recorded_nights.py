@@ -30,7 +30,6 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.record import list_log
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
@@ -111,7 +110,6 @@ class Nights:
         not_read = self._read(run, plan, texts, retried=retried, away=away)
         self._close(run, plan, texts, values=values, retried=retried)
         _die_at("reading", killed_at)
-        log_files = set(list_log(self.output))
         index = self._scan(plan, reader=reader)
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
@@ -124,7 +122,7 @@ class Nights:
             ]
         _die_at("manifest", killed_at)
         write_kept_index(self.output, plan, run_id=run.run_id)
-        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), log_files=log_files, before=before)
+        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
 
     def last(self) -> PastRun:
         return find_run(self.output, LATEST)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError
+from memagent_batch.flows.verify import verify
 from memagent_batch.runs.history import find_run, finished_runs, last_hashes, recorded_plan, write_begun_plan
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
-from tests.audit.scan import verify_here
 from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
 from tests.store.turn_log.indexes import log_index
 
@@ -31,7 +31,7 @@ def record_of(nights: Nights, run_id: str, name: str = "plan.parquet") -> Path:
 def test_finished_run_leaves_a_record_that_later_runs_do_not_touch(nights: Nights) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
     kept = {path: path.read_bytes() for path in record_of(nights, first).parent.iterdir()}
-    record = {"plan.parquet", "removed.parquet", "projection.json", "SHA256SUMS", "manifest.json"}
+    record = {"plan.parquet", "removed.parquet", "manifest.json"}
     assert {path.name for path in kept} == record
     nights.run({"a": "other"}, {"q": "Where?"})
     nights.run({"c": "three"}, QUESTIONS)
@@ -73,7 +73,7 @@ def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_
     with pytest.raises(Killed):
         nights.run({"a": "changed", "c": "three"}, QUESTIONS, killed_at=killed_at)
     assert finished_runs(nights.output) == [first]
-    assert verify_here(nights.output).findings == []
+    assert verify(nights.output).problems == []
     manifest = nights.run({"a": "changed", "c": "three"}, QUESTIONS)
     assert finished_runs(nights.output) == [first, manifest["run_id"]]
     assert manifest["changes"]["since"] == first
@@ -81,8 +81,7 @@ def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_
     removed_by = {row["document_id"]: row["removed_run_id"] for row in nights.table("removed")}
     assert removed_by == dict.fromkeys(("b", "broken"), manifest["run_id"])
     assert nights.answers()["a", "q"] == "changed"
-    verified = verify_here(nights.output, all_runs=True)
-    assert (verified.findings, verified.unchecked, verified.num_runs) == ([], [], 2)
+    assert verify(nights.output).problems == []
 
 
 def test_kill_between_manifest_and_record_is_closed_by_the_next_run(nights: Nights) -> None:

@@ -1,7 +1,5 @@
 """How rows follow from the log: which turns a reading had, and what stands where a reading was not read."""
 
-import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,11 +7,9 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import LogConfig, TableFormat
-from memagent_batch.config.sources import InputConfig
+from memagent_batch.config.job import LogConfig
 from memagent_batch.documents.questions import read_questions, type_fields
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.follow_ups.answer_types import Bool, Number
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
@@ -21,7 +17,7 @@ from memagent_batch.reading.follow_ups import make_follow_ups
 from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.projection import Projection, answer_row, project, projection_record, restored_projection
+from memagent_batch.runs.projection import answer_row, project
 from memagent_batch.runs.results import with_doubts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
@@ -31,40 +27,6 @@ from tests.runs.projections import projection_at
 from tests.runs.recorded_nights import index_of, plan_of
 from tests.runs.typed_nights import agent_of
 from tests.store.turn_log.logs import outcome_row
-
-
-def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> None:
-    made = Projection(
-        output=Location(uri="s3://bucket/scan"),
-        run_id="r",
-        fingerprint="f",
-        model="m",
-        first_memory="No memory.",
-        keep_word="KEEP",
-        extraction=Extraction.AUTO,
-        table_format=TableFormat.ARROW,
-        follow_up_readings={"c": ["t", "u"]},
-        has_evidence=True,
-        documents=Location(uri="s3://bucket/in"),
-        input=InputConfig(text_column="body"),
-    )
-    record = json.loads(json.dumps(projection_record(made)))
-    assert "bucket" not in json.dumps(record)
-    here = {"output": Location(uri=str(tmp_path)), "run_id": "r", "documents": None, "input": InputConfig()}
-    assert restored_projection(record, **here) == replace(made, **here)  # type: ignore[arg-type]
-    assert restored_projection({**record, "rules": "0" * 64}, **here) is None
-
-
-@pytest.mark.parametrize("change", [{"keep_words": "x"}, {"extraction": "nothing"}, {"second": {"a": 1}}])
-def test_projection_of_other_fields_or_values_is_of_another_version(change: dict[str, Any], tmp_path: Path) -> None:
-    place = Location(uri=str(tmp_path))
-    made = projection_at(place)
-    record = projection_record(made)
-    here = {"output": place, "run_id": "run", "documents": None, "input": InputConfig()}
-    assert restored_projection(record, **here) == made
-    assert restored_projection({**record, "projection": {**record["projection"], **change}}, **here) is None
-    assert restored_projection({"rules": record["rules"]}, **here) is None
-
 
 FIRST, SECOND = "20260101T000000.000Z.aaaa", "20260101T000001.000Z.aaaa"
 

@@ -13,7 +13,6 @@ from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, plan_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.record import list_log
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
@@ -42,7 +41,7 @@ def written(run: ActiveRun, plan: Plan) -> list[PartReport]:
 
 def closed(run: ActiveRun, plan: Plan, reports: list[PartReport]) -> Manifest:
     recorded = recorded_plan(plan, scan_log(run.output, fingerprint="f"))
-    return close_run(run, reports=reports, recorded=recorded, log_files=set(list_log(run.output)), before=None)
+    return close_run(run, reports=reports, recorded=recorded, before=None)
 
 
 def test_close_run_whose_counts_close_writes_the_manifest(tmp_path: Path) -> None:

@@ -117,11 +117,6 @@ class LogIndex:
     turns: pa.Table = field(default_factory=LOG_KEYS.empty_table)
     """One row for each reading, run and log file with turns of it, and version that they were taken from."""
 
-    def files(self) -> set[str]:
-        """Paths of the log files that it names."""
-        tables = (self.outcomes, self.closed, self.turns)
-        return {file for table in tables for file in pc.unique(table["file"]).to_pylist()}
-
 
 def scan_log(
     output: Location,
@@ -130,7 +125,6 @@ def scan_log(
     follow_up_readings: Collection[str] = (),
     follow_up_turns: Collection[str] = (),
     begins: str = "",
-    among: Collection[str] | None = None,
     before: LogIndex | None = None,
     mapped: MapFiles = run_tasks,
 ) -> LogIndex:
@@ -138,12 +132,11 @@ def scan_log(
 
     Closed readings are kept under the fingerprints `follow_up_readings`, what was asked after answers under
     `follow_up_turns`. `begins` is the id of a run if only its files are read; `before` then says what the others hold.
-    Files `among` which alone count are read themselves, and not their keys. `mapped` runs the tasks of a large scan;
-    see `Executor.map`.
+    `mapped` runs the tasks of a large scan; see `Executor.map`.
     """
     before = before or LogIndex()
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
-    keys = read_keys(output, fingerprints=fingerprints, begins=begins, among=among, mapped=mapped)
+    keys = read_keys(output, fingerprints=fingerprints, begins=begins, mapped=mapped)
     with open_database({"keys": pa.concat_tables([keys, before.outcomes, before.closed])}) as database:
         database.execute(_DOUBLED)
         found = partial(query_to_disk, database, schema=LOG_KEYS)

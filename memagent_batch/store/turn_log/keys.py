@@ -195,20 +195,19 @@ def read_keys(
     fingerprints: Collection[str],
     folders: Collection[str] = tuple(LOG_SCHEMAS),
     begins: str = "",
-    among: Collection[str] | None = None,
     mapped: MapFiles = run_tasks,
 ) -> pa.Table:
     """The keys of these fingerprints: a table of `LOG_KEYS`, in no order, where `file` is the path of a log file.
 
-    Names of wanted files begin with a run's id, and a writer's after it. Files `among` which alone count are read
-    themselves, since no record vouches for their keys. `mapped` runs the tasks of a large scan; see `Executor.map`.
+    Names of wanted files begin with a run's id, and a writer's after it. `mapped` runs the tasks of a large scan; see
+    `Executor.map`.
 
     Raises:
         OutputError: a file can't be read; names it.
         StorageError: the store does not answer.
     """
     for tries_left in reversed(range(SCAN_TRIES)):
-        read = _listed(output, folders=folders, begins=begins, among=among)
+        read = _listed(output, folders=folders, begins=begins)
         task = partial(_read_task, output=output, fingerprints=tuple(fingerprints))
         tasks = [read.slice(first, TASK_FILES).combine_chunks() for first in range(0, read.num_rows, TASK_FILES)]
         try:
@@ -219,15 +218,13 @@ def read_keys(
     raise AssertionError("unreachable")
 
 
-def _listed(output: Location, *, folders: Collection[str], begins: str, among: Collection[str] | None) -> pa.Table:
+def _listed(output: Location, *, folders: Collection[str], begins: str) -> pa.Table:
     """The files to read for their keys, key files and log files without one, and the log files that each is about."""
-    keys = [] if among is not None else list_folder(output / KEYS_FOLDER, begins=begins)
-    keyed = {_base_name(path): path for path in keys}
+    keyed = {_base_name(path): path for path in list_folder(output / KEYS_FOLDER, begins=begins)}
     read: dict[str, list[str]] = defaultdict(list)
     for folder in reversed(LOG_SCHEMAS):  # turns last: if a run goes on, none of an outcome is missing
         for path in list_folder(output / folder, begins=begins) if folder in folders else ():
-            if among is None or path in among:
-                read[keyed.get(_base_name(path), path)].append(path)
+            read[keyed.get(_base_name(path), path)].append(path)
     return pa.table({"path": pa.array([*read], pa.string()), "files": pa.array(read.values(), pa.list_(pa.string()))})
 
 

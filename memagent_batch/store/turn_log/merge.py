@@ -11,7 +11,7 @@ removes a file that another has to read, and a range always gives way to a large
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -41,13 +41,10 @@ MERGED_BYTES = 64 * 1024 * 1024
 def merge_log(
     output: Location,
     *,
-    recorded: Callable[[], Collection[str]],
     require_claim: Callable[[], None],
     mapped: MapFiles = run_tasks,
 ) -> list[str]:
     """Merges the flushes of each writer, if there are many; returns the names of the merged files.
-
-    The files that the record of a finished run names, which `recorded` gives, stay.
 
     Raises:
         SupersededError: a newer attempt owns the output; nothing was removed.
@@ -55,7 +52,7 @@ def merge_log(
     """
     keys = (output / KEYS_FOLDER).files()  # first: the files of a flush that has its keys are there
     flushes = [path.rpartition("/")[2] for path in without_merged(keys)]
-    ranges = list(_ranges(flushes, recorded=recorded)) if len(flushes) >= MERGE_FROM else []
+    ranges = list(_ranges(flushes)) if len(flushes) >= MERGE_FROM else []
     if sum(map(len, ranges)) < MERGE_FROM:
         ranges = []
     if not ranges and len(flushes) == len(keys):
@@ -84,17 +81,16 @@ def merge_log(
     return merged
 
 
-def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) -> Iterator[list[str]]:
+def _ranges(flushes: Sequence[str]) -> Iterator[list[str]]:
     """Names of flushes, by number, that may be merged with one another: of one writer, and none left out between.
 
     A flush has its keys, or its writer has not ended it, or someone has removed them.
     """
-    stay = {name.rpartition("/")[2] for name in recorded()}
     of_line: dict[str, list[str]] = defaultdict(list)
     for name in sorted(flushes, key=lambda each: LogName.of(each).first):
         of_line[LogName.of(name).line].append(name)
     for names in of_line.values():
-        small = [name for name in names if name not in stay and not LogName.of(name).is_merged]
+        small = [name for name in names if not LogName.of(name).is_merged]
         for _, following in groupby(enumerate(small), key=lambda each: LogName.of(each[1]).first - each[0]):
             joined = [name for _, name in following]
             yield from [joined] if len(joined) > 1 else []

@@ -18,6 +18,6 @@ def test_tasks_of_ray_scan_and_merge_a_log_as_threads_do(tmp_path: Path, monkeyp
     monkeypatch.setattr(keys, "TASK_FILES", 2)
     there = scan_log(output, fingerprint="f", mapped=executor.map)
     assert rows_of(there) == rows_of(here)
-    assert len(merge.merge_log(output, recorded=tuple, require_claim=lambda: None, mapped=executor.map)) == 2
+    assert len(merge.merge_log(output, require_claim=lambda: None, mapped=executor.map)) == 2
     assert held(output) == before
     assert small_files(output) == []

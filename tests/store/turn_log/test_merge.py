@@ -33,7 +33,7 @@ def _merges_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def merged(output: Location, **arguments: Any) -> list[str]:
-    settings: dict[str, Any] = {"recorded": tuple, "require_claim": lambda: None}
+    settings: dict[str, Any] = {"require_claim": lambda: None}
     return merge.merge_log(output, **(settings | arguments))
 
 
@@ -115,20 +115,6 @@ def test_row_groups_without_a_wanted_document_are_not_read(tmp_path: Path, monke
     table = read_log_file(output, file, columns=["document_hash"], document_hashes=wanted)
     assert table["document_hash"].to_pylist() == wanted
     assert read_log_file(output, file, columns=["document_hash"], document_hashes=["0", "9"]).num_rows == 0
-
-
-def test_file_that_a_record_names_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
-    output = written(tmp_path, writers="a")
-    before = held(output)
-    recorded = f"{TURNS_FOLDER}/{RUNS[0]}-a-000002.parquet"
-    merged(output, recorded=lambda: [recorded])
-    assert (output / recorded).exists()
-    assert [path.rpartition("-")[2] for path in (output / TURNS_FOLDER).files()] == [
-        "000001.parquet",
-        "000002.parquet",
-        "000003to000004.parquet",
-    ]
-    assert held(output) == before
 
 
 def test_flush_whose_keys_were_removed_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
