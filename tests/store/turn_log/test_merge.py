@@ -59,7 +59,7 @@ def test_key_file_promises_no_turn_whose_file_is_gone(tmp_path: Path) -> None:
     gone = (output / TURNS_FOLDER).files()[0]
     Path(gone).unlink()
     index = scan_log(output, fingerprint="f")
-    assert gone not in index.files()
+    assert gone not in index.turns["file"].to_pylist()
     assert (index.turns.num_rows, index.outcomes.num_rows) == (2 * FLUSHES - 1, 2 * FLUSHES)
 
 
