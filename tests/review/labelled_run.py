@@ -43,8 +43,6 @@ class MadeRun:
     num_parts: int = 2
     num_with_losses: int = 0
     """Documents, the first, of whose source a part was not read; with some, all are converted ones."""
-    value_labels: tuple[str, str | None] = ("red", "green")
-    """Of answers that found it, and of others; None where it is not stated."""
     form: Form = Form.ROWS
     follow_ups: str = "c" * 64
     """Fingerprint of what is asked after each answer."""
@@ -108,7 +106,7 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
         found = draws[0] < (made.recall if is_true else false_positives)
         failed, invalid = draws[1] < SHARE_FAILED, draws[2] < SHARE_INVALID
         answered = not failed and not invalid
-        value_label = made.value_labels[0 if found else 1]
+        value_label = "red" if found else "green"
         rows.append(
             {
                 "run_id": made.run_id,
@@ -134,7 +132,7 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
                 "value": json.dumps(found) if answered else None,
                 "value_bool": found if answered else None,
                 "value_label": value_label if answered else None,
-                "value_status": None if failed else "invalid" if invalid else "ok" if value_label else "not_stated",
+                "value_status": None if failed else "invalid" if invalid else "ok",
                 "confidence": draws[3] if answered else None,
             }
         )
