@@ -61,9 +61,9 @@ class RecordedFile:
     """A table file, as its run recorded it."""
 
     name: str
-    num_rows: int
+    num_rows: int | None
     sha256: str | None
-    """None if the run recorded no hash."""
+    """None if the run recorded no hash; the same holds of the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def recorded_files(manifest: Manifest) -> list[RecordedFile]:
     hashes = {each["file"]: each["sha256"] for part in manifest["parts"] for each in part.get("hashes") or ()}
     num_rows = {name: number for part in manifest["parts"] for name, number in rows_of_files(part).items()}
     names = [name for table in PART_TABLES for name in manifest["files"].get(table, ())]
-    return [RecordedFile(name=name, num_rows=num_rows[name], sha256=hashes.get(name)) for name in names]
+    return [RecordedFile(name=name, num_rows=num_rows.get(name), sha256=hashes.get(name)) for name in names]
 
 
 def open_tables(output: Location, manifest: Manifest, *, with_text: bool) -> dict[str, ds.Dataset]:
@@ -135,6 +135,8 @@ def check_file(output: Location, file: RecordedFile) -> Problem | None:
         return Problem(where=file.name, what="the file is missing")
     with place.open() as stream:
         found = file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type] # it has `readinto`
+    if file.num_rows is None:
+        return Problem(where=file.name, what="the run did not record it as a file of its own")
     if file.sha256 not in (None, found):
         return Problem(where=file.name, what=f"its SHA-256 is {found}, and the run recorded {file.sha256}")
     num_rows = count_rows(place)
