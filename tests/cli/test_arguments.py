@@ -13,17 +13,16 @@ from pydantic import BaseModel
 
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.collect import Collect
 from memagent_batch.cli.main import read_command
 from memagent_batch.cli.page import Page
 from memagent_batch.cli.plan import PlanRun
 from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.cli.show import Show
 from memagent_batch.cli.status import ShowStatus
-from memagent_batch.cli.train import Collect, Train
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.section import fields_of
-from memagent_batch.config.training import TrainConfig
 from memagent_batch.errors import SettingsError
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
@@ -53,14 +52,11 @@ def test_read_command_prefers_command_line_to_environment_to_job_file(
 
 
 def test_read_command_passes_over_settings_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "job.yaml").write_text("learner: {device: cpu}\nrollouts: {group_size: 4}\nreference: r\nmodel: m\n")
-    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    (tmp_path / "job.yaml").write_text("convert: {ocr: true}\nrollouts: {group_size: 4}\nmodel: m\n")
     config = f"--config={tmp_path / 'job.yaml'}"
-    monkeypatch.setenv("MEMAGENT_LEARNER__BF16", "true")
+    monkeypatch.setenv("MEMAGENT_CONVERT__OCR", "true")
     assert parse(config).model == "m"
-    trained = read_command(Train, [config, "--rollouts=r", "--output=o"])
-    assert trained.rollouts == "r"  # the folder, not the group of that name
-    assert (trained.model, trained.reference, trained.learner.device) == ("m", "r", "cpu")
+    assert read_command(Collect, [config, *GIVEN]).rollouts.group_size == 4
 
 
 def test_configurations_built_in_python_never_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +164,6 @@ def test_read_command_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tm
         ("answer", JobSettings, ("rollouts",)),
         ("plan", JobSettings, PlanRun.unused),
         ("collect", JobSettings, Collect.unused),
-        ("train", TrainConfig, ()),
     ],
 )
 def test_help_all_lists_every_setting_that_the_command_uses(
