@@ -31,7 +31,9 @@ class Ingest(StorageCommand, JsonCommand, IngestJob):
         from memagent_batch.flows.ingest import ingest_documents  # here, so that --help loads no reader
 
         report, output = ingest_documents(self), mask_url(self.output)
-        self.report({"output": output, **report["counts"]}, report_lines(report, output=shlex.quote(output)), indent=None)
+        self.report(
+            {"output": output, **report["counts"]}, report_lines(report, output=shlex.quote(output)), indent=None
+        )
 
 
 def report_lines(report: "IngestReport", *, output: str) -> Iterator[str]:
@@ -44,7 +46,9 @@ def report_lines(report: "IngestReport", *, output: str) -> Iterator[str]:
     changes = {name: counts[f"documents_{name}"] for name in ("added", "changed", "removed")}
     yield ", ".join(f"{num:,} {name}" for name, num in changes.items()) + " documents"
     kinds = {name.removeprefix("sources_"): num for name, num in counts.items() if name.startswith("sources_")}
-    unread = ", ".join(f"{num:,} {name.replace('_', ' ')}" for name, num in kinds.items() if name not in ("read", "gone"))
+    unread = ", ".join(
+        f"{num:,} {name.replace('_', ' ')}" for name, num in kinds.items() if name not in ("read", "gone")
+    )
     if unread:
         yield f"sources with something that is not in the text, or may be wrong: {unread}"
     yield ""

@@ -14,7 +14,7 @@ from memagent_batch.documents.formats.formats import is_data_file
 from memagent_batch.documents.lake.table import table_name
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.executors.executor import LOCAL_FILES, Executor, choose_executor
-from memagent_batch.ingest.ingest import FoundSources, Ingested, find_sources, ingest
+from memagent_batch.ingest.ingest import FoundSources, find_sources, ingest
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.runs.claim import require_disjoint
@@ -108,7 +108,9 @@ def log_unread(output: Location, *, ocr: bool) -> dict[str, int]:
     lines = run_query(_LOSSES, {"sources": sources.select(["source", "losses"])}).to_pylist()
     lines += [
         {"kind": "failed", "source": row["source"], "detail": row["error"]}
-        for row in sources.filter(pc.equal(sources["status"], "failed")).select(["source", "error", "losses"]).to_pylist()
+        for row in sources.filter(pc.equal(sources["status"], "failed"))
+        .select(["source", "error", "losses"])
+        .to_pylist()
         if not row["losses"]
     ]
     for row in sorted(lines, key=lambda row: (row["kind"], row["source"]))[:LOGGED_FILES]:
