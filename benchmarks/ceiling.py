@@ -39,11 +39,11 @@ from memagent_batch.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.flows.answer import answer
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.turn_log.index import reading_key
 from memagent_batch.store.turn_log.keys import TURNS_FOLDER, list_folder
 from memagent_batch.store.turn_log.rows import TurnRow
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer, with_prompt_order
 
 
@@ -224,8 +224,9 @@ def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
         address = ReadingAddress(
             document_hash=text_hash(text), question_hash=text_hash(question), sample=0, fingerprint=reader
         )
-        prompts = asyncio.run(_asked(agent, text, question, address=address, logged=logged))
-        rows = logged[reading_key(address)]
+        turns_of_reading = logged[reading_key(address)]
+        prompts = asyncio.run(_asked(agent, text, question, address=address, logged=turns_of_reading))
+        rows = turns_of_reading.by_path()
         turns += [RecordedTurn(prompt=prompt, row=rows[prompt.path]) for prompt in prompts]
     if len(turns) != sum(map(len, logged.values())):
         raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
@@ -240,7 +241,7 @@ async def _asked(
         engine=ReplayOnly(),
         address=address,
         seed=0,
-        from_log=logged,
+        from_log={address.fingerprint: logged},
         observe=lambda prompt, _: prompts.append(prompt),
     )
     asked = Question(question_id="", text=question)

@@ -73,7 +73,6 @@ FUNCTIONS = (
     "make_plan",
     "begin_run",
     "scan_plan",
-    "last_hashes",
     "read_documents",
     "plan_parts",
     "write",
@@ -104,8 +103,8 @@ INVENTORY, INVENTORY_COLUMNS = "inventory.parquet", [("path", pa.string()), ("si
 _KEYS = """
 select sha256('Line ' || number) as document_hash, question_hash, 0 as sample, $fingerprint as fingerprint,
        $run_id as run_id, folder || '/' || $name as file, if(folder = 'log/turns', null, 'ok') as status,
-       timestamptz '2026-01-01' as finished_at, null as reused_from, (folder = 'log/turns')::int as num_turns,
-       0 as num_prompt_tokens
+       timestamptz '2026-01-01' as finished_at, null as document_id, (folder = 'log/turns')::int as num_turns,
+       0 as num_copies
 from range($first, $stop) as numbers(number), unnest($questions) as questions(question_hash),
      unnest(['log/turns', 'log/outcomes']) as folders(folder)
 """
@@ -274,8 +273,7 @@ def _plan_only(job: JobConfig, num_documents: int, phases: Phases) -> None:
         everything = plan.pending(LogIndex(), retry_failed=False)  # as where nothing is read yet
         phases.timed(lambda: sum(1 for _ in group_documents([*everything], readings_in_flight=64)), name="group")()
     index = flow.scan_plan(output, plan, fingerprint=FINGERPRINT, executor=LocalExecutor())
-    hashes = flow.last_hashes(output, before, plan.documents, index=index, agent=job.agent)
-    assert not list(plan.pending(index, retry_failed=False, last_hashes=hashes))
+    assert not list(plan.pending(index, retry_failed=False))
     phases.timed(lambda: sum(part.num_rows for part in flow.plan_parts(plan, index)), name="plan_parts")()
     recorded, questions = flow.recorded_plan(plan, index), plan.asked.hashed
     run_id = new_run_id(after=before.run_id if before else "")

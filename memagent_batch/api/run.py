@@ -10,23 +10,15 @@ import pyarrow as pa
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
-from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run
-from memagent_batch.runs.tables import (
-    ANSWERS_FOLDER,
-    EVIDENCE,
-    EVIDENCE_FOLDER,
-    MEMORIES_FOLDER,
-    RESULTS_FOLDER,
-    read_tables,
-    run_output,
-)
+from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run, run_output
+from memagent_batch.runs.tables import ANSWERS_TABLE, MEMORIES_TABLE, RESULTS_TABLE
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location, absolute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run whose counts have closed. Its tables stay for `record.keep_nights` later runs of the same output."""
+    """A run whose counts have closed. Its tables can be read for `record.keep_days`."""
 
     output: str
     """Where it wrote: a folder or URI."""
@@ -53,39 +45,33 @@ class Run:
         """The table `answers`: one row for each reading that was asked for.
 
         Raises:
-            OutputError: a later run has replaced its files.
+            OutputError: files of that version were vacuumed.
         """
-        return self._table(ANSWERS_FOLDER)
+        return self._past().dataset(ANSWERS_TABLE).to_table()
 
     def memories(self) -> pa.Table:
         """The table `memories`: one row for each turn.
 
         Raises:
-            OutputError: a later run has replaced its files.
+            OutputError: files of that version were vacuumed.
         """
-        return self._table(MEMORIES_FOLDER)
+        return self._past().dataset(MEMORIES_TABLE).to_table()
 
     def evidence(self) -> pa.Table:
         """The table `evidence`: the sentences that answers rest on; without rows where `follow_ups.evidence` was off.
 
         Raises:
-            OutputError: a later run has replaced its files.
+            OutputError: files of that version were vacuumed.
         """
-        names = self.manifest["files"].get(EVIDENCE_FOLDER)
-        return self._table(EVIDENCE_FOLDER) if names else EVIDENCE.empty_table()
+        return self._past().evidence().to_table()
 
     def results(self) -> pa.Table:
         """The table `results`: one row for each document, one typed column for each question.
 
         Raises:
-            OutputError: no question asked for a type, or a later run has replaced its files.
+            OutputError: no question asked for a type, or files of that version were vacuumed.
         """
-        if RESULTS_FOLDER not in self.manifest["files"]:
-            raise OutputError(
-                f"output: run {self.run_id} has no table 'results': no question asked for a type, or the list is too "
-                "long for a column each; give questions an answer_type, or read the table 'answers'"
-            )
-        return self._table(RESULTS_FOLDER)
+        return self._past().dataset(RESULTS_TABLE).to_table()
 
     def diff(self, before: "Run | None" = None) -> pa.Table:
         """The readings in which this run differs from an earlier one, as `memagent diff` shows them.
@@ -109,12 +95,10 @@ class Run:
 
     def _run_before(self) -> str:
         with output_errors(self.output):
-            earlier = [run_id for run_id in finished_runs(self._place) if run_id < self.run_id]
+            runs = finished_runs(self._place)
+        earlier = runs[: runs.index(self.run_id)]
         if not earlier:
             raise OutputError(
                 f"output: run {self.run_id} is the first one at {self.output}; give a run to compare with"
             )
         return earlier[-1]
-
-    def _table(self, name: str) -> pa.Table:
-        return read_tables(self._place, self.manifest["files"][name])

@@ -13,8 +13,7 @@ from memagent_batch.cli.settings import OutputsCommand
 from memagent_batch.errors import SettingsError
 from memagent_batch.pages.readings import causes_of, values_of_both
 from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, changed_documents, compare_runs
-from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
-from memagent_batch.runs.manifest import read_manifest
+from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run, read_manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 

@@ -110,7 +110,7 @@ class RunSuite(ReaderSettings, StorageCommand):
     command = "memagent evaluate run"
     common = ("suite", "documents", "questions", "metric", "output", "policies", "variants", *MODEL)
     replaces: ClassVar[Mapping[str, tuple[str, ...]]] = {"suite": ("documents", "questions", "input")}
-    unused = ("rollouts", "table_format", "adopt_output", "accepted_unread")
+    unused = ("rollouts", "adopt_output", "accepted_unread")
     examples = (
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
         "memagent evaluate run --documents lake/ --questions gold.jsonl --output eval/ --variants variants.yaml",

@@ -20,7 +20,6 @@ class PlanRun(JobSettings, JsonCommand):
         *(
             "rollouts",
             "log",
-            "table_format",
             "simulated",
             "max_tokens",
             "max_hours",

@@ -10,8 +10,9 @@ from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, shown_value, stream_readings
 from memagent_batch.runs.evidence import How
+from memagent_batch.runs.history import open_run
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
+from memagent_batch.runs.tables import ANSWERS_TABLE, MEMORIES_TABLE
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
@@ -30,14 +31,16 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
     counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
-    kept = islice(stream_readings(output, manifest), SEARCHED_ANSWERS)
-    found = sorted(kept, key=lambda each: (each.answer["run_id"] != manifest["run_id"], _is_without_sentence(each)))
+    kept = islice(stream_readings(open_run(output, manifest["run_id"])), SEARCHED_ANSWERS)
+    found = sorted(
+        kept, key=lambda each: (each.answer["read_run_id"] != manifest["run_id"], _is_without_sentence(each))
+    )
     first_of_document = {reading.document_id: reading for reading in reversed(found)}
     readings = sorted(found, key=lambda reading: reading is not first_of_document[reading.document_id])[:SHOWN_ANSWERS]
     more = f"  {len(readings)} of {counts['asked']:,}; all: memagent page {shlex.quote(folder)}"
-    rows = {ANSWERS_FOLDER: counts["answers_rows"], MEMORIES_FOLDER: counts["memories_rows"]}
+    rows = {ANSWERS_TABLE: counts["answers_rows"], MEMORIES_TABLE: counts["memories_rows"]}
     places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
-    places += [f"  {name:<9} {folder}/{files[0]}" for name, files in manifest["files"].items() if name not in rows]
+    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["table_versions"] if name not in rows]
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
@@ -46,7 +49,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
             *([more] if len(readings) < counts["asked"] else []),
             "",
             *places,
-            f"  manifest  {folder}/manifest.json",
+            "  these are Delta tables, which Spark, DuckDB, Polars and others read",
             "",
             "next:",
             *_next_commands(folder, manifest, readings),
@@ -79,7 +82,7 @@ def _next_commands(folder: str, manifest: Manifest, readings: Sequence[RunReadin
     yield f"  memagent status {place}"
     if manifest["changes"]["since"]:
         yield f"  memagent diff {place}   # what changed since the run before"
-    yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
+    yield f'  python: memagent_batch.table("{folder}", "{ANSWERS_TABLE}")   # as pyarrow.Table'
 
 
 def _is_without_sentence(reading: RunReading) -> bool:

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from pydantic_settings import NoDecode
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.convert import ConvertConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
@@ -68,7 +67,7 @@ class StorageCommand(Command, Storage):
 
     def find_output(self, uri: str) -> "Location":
         """An output; of the folder of `memagent scan` its answers."""
-        from memagent_batch.runs.tables import run_output
+        from memagent_batch.runs.history import run_output
         from memagent_batch.store.errors import output_errors
 
         with output_errors(uri):
@@ -145,9 +144,6 @@ class JobSettings(ReaderSettings, SourceConfig):
 
 class ScanSettings(JobSettings):
     """Settings of `memagent scan`."""
-
-    convert: ConvertConfig = ConvertConfig()
-    """How files are converted."""
 
 
 ALL_SETTINGS = frozenset(ScanSettings.model_fields)

@@ -17,7 +17,7 @@ from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
 from memagent_batch.review.sign_offs import SignOffs, signed_words
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.history import find_run
 from memagent_batch.runs.state import warn_of_later_run
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
@@ -46,13 +46,13 @@ class Show(OutputCommand):
     def run(self) -> None:
         output = self.location
         with output_errors(output.uri):
-            manifest = require_manifest(output)
-            warn_of_later_run(output, manifest)
+            run = find_run(output)
+            warn_of_later_run(output, run.manifest)
         if self.document is None:
-            print("\n".join(map(printable, document_ids(output, manifest))))
+            print("\n".join(map(printable, document_ids(run))))
             return
         signed = SignOffs(output)
-        readings = find_readings(output, manifest, document_id=self.document, question_id=self.question)
+        readings = find_readings(run, document_id=self.document, question_id=self.question)
         if self.as_json:
             for reading in readings:
                 row = {"answer": reading.answer, "evidence": reading.evidence, "memories": reading.turns}

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.section import Count, Seconds, Section, Text
+from memagent_batch.config.section import Count, Seconds, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
 from memagent_batch.domain.scores import CONTAINMENT_METRICS
 
@@ -32,15 +32,6 @@ class ExecutorKind(StrEnum):
     """In this process, without Ray."""
     RAY = "ray"
     """On the cluster of RAY_ADDRESS, or on a Ray that is started on this machine."""
-
-
-class TableFormat(StrEnum):
-    """File format of the tables `answers`, `memories`, `evidence` and `results`."""
-
-    PARQUET = "parquet"
-    """Parquet, zstd."""
-    ARROW = "arrow"
-    """Arrow IPC file, zstd."""
 
 
 class Overlong(StrEnum):
@@ -115,10 +106,13 @@ class DriverConfig(Section):
 
 
 class RecordConfig(Section):
-    """The record that a finished run of `memagent answer` leaves."""
+    """The tables that a run leaves."""
 
-    keep_nights: Count = 7
-    """Runs for which replaced table files are kept: runs older than that can't be compared."""
+    keep_days: Annotated[float, Field(ge=0)] = 30.0
+    """Days for which earlier versions of the tables can be read: after a run that changed something, files that only
+    older versions have are deleted."""
+    partition_by: TextOrTexts = ()
+    """Carried columns by which `answers` and `results` are partitioned."""
 
 
 class RolloutConfig(Section):
@@ -183,15 +177,13 @@ class RunConfig(Storage):
     driver: DriverConfig = DriverConfig()
     """The process that plans a run."""
     record: RecordConfig = RecordConfig()
-    """The record that a finished run of `memagent answer` leaves."""
+    """The tables that a run leaves."""
     follow_ups: FollowUpConfig = FollowUpConfig()
     """What is asked after each answer."""
 
     rollouts: RolloutConfig = RolloutConfig()
     """Settings of `memagent collect`."""
 
-    table_format: TableFormat = TableFormat.PARQUET
-    """File format of the tables `answers`, `memories`, `evidence` and `results`."""
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_tokens: Count | None = None

@@ -1,12 +1,13 @@
 """What answers say of the sources of their documents: columns of `answers`, made of the losses of each document."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.document_index import CARRY_PREFIX
-from memagent_batch.ingest.tables import LossRow, Severity
+from memagent_batch.ingest.losses import describe_losses
+from memagent_batch.ingest.tables import Severity
 from memagent_batch.store.columns import column
 
 SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW = (
@@ -37,12 +38,6 @@ SOURCE_COLUMNS = pa.schema(
 )
 """Columns of `answers` behind its own, before the carried ones."""
 UNREAD_JOIN = "; "
-CONVERTED_MARKER = b"memagent.converted"
-"""Entry of the schema metadata that marks a table of `memagent convert`."""
-RESERVED_COLUMNS = tuple(SOURCE_COLUMNS.names)
-"""Names that a column to carry can't have: `answers` means these columns by them."""
-NAMED_PLACES = 5
-"""Places that are named for each loss; the others are counted."""
 _SEVERITIES: Mapping[str, Collection[str]] = {
     SOURCE_UNREAD: (Severity.UNREAD, Severity.UNCERTAIN),
     SOURCE_NOTES: (Severity.FORMAT,),
@@ -60,22 +55,5 @@ def source_columns(documents: pa.Table) -> pa.Table:
     has_losses = pc.greater(pc.list_value_length(documents["losses"]), 0).to_pylist()
     losses = [each.as_py() if has else () for each, has in zip(documents["losses"], has_losses, strict=True)]
     for name, severities in _SEVERITIES.items():
-        columns[name] = pa.array([loss_words(each, severities) for each in losses], pa.string())
+        columns[name] = pa.array([describe_losses(each, severities=severities) for each in losses], pa.string())
     return pa.table({CARRY_PREFIX + name: columns[name] for name in SOURCE_COLUMNS.names})
-
-
-def loss_words(losses: Iterable[LossRow], severities: Collection[str]) -> str | None:
-    """Words the losses of some severities, each reason once with its places; None if there are none."""
-    places: dict[str, list[str]] = {}
-    for loss in losses:
-        if loss["severity"] in severities:
-            reason = loss["detail"] if loss["severity"] == Severity.FORMAT else f"{loss['kind']}: {loss['detail']}"
-            places.setdefault(reason, []).append(loss["place"] or "")
-    return UNREAD_JOIN.join(f"{reason}{_named(each)}" for reason, each in places.items()) or None
-
-
-def _named(places: Sequence[str]) -> str:
-    """The first places in brackets; nothing if none has a name."""
-    named = ", ".join(filter(None, places[:NAMED_PLACES]))
-    more = f" and {len(places) - NAMED_PLACES:,} more" if len(places) > NAMED_PLACES else ""
-    return f" ({named}{more})" if named else ""

@@ -97,9 +97,11 @@ def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -
     Raises:
         InputError: a name is taken, or given twice, or is the text's.
     """
-    for name in settings.carry_columns:
+    for name in settings.carried.values():
         if name in reserved:
-            raise InputError(f"input.carry_columns: `answers` has a column {name!r} of its own; rename yours")
+            raise InputError(
+                f"input.carry_columns: `answers` has a column {name!r} of its own; rename yours with input.carry"
+            )
         if settings.carry_columns.count(name) > 1:
             raise InputError(f"input.carry_columns names {name!r} twice; once is enough")
         if name == settings.text_column:
@@ -108,7 +110,7 @@ def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDocuments:
-    """An index of documents in two: both are tables of `index_schema`, in the order of the whole."""
+    """An index of documents in two: both are tables of an index, in the order of the whole."""
 
     taken: pa.Table
     outside: pa.Table | None
@@ -118,10 +120,11 @@ class SampledDocuments:
 def documents_named(index: pa.Table, document_ids: pa.Array) -> SampledDocuments:
     """The documents of these ids, for a second pass."""
     is_named = pc.is_in(index["document_id"], document_ids.cast(index.schema.field("document_id").type))
-    return _split(index, is_named)
+    return split_documents(index, is_named)
 
 
-def _split(index: pa.Table, is_taken: pa.ChunkedArray) -> SampledDocuments:
+def split_documents(index: pa.Table, is_taken: pa.ChunkedArray) -> SampledDocuments:
+    """The documents for which a mask is true, and the others."""
     return SampledDocuments(taken=filter_to_disk(index, is_taken), outside=filter_to_disk(index, pc.invert(is_taken)))
 
 
@@ -136,7 +139,7 @@ def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> Sample
     rows = run_query(_SAMPLED, {"documents": documents}, seed=str(seed), limit=limit)["row"].to_numpy()
     is_taken = np.zeros(index.num_rows, bool)
     is_taken[rows] = True
-    return _split(index, pa.chunked_array([is_taken]))
+    return split_documents(index, pa.chunked_array([is_taken]))
 
 
 def log_documents(index: pa.Table) -> None:

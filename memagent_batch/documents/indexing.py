@@ -85,17 +85,19 @@ def shown_columns(settings: InputConfig) -> list[InputColumn]:
     ]
 
 
-def document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
-    """Records of one file with the values of `index_columns`; the id of a text file is its name.
+def document_records(
+    location: Location, *, name: str, shard: Shard, settings: InputConfig, columns: Columns | None = None
+) -> Iterator[Record]:
+    """Records of one file with the values of columns, `index_columns` by default; the id of a text file is its name.
 
     Raises:
         InputError: the file, a column or a value can't be read.
     """
     if shard.format is Format.UNKNOWN:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
-    columns = index_columns(settings)
+    columns = columns or index_columns(settings)
     if shard.format is Format.TEXT:
-        columns = _present(columns, location, shard=shard)
+        columns = present_in_shard(columns, location, shard=shard)
         yield from _text_records(location, columns=columns, name=name, shard=shard)
     else:
         yield from table_records(location, columns=columns, shard=shard, settings=settings)
@@ -107,7 +109,7 @@ def table_records(location: Location, *, columns: Columns, shard: Shard, setting
     Raises:
         InputError: the file, a column or a value can't be read.
     """
-    columns = _present(columns, location, shard=shard)
+    columns = present_in_shard(columns, location, shard=shard)
     keep_bad = settings.on_bad_file == OnBadFile.RECORD
     if shard.format not in GROUPED:
         yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
@@ -124,14 +126,15 @@ def table_records(location: Location, *, columns: Columns, shard: Shard, setting
             ) from error
 
 
-def _keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
+def shard_keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
     """The columns that have one value in all rows of a file: keys of its folders, or of its partition in a table."""
     file = shard.table_files.get(location.path)
     return partition_values(location.path, root=shard.root) if file is None else file.values
 
 
-def _present(columns: Columns, location: Location, *, shard: Shard) -> list[InputColumn]:
-    keys = _keys(location, shard=shard)
+def present_in_shard(columns: Columns, location: Location, *, shard: Shard) -> list[InputColumn]:
+    """The columns with what folders or the table of a lake say of them for one file."""
+    keys = shard_keys(location, shard=shard)
     if location.path not in shard.table_files:
         return with_partition(columns, keys) if keys else list(columns)
     return stored_columns(columns, table=shard.table_columns, values=keys, where=shard.documents)
@@ -182,13 +185,13 @@ def _grouped_records(
 
 
 def _filter_columns(file: GroupedFile, where: Condition, *, location: Location, shard: Shard) -> list[InputColumn]:
-    names = where.columns_among(shard.table_columns or [*file.schema.names, *_keys(location, shard=shard)])
+    names = where.columns_among(shard.table_columns or [*file.schema.names, *shard_keys(location, shard=shard)])
     wanted = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
-    return present_columns(file.schema, columns=_present(wanted, location, shard=shard), where=location.uri)
+    return present_columns(file.schema, columns=present_in_shard(wanted, location, shard=shard), where=location.uri)
 
 
 def _filter_table(file: GroupedFile, group: int, *, columns: Columns, location: Location, shard: Shard) -> pa.Table:
-    keys = _keys(location, shard=shard)
+    keys = shard_keys(location, shard=shard)
     stored = {column.name: column.stored_as for column in columns if column.stored_as and column.name not in keys}
     table = file.whole(group, names=[*stored.values()]).select([*stored.values()]).rename_columns([*stored])
     others = {each.name: keys.get(each.name, pa.scalar(each.substitute)) for each in columns if each.name not in stored}

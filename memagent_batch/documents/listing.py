@@ -370,8 +370,8 @@ def _local_file(path: str, *, root: str) -> InputFile:
 
 
 def _store_version(info: Mapping[str, Any]) -> str | None:
-    """Size and ETag of an object; None if the store has no ETags."""
-    etag = info.get("ETag") or info.get("etag")
+    """Size and ETag of an object, or the hash that the Hugging Face hub has of a file; None without either."""
+    etag = info.get("ETag") or info.get("etag") or info.get("blob_id")
     return None if etag is None else f"{info.get('size')} {etag}"
 
 

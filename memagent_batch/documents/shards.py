@@ -30,7 +30,7 @@ from memagent_batch.documents.formats.formats import (
 from memagent_batch.documents.inventory import read_inventory
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
-from memagent_batch.documents.listing import InputFile, Listing, list_places
+from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, Listing, list_places
 from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk
@@ -107,6 +107,8 @@ class FoundShards:
     """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
     files: pa.Table = field(default_factory=FOUND_FILES.empty_table)
     """`FOUND_FILES`: a row for each path of each shard, in this order."""
+    sizes: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.int64()))
+    """Size of each of them, bytes."""
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -174,10 +176,56 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     return FoundShards(
         shards=[replace(shard, number_keys=numbers) for shard in shards],
         files=_found_files([each.files for _, each in files], is_pinned=bool(pins), trust=settings.trust),
+        sizes=pa.concat_tables(each.files for _, each in files)["size_bytes"],
         left_out=left_out,
         commits={uri: commit for uri, (_, commit) in pins.items()},
         places=tuple(place.uri for place in documents),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFiles:
+    """Files of which each is a document, whatever its kind."""
+
+    listing: Listing
+    hidden: tuple[str, ...]
+    """Names that are left out, since they begin as those of hidden and temporary files do."""
+    numbers: frozenset[str] | None
+    """See `Shard.number_keys`."""
+    commits: Mapping[str, str]
+    """See `FoundShards.commits`."""
+
+
+def find_files(*places: Location, settings: InputConfig) -> FoundFiles:
+    """The files of the documents for `input.format: files`; opens none of them. Those that can't be taken are listed
+    with the reason.
+
+    Raises:
+        InputError: there is no file, or the places are on several file systems, or one is part of a table of a lake.
+    """
+    where = None if settings.where is None else parse_where(settings.where)
+    pins = {place.uri: pinned for place in places if (pinned := _pinned(place)) is not None}
+    documents = [pins[place.uri][0] if place.uri in pins else place for place in places]
+    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=documents[0].storage_options)
+    read = partial(read_inventory, inventory=inventory) if inventory else None
+    listing = list_places(documents, keep_left_out=True, inventory=read)
+    is_hidden = pc.fill_null(pc.equal(listing.files["left_out"], HIDDEN_NAME), False)
+    hidden = tuple(file.name for file in _taken(listing, is_hidden))
+    listing = _taken(listing, pc.invert(is_hidden))
+    if not listing:
+        raise InputError(
+            f"{', '.join(map(str, places))} holds no files: all {len(hidden)} names start with ., _ or ~$; rename them"
+        )
+    numbers = None
+    if where is not None:
+        keys = [*_folder_keys(listing).values()]
+        numbers = frozenset(each.name for each in key_columns(keys).schema if pa.types.is_integer(each.type))
+        listing = _filtered(listing, where=where, numbers=numbers)
+    if settings.slice:
+        listing = _taken(listing, _each_file(listing, lambda file: settings.takes(file.name)))
+    _require_some(listing, settings=settings)
+    commits = {uri: commit for uri, (_, commit) in pins.items()}
+    return FoundFiles(listing=listing, hidden=hidden, numbers=numbers, commits=commits)
 
 
 def _find_table(documents: Sequence[Location]) -> Table | None:
@@ -211,6 +259,7 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
     return FoundShards(
         shards=shards,
         files=pa.table([[*files], versions], schema=FOUND_FILES),
+        sizes=pa.chunked_array([[file.size_bytes for file in files.values()]], pa.int64()),
         table=replace(table, files=tuple(files.values())),
         places=(uri,),
     )

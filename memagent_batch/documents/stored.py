@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -16,9 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.converted import source_columns
-from memagent_batch.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA
+from memagent_batch.documents.document_index import (
+    CARRY_PREFIX,
+    INDEX_SCHEMA,
+    SampledDocuments,
+    split_documents,
+)
 from memagent_batch.domain.texts.locators import LocatedRow
+from memagent_batch.errors import InputError
+from memagent_batch.ingest.columns import WHERE_PREFIX
+from memagent_batch.ingest.scope import is_inside
 from memagent_batch.ingest.tables import DOCUMENTS, DOCUMENTS_TABLE
 from memagent_batch.store.database import on_disk
 from memagent_batch.store.delta import OutputTable, TableFile
@@ -31,8 +41,13 @@ BUFFER_BYTES = 1024 * 1024
 """Buffer of a Parquet column, which is never held as a whole."""
 TEXT_REQUEST_BYTES, INDEX_REQUEST_BYTES = 4 * 1024 * 1024, 256 * 1024
 """Least size of a request to an object store. The columns of an index are short, with texts between them."""
-_SOURCE_COLUMNS = ["source", "source_hash", "source_read", "losses"]
-_PLAIN_COLUMNS = ["document_id", "text_hash", "num_bytes", "error", "error_type"]
+_IS_INSIDE = "is_inside"
+_STORED_NAMES = {"document_hash": "text_hash"}
+"""Columns of the index by other names in the table."""
+_INDEX_COLUMNS = [
+    *("document_id", "text_hash", "num_bytes", "error", "error_type"),
+    *("source", "source_hash", "reader", "source_read", "losses"),
+]
 _REMEDY = "its version of the table `documents` was removed; repeat the command, which takes the latest version"
 
 
@@ -48,83 +63,121 @@ class StoredText:
     """Where its parts stand in the text, with their places in the source."""
 
 
-def read_index(output: Location, *, version: int | None = None) -> pa.Table:
-    """Reads the index of a version of the documents, by default the latest: all but their texts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDocuments:
+    """A version of the documents of an output."""
 
-    Returns:
-        A table in a temporary file: `INDEX_SCHEMA`, and `carry:<name>` for the columns of the source and the carried
-        columns. The rows are in the order of their places.
+    output: Location
+    version: int | None = None
+    """Version of the table; None for the latest."""
 
-    Raises:
-        OutputError: there is no such table or version, or a file can't be read.
-    """
-    table = OutputTable(output=output, name=DOCUMENTS_TABLE)
-    carried = carried_fields(table.schema(version))
-    schema = pa.schema([*INDEX_SCHEMA, *source_columns(DOCUMENTS.empty_table()).schema, *carried])
+    @property
+    def table(self) -> OutputTable:
+        """The table."""
+        return OutputTable(output=self.output, name=DOCUMENTS_TABLE)
 
-    def index_file(file: TableFile) -> list[pa.Table]:
-        return list(_index_groups(table.place, file, carried=carried))
+    def read_index(self, settings: InputConfig) -> SampledDocuments:
+        """Reads the index of the documents: all but their texts.
 
-    files = [file for _, file in sorted(table.files(version).items())]
-    tables = (each.cast(schema) for each in _map_files(index_file, files, is_local=output.is_local))
-    return on_disk(tables, schema=schema)
+        Returns:
+            Tables in temporary files, of the documents that the settings take by condition and slice, and of others.
+            They have `INDEX_SCHEMA`, and `carry:<name>` for the columns of the source and the columns to carry. The
+            rows are in the order of their places.
+
+        Raises:
+            InputError: there is no column of this name.
+            OutputError: there is no such table or version, or a file can't be read.
+        """
+        fields = {field.name: field for field in self.table.schema(self.version)}
+        carried = [_carried_field(fields, name, where=self.output) for name in settings.carried.values()]
+        columns = [*INDEX_SCHEMA, *source_columns(DOCUMENTS.empty_table()).schema, *carried]
+        schema = pa.schema([*columns, pa.field(_IS_INSIDE, pa.bool_())])
+        read = partial(_index_file, self.table.place, settings=settings, carried=carried, stored=[*fields])
+        index = on_disk((each.cast(schema) for each in self._map_files(read)), schema=schema)
+        is_taken = index[_IS_INSIDE]
+        index = index.drop_columns([_IS_INSIDE])
+        has_scope = settings.where is not None or settings.slice is not None
+        return split_documents(index, is_taken) if has_scope else SampledDocuments(taken=index, outside=None)
+
+    def find_places(self, hashes: Mapping[str, str]) -> pa.Table:
+        """Finds documents by their ids and the hashes of their texts.
+
+        Returns:
+            Columns document_id, file, row_group and row; without the documents that the version does not have.
+        """
+        schema = pa.schema([INDEX_SCHEMA.field(name) for name in ("document_id", "file", "row_group", "row")])
+        if not hashes:
+            return schema.empty_table()
+        names, texts = (pa.array(values, pa.large_string()) for values in (hashes.keys(), hashes.values()))
+        find = partial(_find_in_file, self.table.place, names=names, texts=texts)
+        found = [each.select(schema.names).cast(schema) for each in self._map_files(find)]
+        return pa.concat_tables([schema.empty_table(), *found])
+
+    def read_texts(self, places: pa.Table, *, with_text: bool = True) -> Iterator[StoredText]:
+        """Streams the texts of documents, each once, in the order of their places.
+
+        One row group is held: some megabytes, or one long text.
+
+        Args:
+            places: A table with the columns file, row_group and row.
+            with_text: Whether texts are read; else only their parts.
+
+        Raises:
+            OutputError: a file is gone or damaged.
+        """
+        columns = [places[name].to_pylist() for name in ("file", "row_group", "row")]
+        ordered = sorted((*place, number) for number, place in enumerate(zip(*columns, strict=True)))
+        names, folder = ["text", "parts"] if with_text else ["parts"], self.table.place
+        for path, in_file in groupby(ordered, key=itemgetter(0)):
+            with _open_file(folder / path, request_bytes=TEXT_REQUEST_BYTES) as file:
+                for group, in_group in groupby(in_file, key=itemgetter(1)):
+                    rows = file.read_row_group(group, columns=names, use_threads=False)
+                    for _, _, row, number in in_group:
+                        text = rows["text"][row].as_py() if with_text else ""
+                        yield StoredText(row=number, text=text, parts=_located(rows["parts"][row].values))
+
+    def _map_files(self, read: Callable[[TableFile], list[pa.Table]]) -> Iterator[pa.Table]:
+        """Reads all files, some at once where each request takes time; yields their tables in order."""
+        files = [file for _, file in sorted(self.table.files(self.version).items())]
+        with ThreadPoolExecutor(1 if self.output.is_local else FILES_AT_ONCE) as threads:
+            for first in range(0, len(files), FILES_AT_ONCE):
+                for tables in threads.map(read, files[first : first + FILES_AT_ONCE]):
+                    yield from tables
 
 
-def carried_fields(schema: pa.Schema) -> list[pa.Field]:
-    """Returns the carried columns of a table `documents`, with the names that they have in an index."""
-    others = [field for field in schema if field.name not in DOCUMENTS.names]
-    return [field.with_name(CARRY_PREFIX + field.name).remove_metadata() for field in others]
+def _carried_field(fields: Mapping[str, pa.Field], name: str, *, where: Location) -> pa.Field:
+    if name not in fields:
+        there = ", ".join(sorted(fields.keys() - {*DOCUMENTS.names})) or "none"
+        raise InputError(f"input.carry_columns: the documents at {where} have no column {name!r}; they have: {there}")
+    return fields[name].with_name(CARRY_PREFIX + name).remove_metadata()
 
 
-def find_places(output: Location, hashes: Mapping[str, str], *, version: int | None = None) -> pa.Table:
-    """Finds documents by their ids and the hashes of their texts.
-
-    Returns:
-        Columns document_id, file, row_group and row; without the documents that the version does not have.
-    """
-    table = OutputTable(output=output, name=DOCUMENTS_TABLE)
-    names, texts = (pa.array(values, pa.large_string()) for values in (hashes.keys(), hashes.values()))
-
-    def find_in_file(file: TableFile) -> list[pa.Table]:
-        found = []
-        for rows in _read_groups(table.place, file, columns=["document_id", "text_hash"]):
-            wanted_row = pc.index_in(rows["document_id"].cast(pa.large_string()), value_set=names)
-            is_same = pc.equal(rows["text_hash"].cast(pa.large_string()), texts.take(wanted_row))
-            found.append(rows.filter(pc.fill_null(is_same, False)).drop_columns(["text_hash"]))
-        return found
-
-    places = ["document_id", "file", "row_group", "row"]
-    schema = pa.schema([INDEX_SCHEMA.field(name) for name in places])
-    files = [file for _, file in sorted(table.files(version).items())] if hashes else []
-    found = [each.select(places).cast(schema) for each in _map_files(find_in_file, files, is_local=output.is_local)]
-    return pa.concat_tables([schema.empty_table(), *found])
+def _index_file(
+    folder: Location, file: TableFile, *, settings: InputConfig, carried: Sequence[pa.Field], stored: Sequence[str]
+) -> list[pa.Table]:
+    """Reads the index of the documents of a file, and whether the settings take each."""
+    names = [field.name.removeprefix(CARRY_PREFIX) for field in carried]
+    conditioned = [name for name in stored if name.startswith(WHERE_PREFIX)] if settings.where else []
+    tables = []
+    for rows in _read_groups(folder, file, columns=[*_INDEX_COLUMNS, *names, *conditioned]):
+        columns = {name: rows[_STORED_NAMES.get(name, name)] for name in INDEX_SCHEMA.names}
+        index = pa.table(columns)
+        source = source_columns(rows)
+        for field in source.schema:
+            index = index.append_column(field, source[field.name])
+        for field, name in zip(carried, names, strict=True):
+            index = index.append_column(field, _carried_column(rows, file, name=name, kind=field.type))
+        tables.append(index.append_column(_IS_INSIDE, pa.array(is_inside(rows, settings))))
+    return tables
 
 
-def read_texts(output: Location, places: pa.Table, *, with_text: bool = True) -> Iterator[StoredText]:
-    """Streams the texts of documents, each once, in the order of their places.
-
-    One row group is held: some megabytes, or one long text.
-
-    Args:
-        output: The output.
-        places: A table with the columns file, row_group and row.
-        with_text: Whether texts are read; else only their parts.
-
-    Raises:
-        OutputError: a file is gone or damaged.
-    """
-    columns = [places[name].to_pylist() for name in ("file", "row_group", "row")]
-    ordered = sorted((*place, number) for number, place in enumerate(zip(*columns, strict=True)))
-    folder = OutputTable(output=output, name=DOCUMENTS_TABLE).place
-    for path, in_file in groupby(ordered, key=itemgetter(0)):
-        with _open_file(folder / path, request_bytes=TEXT_REQUEST_BYTES) as file:
-            for group, in_group in groupby(in_file, key=itemgetter(1)):
-                rows = file.read_row_group(
-                    group, columns=["text", "parts"] if with_text else ["parts"], use_threads=False
-                )
-                for _, _, row, number in in_group:
-                    text = rows["text"][row].as_py() if with_text else ""
-                    yield StoredText(row=number, text=text, parts=_located(rows["parts"][row].values))
+def _find_in_file(folder: Location, file: TableFile, *, names: pa.Array, texts: pa.Array) -> list[pa.Table]:
+    found = []
+    for rows in _read_groups(folder, file, columns=["document_id", "text_hash"]):
+        wanted_row = pc.index_in(rows["document_id"].cast(pa.large_string()), value_set=names)
+        is_same = pc.equal(rows["text_hash"].cast(pa.large_string()), texts.take(wanted_row))
+        found.append(rows.filter(pc.fill_null(is_same, False)))
+    return found
 
 
 def _located(parts: pa.StructArray) -> tuple[LocatedRow, ...]:
@@ -133,34 +186,6 @@ def _located(parts: pa.StructArray) -> tuple[LocatedRow, ...]:
         LocatedRow(char_start=start, char_end=end, locator=locator or "")
         for start, end, locator in zip(starts, ends, locators, strict=True)
     )
-
-
-def _map_files(
-    read: Callable[[TableFile], list[pa.Table]], files: Sequence[TableFile], *, is_local: bool
-) -> Iterator[pa.Table]:
-    """Reads files, some at once where each request takes time; yields their tables in order."""
-    with ThreadPoolExecutor(1 if is_local else FILES_AT_ONCE) as threads:
-        for first in range(0, len(files), FILES_AT_ONCE):
-            for tables in threads.map(read, files[first : first + FILES_AT_ONCE]):
-                yield from tables
-
-
-def _index_groups(folder: Location, file: TableFile, *, carried: Sequence[pa.Field]) -> Iterator[pa.Table]:
-    """Reads the index of each row group of a file."""
-    names = [field.name.removeprefix(CARRY_PREFIX) for field in carried]
-    for rows in _read_groups(folder, file, columns=[*_PLAIN_COLUMNS, *_SOURCE_COLUMNS, *names]):
-        columns = {
-            "document_id": rows["document_id"],
-            "document_hash": rows["text_hash"],
-            **{name: rows[name] for name in INDEX_SCHEMA.names[2:]},
-        }
-        index = pa.table(columns)
-        source = source_columns(rows)
-        for field in source.schema:
-            index = index.append_column(field, source[field.name])
-        for field, name in zip(carried, names, strict=True):
-            index = index.append_column(field, _carried_column(rows, file, name=name, kind=field.type))
-        yield index
 
 
 def _carried_column(rows: pa.Table, file: TableFile, *, name: str, kind: pa.DataType) -> pa.ChunkedArray:

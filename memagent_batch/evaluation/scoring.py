@@ -19,15 +19,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, COSTS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.manifest import require_manifest
-from memagent_batch.runs.tables import (
-    ANSWERS_FOLDER,
-    EVIDENCE_FOLDER,
-    ReadingIds,
-    read_table_columns,
-    reading_ids,
-    table_locations,
-)
+from memagent_batch.runs.history import find_run
+from memagent_batch.runs.tables import ANSWERS_TABLE, ReadingIds, reading_ids
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
@@ -92,8 +85,7 @@ def read_answers(output: Location) -> pa.Table:
     Raises:
         OutputError: no run has finished there, or a file can't be read.
     """
-    tables = [read_table_columns(place, ANSWER_COLUMNS.names) for place in table_locations(output, ANSWERS_FOLDER)]
-    table = pa.concat_tables(tables).select(ANSWER_COLUMNS.names).cast(ANSWER_COLUMNS)
+    table = find_run(output).dataset(ANSWERS_TABLE).to_table(columns=ANSWER_COLUMNS.names).cast(ANSWER_COLUMNS)
     return table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
 
 
@@ -103,9 +95,7 @@ def read_evidence(output: Location) -> EvidenceSpans:
     Raises:
         OutputError: a file can't be read.
     """
-    has_evidence = EVIDENCE_FOLDER in require_manifest(output)["files"]
-    places = table_locations(output, EVIDENCE_FOLDER) if has_evidence else []
-    return evidence_spans(read_table_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
+    return evidence_spans([find_run(output).evidence().to_table(columns=["how", *SPAN_COLUMNS])])
 
 
 def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:

@@ -29,7 +29,8 @@ from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
+from memagent_batch.store.turn_log.index import ReadingKey, read_outcomes, scan_turn_files
+from memagent_batch.store.turn_log.rows import OutcomeRow
 from memagent_batch.store.turn_log.turns import DocumentTurns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, require_reader
@@ -66,7 +67,7 @@ class ReaderTask:
     is_repeated: bool = False
     """Whether this run has read of these documents already, so that its log has turns of them."""
     load_turn_files: Callable[[], Mapping[str, Sequence[str]]] = dict
-    """Gives turn files of earlier runs by document hash, where no plan names them."""
+    """Gives turn files of earlier runs by document hash and by document id, where no plan names them."""
     follow_ups: FollowUpConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
     is_bounded: bool = False
@@ -90,23 +91,30 @@ class StartedActor:
     fingerprints: Sequence[str]
     """Fingerprints of the reader and of its follow-up questions."""
     turn_files: Mapping[str, Sequence[str]]
-    """Turn files by document hash, beside those that a planned document names."""
+    """Turn files by document hash and by document id, beside those that a planned document names."""
     follow_ups: FollowUps | None
     """What closes readings; None where nothing is asked after their answers."""
 
-    async def logged_turns(
-        self, document: PlannedDocument, *, ended_by: Mapping[tuple[str, ReadingKey], str]
-    ) -> DocumentTurns | None:
-        """Turns of a document and of its last versions; None if the log has none.
-
-        `ended_by`: run and writer that ended readings of a reader, so that these are replayed as they were read.
-        """
-        files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
+    async def logged_turns(self, document: PlannedDocument) -> DocumentTurns | None:
+        """Turns of a document, in all its versions; None if the log has none."""
+        names = (document.document_hash, document.document_id)
+        files = sorted({*document.turn_files, *(file for name in names for file in self.turn_files.get(name, ()))})
         if not files or self.output is None:
             return None
-        hashes = [document.document_hash, *document.last_hashes]
-        load = partial(DocumentTurns, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
+        load = partial(
+            DocumentTurns,
+            fingerprints=self.fingerprints,
+            document_hash=document.document_hash,
+            document_id=document.document_id,
+        )
         return await asyncio.to_thread(load, self.output, files)
+
+    async def outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, OutcomeRow]:
+        """How the readings of a document ended whose follow-up questions are missing."""
+        if not document.outcome_files or self.output is None:
+            return {}
+        load = partial(read_outcomes, fingerprint=self.fingerprints[0], document_hashes=[document.document_hash])
+        return await asyncio.to_thread(load, self.output, document.outcome_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +266,7 @@ class ActorLife:
         )
 
     async def _turn_files(self, output: Location, fingerprints: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Turn files by document hash: those of this run, beside those that are given.
+        """Turn files by document hash and by document id: those of this run, beside those that are given.
 
         A plan has named all others, so a replacement looks for those of its own actor.
         """

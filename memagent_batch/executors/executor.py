@@ -8,11 +8,11 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from memagent_batch.config.job import ExecutorKind, JobConfig, RunConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import SettingsError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.ray.metrics import is_exported
-from memagent_batch.store.location import Location
 
 LOCAL_BYTES = 64 << 20
 """Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""
@@ -52,7 +52,7 @@ class Executor(Protocol):
         """Where the readers of one call of `read` report to."""
 
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, output: Location, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> AbstractContextManager[Iterator[pa.Table]]:
         """Reads planned documents, and stops its engines at the end of the block; rows of `ENDED`, as readings end."""
 

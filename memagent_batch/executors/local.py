@@ -13,6 +13,7 @@ from typing import Self
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
 from memagent_batch.executors.actor import (
     LAST_FLUSH_SECONDS,
@@ -29,7 +30,6 @@ from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.store.database import on_disk, open_database, query_to_disk
-from memagent_batch.store.location import Location
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
@@ -81,12 +81,14 @@ class LocalExecutor:
 
     @contextmanager
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, output: Location, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine, which is started again when it has died."""
         planned = takewhile(lambda _: task.board.may_start_turns(), batches)
         calls = chain.from_iterable(
-            tokenise(batch, agent=task.agent, output=output, splits=splits, tokenizer_sha256=task.tokenizer_sha256)
+            tokenise(
+                batch, agent=task.agent, documents=documents, splits=splits, tokenizer_sha256=task.tokenizer_sha256
+            )
             for batch in planned
         )
         with quiet_libraries(), Readings(calls, task=task) as readings:

@@ -17,11 +17,11 @@ from memagent_batch.logs import EventKind
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.follow_ups import Tracer, close_reading, unclosed
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import FollowUpsOnly, LoggedTurns, ReadingTurns
+from memagent_batch.reading.turns import FollowUpsOnly, ReadingTurns
 from memagent_batch.runs.parts import ENDED, EndedRow
-from memagent_batch.store.turn_log.index import reading_key
+from memagent_batch.store.turn_log.index import ReadingKey, reading_key
 from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow, outcome_row
-from memagent_batch.store.turn_log.turns import DocumentTurns
+from memagent_batch.store.turn_log.turns import DocumentTurns, LoggedTurns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +63,13 @@ class Reader(ActorLife):
         async with actor.slots:
             reporter.waiting -= 1
             reporter.in_flight += 1
-            from_log = await shared.turns_of(address)
             turns = ReadingTurns(
                 engine=FollowUpsOnly(actor.engine) if asked.is_answered else actor.engine,
                 address=address,
+                document_id=shared.document.document_id,
                 seed=self._task.agent.sampling.seed,
-                from_log=from_log[address.fingerprint],
-                last_hashes=shared.document.last_hashes,
-                logged_follow_ups=from_log,
+                is_sampled=self._task.agent.sampling.temperature > 0,
+                from_log=await shared.turns_of(address, is_answered=asked.is_answered),
                 log=actor.log,
                 suspects=actor.suspects,
                 places=actor.places,
@@ -238,22 +237,26 @@ class _DocumentReadings:
         agent = self._actor.agent
         return cost_of(agent.policy, agent.prompts, self.document.document).num_turns
 
-    async def turns_of(self, address: ReadingAddress) -> Mapping[str, LoggedTurns]:
-        """Turns of a reading that the log holds, by fingerprint, with those of the document's last versions."""
+    async def turns_of(self, address: ReadingAddress, *, is_answered: bool) -> Mapping[str, LoggedTurns]:
+        """Turns that the log holds for a reading, by fingerprint; of one that was answered, those that it had."""
         from_log = await asyncio.shield(self._from_log)
         if from_log is None:
-            return {fingerprint: {} for fingerprint in self._actor.fingerprints}
-        return await asyncio.to_thread(from_log.of_reading, address.question_hash, address.sample)
+            return {}
+        turns = await asyncio.to_thread(from_log.of_reading, address.question_hash, address.sample)
+        outcomes = await asyncio.shield(self._outcomes) if is_answered else {}
+        if (outcome := outcomes.get(reading_key(address))) is not None:
+            turns[address.fingerprint] = turns[address.fingerprint].of_outcome(outcome)
+        return turns
 
     @cached_property
     def _from_log(self) -> asyncio.Task[DocumentTurns | None]:
         """Turns of the document that the log holds; read once."""
-        document, questions = self.document, self._actor.questions
-        ended_by = {}
-        for (row, sample), line in zip(document.follow_up_readings, document.ended_by, strict=True):
-            address = questions.address(row, document_hash=document.document_hash, sample=sample)
-            ended_by[address.fingerprint, reading_key(address)] = line
-        return asyncio.ensure_future(self._actor.logged_turns(document, ended_by=ended_by))
+        return asyncio.ensure_future(self._actor.logged_turns(self.document))
+
+    @cached_property
+    def _outcomes(self) -> asyncio.Task[Mapping[ReadingKey, OutcomeRow]]:
+        """How its answered readings ended; read once."""
+        return asyncio.ensure_future(self._actor.outcomes(self.document))
 
 
 def _ended_row(ended: FinishedReading) -> EndedRow:

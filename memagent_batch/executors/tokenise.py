@@ -15,7 +15,7 @@ from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.documents.formats.columnar import batch_records
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence
 from memagent_batch.documents.indexing import why_unreadable
-from memagent_batch.documents.stored import read_texts
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.texts.locators import LocatedRow
@@ -25,7 +25,6 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.reading.documents import chunk_breaks, planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.store.columns import arrow_schema
-from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
@@ -60,7 +59,7 @@ def tokenise(
     batch: pa.Table,
     *,
     agent: AgentConfig,
-    output: Location,
+    documents: StoredDocuments,
     splits: bool = False,
     tokenizer_sha256: str | None = None,
 ) -> Iterator[pa.Table]:
@@ -71,7 +70,7 @@ def tokenise(
     Args:
         batch: Documents with their places in the table `documents`.
         agent: What reads them.
-        output: The output that holds the table.
+        documents: The version of the table.
         splits: Whether documents have their sentences.
         tokenizer_sha256: Hash of the tokeniser that the run began with.
 
@@ -83,7 +82,7 @@ def tokenise(
     work = batch.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
     calls = batch[CALL_COLUMN].to_pylist() if CALL_COLUMN in batch.schema.names else range(len(work))
     missing, waiting = Counter(calls), defaultdict(list)
-    for stored in read_texts(output, batch):
+    for stored in documents.read_texts(batch):
         call = calls[stored.row]
         waiting[call].append(read(work[stored.row], stored.text, parts=stored.parts))
         missing[call] -= 1
@@ -144,9 +143,8 @@ def tokenise_rows(
                 "num_bytes": 0,
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
-                "last_hashes": [],
                 "follow_ups": [],
-                "ended_by": [],
+                "outcome_files": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
             row = _tokenised_row(work, error=DocumentError(reason)) if reason else read(work, str(text))
@@ -170,7 +168,7 @@ class CountedDocument(TypedDict):
 COUNTED = arrow_schema(CountedDocument)
 
 
-def count_tokens(batch: pa.Table, *, agent: AgentConfig, output: Location) -> pa.Table:
+def count_tokens(batch: pa.Table, *, agent: AgentConfig, documents: StoredDocuments) -> pa.Table:
     """Ray Data UDF: a batch of planned documents in, length and cost of each out; no tokens are kept."""
     policy, prompts = make_policy(agent), make_prompt_tokens(agent)
     counted = [
@@ -181,7 +179,7 @@ def count_tokens(batch: pa.Table, *, agent: AgentConfig, output: Location) -> pa
             "num_readings": len(planned.readings),
             **asdict(cost_of(policy, prompts, planned.document)),
         }
-        for call in tokenise(batch, agent=agent, output=output)
+        for call in tokenise(batch, agent=agent, documents=documents)
         for planned in planned_documents(call)
     ]
     return pa.Table.from_pylist(counted, schema=COUNTED)

@@ -1,142 +1,141 @@
 """CPU tasks after the engine: parts of the plan in, files of the tables out."""
 
-import re
-from collections.abc import Mapping
-from hashlib import sha256
-from typing import cast
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from memagent_batch.documents.converted import SOURCE_UNREAD
-from memagent_batch.documents.document_index import UNREAD_SOURCE
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.reasons import Reason, most_frequent
-from memagent_batch.runs.claim import claimed_files
-from memagent_batch.runs.manifest import PART_REPORT, FileHash, PartReport, ReasonRow, reason_rows, rows_of_files
-from memagent_batch.runs.parts import PART_COLUMN, detach_not_read, part_key
-from memagent_batch.runs.projection import PartTables, Projection, project
-from memagent_batch.runs.tables import (
-    ANSWERS_FOLDER,
-    EVIDENCE_FOLDER,
-    MEMORIES_FOLDER,
-    RESULTS_FOLDER,
-    count_rows,
-    table_bytes,
-)
-from memagent_batch.store.database import run_query
-from memagent_batch.store.errors import storage_errors
-
-LASTING = frozenset({Status.OK, Status.FAILED})
-"""Statuses of rows that the next run makes the same; other rows are of this run alone."""
-KEPT_REASONS = 20
-"""Reasons that a part reports, the most frequent ones; those of all parts are added up."""
-FAILED_FOLLOW_UP = r"^[A-Z]\w*Error: "
-"""How `follow_up_error` begins where a follow-up question failed; else it says why a value is invalid."""
-_SUMMED = ("document_tokens", "turns", "prompt_tokens", "cached_prompt_tokens", "completion_tokens")
-_SUMS = f"""
-select count(*) as num_answers, count(*) filter (status = 'ok') as num_ok,
-       count(*) filter (status = 'not_read') as num_not_read,
-       count(*) filter (status = 'ok' and (answer is null or value_status = 'invalid')) as num_unusable,
-       count(*) filter (status = 'ok' and regexp_matches(follow_up_error, '{FAILED_FOLLOW_UP}'))
-           as num_follow_ups_failed,
-       count(*) filter (value_status = 'not_read') as num_unread,
-       count(distinct document_id) filter ({SOURCE_UNREAD} is not null) as num_unread_documents,
-       count(*) filter ({SOURCE_UNREAD} is not null and error_type = $unread_source) as num_unread_failed,
-       coalesce(sum(memory_truncations), 0)::bigint as memory_truncations,
-       {", ".join(f"coalesce(sum(num_{name}), 0)::bigint as num_{name}" for name in _SUMMED)}
-from answers
-"""
+from memagent_batch.runs.history import require_newest
+from memagent_batch.runs.parts import PART_COLUMN, CopiedPart, detach_not_read
+from memagent_batch.runs.projection import Projection, project
+from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE_TABLE, MEMORIES_TABLE, RESULTS_TABLE
+from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.delta import OutputTable, RunNumber, TableFile, write_table_files
+from memagent_batch.store.errors import table_errors
+from memagent_batch.store.location import Location
 
 
-def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, PartReport]) -> pa.Table:
-    """Ray Data UDF: one part of the plan in, its files written, one row of `PART_REPORT` out.
+class WrittenFile(TypedDict):
+    """A file that a task has written, or a reading that it misses."""
 
-    Nothing is written where `kept` (reports by key) has files of the same part, and they are whole. A part
-    has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
+    table: str
+    path: str
+    num_bytes: int
+    num_rows: int
+    partition: str
+    """Values of the partition columns, as JSON."""
+    missing: str | None
+    """Of the table "", which has no file: a reading that was asked for, and that the log has no outcome of."""
+
+
+WRITTEN = arrow_schema(WrittenFile)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """What every writing task of a run knows."""
+
+    output: Location
+    run: RunNumber
+    schemas: Mapping[str, pa.Schema]
+    """Of the tables that the run has."""
+    partition_by: Sequence[str] = ()
+    """Partition columns of `answers` and `results`."""
+
+    def write(self, rows: Mapping[str, pa.Table], *, stem: str) -> Iterator[WrittenFile]:
+        """Writes rows of the tables, in the order of their documents.
+
+        Raises:
+            SupersededError: a newer run has begun.
+        """
+        require_newest(self.output, self.run)
+        for table, of_table in rows.items():
+            order = pc.sort_indices(of_table, [("document_id", "ascending")])  # stable
+            columns = [name for name in self.partition_by if name in of_table.schema.names]
+            folder = OutputTable(output=self.output, name=table).place
+            for file in write_table_files(folder, of_table.take(order), stem=stem, partition_by=columns):
+                yield written_file(table, file)
+
+
+def written_file(table: str, file: TableFile) -> WrittenFile:
+    """A file as a task reports it."""
+    return {
+        "table": table,
+        "path": file.path,
+        "num_bytes": file.num_bytes,
+        "num_rows": file.num_rows,
+        "partition": json.dumps(dict(file.partition)),
+        "missing": None,
+    }
+
+
+def table_file(written: WrittenFile) -> TableFile:
+    """A file that a task reports."""
+    return TableFile(
+        path=written["path"],
+        num_bytes=written["num_bytes"],
+        num_rows=written["num_rows"],
+        partition=json.loads(written["partition"]),
+    )
+
+
+def write_part(part: pa.Table, *, projection: Projection, task: WriteTask) -> pa.Table:
+    """Ray Data UDF: one part of the plan in, its rows projected and written, rows of `WRITTEN` out.
 
     Raises:
-        SupersededError: a newer attempt holds the claim; no file is left.
+        SupersededError: a newer run has begun.
     """
     planned, not_read = detach_not_read(part)
-    key = part_key(planned, projection=projection)
-    if not not_read and key in kept and _is_complete(kept[key], projection=projection):
-        return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=PART_REPORT)
     tables = project(planned, projection=projection, not_read=not_read)
-    name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
-    written = {
-        ANSWERS_FOLDER: tables.answers,
-        MEMORIES_FOLDER: tables.memories,
-        EVIDENCE_FOLDER: tables.evidence,
-        RESULTS_FOLDER: tables.results,
+    rows = {
+        ANSWERS_TABLE: tables.answers,
+        MEMORIES_TABLE: tables.memories,
+        EVIDENCE_TABLE: tables.evidence,
+        RESULTS_TABLE: tables.results,
     }
-    files = {folder: f"{folder}/{name}" for folder, table in written.items() if table is not None}
-    hashes = _write_part({file: written[folder] for folder, file in files.items()}, projection=projection)
-    report = _part_report(tables, files, key=key if _lasts(tables) else None, hashes=hashes)
-    return pa.Table.from_pylist([report], schema=PART_REPORT)
+    stem = f"part-{part[PART_COLUMN][0].as_py():05d}-{task.run.run_id}"
+    reports = list(task.write({name: table for name, table in rows.items() if table is not None}, stem=stem))
+    nothing = written_file("", TableFile(path="", num_bytes=0, num_rows=0))
+    reports += [{**nothing, "missing": reading} for reading in tables.missing]
+    return pa.Table.from_pylist(reports, schema=WRITTEN)
 
 
-def _part_report(
-    tables: PartTables, files: Mapping[str, str], *, key: str | None, hashes: list[FileHash]
-) -> PartReport:
-    """What a written part reports; `files` are named by the folders of the tables."""
-    answers = tables.answers
-    if SOURCE_UNREAD not in answers.schema.names:
-        answers = answers.append_column(SOURCE_UNREAD, pa.nulls(answers.num_rows, pa.string()))
-    (sums,) = run_query(_SUMS, {"answers": answers}, unread_source=UNREAD_SOURCE).to_pylist()
-    report = {
-        **sums,
-        "key": key,
-        "answers_file": files[ANSWERS_FOLDER],
-        "memories_file": files[MEMORIES_FOLDER],
-        "evidence_file": files.get(EVIDENCE_FOLDER),
-        "results_file": files.get(RESULTS_FOLDER),
-        "num_memories": tables.memories.num_rows,
-        "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
-        "num_results": tables.results.num_rows if tables.results is not None else 0,
-        "follow_up_reasons": _follow_up_reasons(answers),
-        "failed_reasons": _part_reasons(answers, status=Status.FAILED),
-        "not_read_reasons": _part_reasons(answers, status=Status.NOT_READ),
-        "missing": tables.missing,
-        "hashes": hashes,
-    }
-    return cast("PartReport", report)
+def copy_part(part: CopiedPart, *, task: WriteTask) -> pa.Table:
+    """Ray Data UDF: files that are replaced in, those of their rows that stay written again, rows of `WRITTEN` out.
+
+    Raises:
+        OutputError: a file is gone or damaged, or a column has another type by now.
+        SupersededError: a newer run has begun.
+    """
+    dropped = pa.array(part.dropped, pa.string())
+    rows = {}
+    for table, files in part.files.items():
+        if table not in task.schemas:
+            continue  # the run has no such table: its rows go
+        read = [_read(task.output / table, file, schema=task.schemas[table]) for file in files]
+        if read:
+            of_table = pa.concat_tables(read)
+            rows[table] = of_table.filter(pc.invert(pc.is_in(of_table["document_id"], value_set=dropped)))
+    stem = f"copy-{part.number:05d}-{task.run.run_id}"
+    return pa.Table.from_pylist(list(task.write(rows, stem=stem)), schema=WRITTEN)
 
 
-def _lasts(tables: PartTables) -> bool:
-    """Whether the next run makes the same rows of the same log."""
-    is_read = set(tables.answers["status"].to_pylist()) <= LASTING
-    return is_read and not tables.missing
-
-
-def _is_complete(report: PartReport, *, projection: Projection) -> bool:
-    files = rows_of_files(report).items()
-    with storage_errors(projection.output.uri):
-        return all(count_rows(projection.output / name) == num_rows for name, num_rows in files)
-
-
-def _part_reasons(answers: pa.Table, *, status: Status) -> list[ReasonRow]:
-    rows = answers.select(["status", "error_type", "error_message"]).to_pylist()
-    reasons = (
-        Reason(error_type=row["error_type"], error_message=row["error_message"])
-        for row in rows
-        if row["status"] == status
-    )
-    return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
-
-
-def _follow_up_reasons(answers: pa.Table) -> list[ReasonRow]:
-    errors = (error for error in answers["follow_up_error"].to_pylist() if error and re.match(FAILED_FOLLOW_UP, error))
-    parts = (error.partition(": ") for error in errors)
-    reasons = (Reason(error_type=kind, error_message=message) for kind, _, message in parts)
-    return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
-
-
-def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:
-    hashes: list[FileHash] = []
-    with claimed_files(projection.output, run_id=projection.run_id) as written:
-        for name, table in files.items():
-            data = table_bytes(table, table_format=projection.table_format)
-            (projection.output / name).write_bytes(data)
-            written.append(name)
-            hashes.append({"file": name, "sha256": sha256(data).hexdigest()})
-    return hashes
+def _read(folder: Location, file: TableFile, *, schema: pa.Schema) -> pa.Table:
+    """The rows of a file with the columns of a schema: null where the file has none of this name."""
+    place = folder / file.path
+    with table_errors(place.uri, remedy="restore the file, or choose another output"):
+        rows = pq.read_table(pa.BufferReader(place.read_bytes()), use_threads=False)
+        columns = []
+        for field in schema:
+            if field.name in file.partition:
+                value = pa.scalar(file.partition[field.name], pa.string()).cast(field.type)
+                columns.append(pa.repeat(value, rows.num_rows))
+            elif field.name in rows.schema.names:
+                columns.append(rows[field.name].cast(field.type))
+            else:
+                columns.append(pa.nulls(rows.num_rows, field.type))
+        return pa.table(columns, schema=schema)

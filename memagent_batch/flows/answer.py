@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,30 +16,37 @@ from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.executor import Executor
 from memagent_batch.executors.leaving import GracefulShutdown, can_be_interrupted, noted_stop
 from memagent_batch.executors.progress.progress import Progress
-from memagent_batch.executors.write import write_tables
+from memagent_batch.executors.write import WriteTask, copy_part, table_file, write_part
 from memagent_batch.flows.check import CheckedJob, check
 from memagent_batch.flows.plan import make_plan, scan_plan
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.runs.history import (
-    PastRun,
-    last_hashes,
-    recorded_plan,
-    repair_last_run_record,
-    write_begun_plan,
-)
-from memagent_batch.runs.manifest import Manifest, PartReport
-from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
+from memagent_batch.runs.history import PastRun, has_unfinished, last_run, require_newest, undo_unfinished
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
-from memagent_batch.runs.run import ActiveRun, begin_run, close_run
+from memagent_batch.runs.projection import table_schemas
+from memagent_batch.runs.row_changes import RowChanges, row_changes
+from memagent_batch.runs.run import (
+    ActiveRun,
+    TableUpdate,
+    begin_run,
+    close_quiet_run,
+    close_run,
+    partition_columns,
+    quiet_run,
+    writer_of,
+)
 from memagent_batch.runs.state import write_progress
+from memagent_batch.runs.sums import answers_dataset, count_turns, sum_readings
+from memagent_batch.runs.tables import ANSWERS_TABLE, READING_TABLES
+from memagent_batch.store.delta import OutputTable, as_stored
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.store.turn_log.question_list import read_asked
 from memagent_batch.wiring import make_output, model_name
 
-CLAIM_LOST = "a newer attempt has claimed the output"
+CLAIM_LOST = "a newer run has taken over the output"
 """What readings name that are given up since the run has lost its output."""
 
 log = logging.getLogger(__name__)
@@ -67,7 +74,12 @@ def answer_checked(checked: CheckedJob) -> Manifest:
 def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
     executor, job, output = checked.executor, checked.job, make_output(checked.job)
+    index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+    if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
+        return manifest
     run = begin_run(output, job, reader=checked.reader, plan=plan)
+    before = last_run(output)
     progress = Progress(
         run_id=run.run_id,
         asked=run.record.asked,
@@ -76,21 +88,41 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         bound_met=run.bound_met,
     )
     with noted_stop(output, run_id=run.run_id):
-        before = repair_last_run_record(output)
+        undo_unfinished(output, run.number)
         progress.begin()
-        read = read_plan(plan, run=run, executor=executor, progress=progress, before=before)
-        reports = write(plan, read, run=run, executor=executor)
-        manifest = close_run(
-            run,
-            reports=reports,
-            recorded=recorded_plan(plan, read.index),
-            before=before,
-            spent=progress.spent(),
-            turns=read.index.turns,
-            replicas_given_up=progress.replicas_given_up,
-        )
+        read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
+        manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
         return manifest
+
+
+def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manifest | None:
+    """Closes a run by one commit if no row of the tables changes; returns None if one does."""
+    job, output = checked.job, make_output(checked.job)
+    before = last_run(output)
+    if before is None or has_unfinished(output, writer=writer_of(job)):
+        return None
+    run = quiet_run(output, job, reader=checked.reader, plan=plan)
+    was = {name: before.manifest[name] for name in ("sample", "again")}
+    is_same_scope = before.manifest["counts"]["asked"] == run.record.asked and was == {
+        "sample": run.record.sample,
+        "again": run.record.again,
+    }
+    if not is_same_scope:
+        return None
+    answers = OutputTable(output=output, name=ANSWERS_TABLE)
+    version = before.version(ANSWERS_TABLE)
+    with row_changes(plan, index, answers=answers, version=version, rules=_rules(run, plan)) as (changes, _):
+        if not changes.is_empty:
+            return None
+    return close_quiet_run(run, before=before, changes=changes, questions=plan.asked.hashed)
+
+
+def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
+    """What decides rows beside documents and questions, as JSON."""
+    schemas = table_schemas(run.projection, plan.documents.schema)
+    layout = {name: [str(schema), partition_columns(run.job, schema)] for name, schema in schemas.items()}
+    return {**run.projection.rules(), "layout": layout}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,27 +135,29 @@ class ReadPlan:
 
 
 def read_plan(
-    plan: Plan, *, run: ActiveRun, executor: Executor, progress: Progress, before: PastRun | None
+    plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, executor: Executor, progress: Progress
 ) -> ReadPlan:
-    """Reads what the log does not answer yet of a plan; `before` is the last finished run.
+    """Reads what the log does not answer yet of a plan.
+
+    Args:
+        plan: What is asked for.
+        index: What the log holds of it.
+        bundles: Documents with readings to do, `Plan.pending`.
+        run: The run.
+        executor: Where the work is done.
+        progress: What is shown meanwhile.
 
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """
-    job = run.job
-    scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
-    index = scan()
-    hashes = last_hashes(run.output, before, plan.documents, index=index, agent=job.agent)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
-    if bundles:
-        write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
     not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
     if bundles:
         merged = merge_log(
             run.output,
-            require_claim=partial(require_claim, run.output, run_id=run.run_id),
+            require_claim=partial(require_newest, run.output, run.number),
             mapped=executor.map,
         )
+        scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
         is_own = all(name.startswith(f"{run.run_id}-") for name in merged)
         index = scan(run_id=run.run_id, before=index) if is_own else scan()
     return ReadPlan(index=index, not_read=not_read)
@@ -162,17 +196,17 @@ def read_documents(
         board=board,
         place=job,
         log=job.log,
-        load_questions=partial(read_asked, run.output, run_id=run.run_id),
+        load_questions=partial(read_asked, run.output, asked_id=run.record.asked_id),
         follow_ups=None if follow_ups is None else job.follow_ups,
         is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
     )
     splits = follow_ups is not None and follow_ups.config.evidence
-    read = executor.read(calls, task=task, output=run.output, splits=splits)
+    read = executor.read(calls, task=task, documents=run.projection.documents, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
     leave = GracefulShutdown(
-        require_claim=partial(require_claim, run.output, run_id=run.run_id), stop=partial(board.stop_turns, CLAIM_LOST)
+        require_claim=partial(require_newest, run.output, run.number), stop=partial(board.stop_turns, CLAIM_LOST)
     )
     with read as rows, shown, leave:
         not_read = collect_not_read(_counted(rows, ended))
@@ -189,19 +223,95 @@ def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Tab
         yield batch
 
 
-def write(plan: Plan, read: ReadPlan, *, run: ActiveRun, executor: Executor) -> list[PartReport]:
-    """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
+def write(
+    plan: Plan,
+    read: ReadPlan,
+    *,
+    run: ActiveRun,
+    executor: Executor,
+    before: PastRun | None,
+    progress: Progress,
+) -> Manifest:
+    """Writes the rows that changed, and commits the tables; returns the manifest.
 
-    Parts that are as they were in the last finished run keep their files.
+    Files of which no row changes stay as they are.
     """
-    kept = kept_parts(run.output)
-    parts = plan_parts(plan, read.index)
-    remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
-    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        written = executor.map(
-            partial(write_tables, projection=run.projection, kept=kept), attach_not_read(parts, read.not_read)
+    versions = before.manifest["table_versions"] if before else {}
+    answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
+    base = versions.get(ANSWERS_TABLE)
+    with row_changes(plan, read.index, answers=answers, version=base, rules=_rules(run, plan)) as (changes, database):
+        parts = list(attach_not_read(plan_parts(plan, database), read.not_read))
+        updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, before=before)
+    folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
+    update = updates[ANSWERS_TABLE]
+    sums = sum_readings(
+        answers_dataset(folder, update.files, schema),
+        documents=plan.documents.select(["document_id"]) if changes.has_others else None,
+        since=before.run_id if before else "",
+        before=answers_dataset(folder, update.removed, schema),
+        after=answers_dataset(folder, update.added, schema),
+    )
+    return close_run(
+        run,
+        updates=updates,
+        changes=changes,
+        sums=sums,
+        missing=missing,
+        questions=plan.asked.hashed,
+        before=before,
+        turns=count_turns(read.index.turns, since=before.run_id if before else ""),
+        spent=progress.spent(),
+        replicas_given_up=progress.replicas_given_up,
+    )
+
+
+def _write_files(
+    plan: Plan,
+    changes: RowChanges,
+    parts: list[pa.Table],
+    *,
+    run: ActiveRun,
+    executor: Executor,
+    before: PastRun | None,
+) -> tuple[dict[str, TableUpdate], list[str]]:
+    """Writes new files beside those that are there; returns what changes in each table, and missing readings."""
+    schemas = table_schemas(run.projection, plan.documents.schema)
+    partition_by = run.job.record.partition_by
+    versions = before.manifest["table_versions"] if before else {}
+    tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
+    files = {name: tables[name].files(versions[name]) for name in READING_TABLES if name in versions}
+    other = {
+        name
+        for name in files
+        if name in schemas
+        and not _has_layout(tables[name], versions[name], schemas[name], partition_columns(run.job, schemas[name]))
+    }
+    copied, replaced = copied_parts(changes, files, copies_all=bool(other))
+    task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
+    written = [
+        *executor.map(partial(write_part, projection=run.projection, task=task), parts),
+        *executor.map(partial(copy_part, task=task), copied),
+    ]
+    rows = [row for table in written for row in table.to_pylist()]
+    updates = {}
+    for name in READING_TABLES:
+        removed = replaced.get(name, [])
+        gone = {file.path for file in removed}
+        updates[name] = TableUpdate(
+            schema=schemas.get(name),
+            kept=[file for path, file in files.get(name, {}).items() if path not in gone],
+            added=[table_file(row) for row in rows if row["table"] == name],
+            removed=removed,
+            replaces_all=name in other,
         )
-        return [row for reports in written for row in reports.to_pylist()]
+    return updates, [row["missing"] for row in rows if row["missing"] is not None]
+
+
+def _has_layout(table: OutputTable, version: int, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
+    """Whether a table has these columns with these types, and is partitioned so."""
+    there = {field.name: field.type for field in table.schema(version)}
+    is_same = there == {field.name: field.type for field in as_stored(schema)}
+    return is_same and list(table.open(version).metadata().partition_columns) == list(partition_by)
 
 
 def _starting(agent: AgentConfig) -> str:

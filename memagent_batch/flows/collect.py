@@ -1,5 +1,6 @@
 """Collecting rollouts: the main job with G samples of every question, then its turns as groups with advantages."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,25 +10,28 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
-from memagent_batch.executors.executor import Executor
+from memagent_batch.executors.write import table_file
 from memagent_batch.flows.answer import answer_plan
-from memagent_batch.flows.check import check
+from memagent_batch.flows.check import CheckedJob, check
 from memagent_batch.flows.plan import make_plan
-from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.runs.history import run_number_of
 from memagent_batch.runs.manifest import require_read, require_success
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.row_changes import row_changes
 from memagent_batch.runs.run import SHOWN_MISSING
+from memagent_batch.runs.tables import ANSWERS_TABLE, ROLLOUTS_TABLE
+from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
-from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
+from memagent_batch.training.rollouts.table import RECORD, ROLLOUTS, RolloutsRecord, rollouts_record
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
-from memagent_batch.wiring import identify_reader, make_output
+from memagent_batch.wiring import make_output
 
 
 def collect(job: JobConfig) -> RolloutsRecord:
-    """Samples every reading, writes `rollouts/` beside the tables of `answer`, and returns what `rollouts.json` says.
+    """Samples every reading, writes the table `rollouts`, and returns what its history says of it.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
@@ -43,7 +47,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
         _require_references(plan)
         manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
-        record = write_rollouts_table(plan, manifest, job=checked.job, executor=checked.executor)
+        record = write_rollouts_table(plan, manifest, checked=checked)
     require_success(manifest, max_failed_share=job.max_failed_share)
     return record
 
@@ -82,28 +86,31 @@ def _require_references(plan: Plan) -> None:
         )
 
 
-def write_rollouts_table(
-    plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig, executor: Executor
-) -> RolloutsRecord:
-    """Projects the log into `rollouts/`; `rollouts.json` then shows it in place of the rollouts before.
+def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, checked: CheckedJob) -> RolloutsRecord:
+    """Projects the log into the table `rollouts`, in place of the rollouts before.
 
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
-        SupersededError: a newer attempt has claimed the output; none of its files was touched.
+        SupersededError: a newer run has begun; nothing was changed.
     """
-    run_id, output = manifest["run_id"], make_output(job)
-    task = RolloutTask(job=job, run_id=run_id, reader=identify_reader(job.agent))
-    remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
-    with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        index = scan_log(output, fingerprint=task.reader.fingerprint)
-        written = executor.map(partial(project_rollouts, task=task), plan_parts(plan, index))
-        reports = [report for table in written for report in table.to_pylist()]
-        require_claim(output, run_id=run_id)
-        counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
-        _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
-    files = [name for report in reports for name in report["files"]]
-    record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
-    publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
+    job, executor, output = checked.job, checked.executor, make_output(checked.job)
+    run = run_number_of(output, manifest["run_id"])
+    task = RolloutTask(job=job, run=run, reader=checked.reader, documents=plan.stored)
+    index, table = scan_log(output, fingerprint=task.reader.fingerprint), OutputTable(output=output, name=ANSWERS_TABLE)
+    with row_changes(plan, index, answers=table, version=None, rules=None) as (_, database):
+        parts = list(plan_parts(plan, database))
+    written = executor.map(partial(project_rollouts, task=task), parts)
+    reports = [report for rows in written for report in rows.to_pylist()]
+    counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
+    _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
+    record = rollouts_record(counts, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run.run_id)
+    OutputTable(output=output, name=ROLLOUTS_TABLE).commit(
+        run=run,
+        schema=ROLLOUTS,
+        add=[table_file(file) for report in reports for file in report["files"]],
+        replaces_all=True,
+        metadata={RECORD: json.dumps(record)},
+    )
     return record
 
 

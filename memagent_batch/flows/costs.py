@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.executors.executor import Executor
 from memagent_batch.executors.tokenise import count_tokens
 from memagent_batch.logs import log_step
 from memagent_batch.runs.estimate import Estimate, Population, Sample, draw_documents, pending_documents
-from memagent_batch.wiring import make_output
 
 ESTIMATED = ("document_tokens", "turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most")
 """Sums over the documents to read that a plan shows."""
@@ -44,7 +44,9 @@ class PendingCosts:
     largest: LargestDocument | None
 
 
-def estimate_costs(batches: Sequence[pa.Table], *, job: JobConfig, executor: Executor, is_exact: bool) -> PendingCosts:
+def estimate_costs(
+    batches: Sequence[pa.Table], *, job: JobConfig, documents: StoredDocuments, executor: Executor, is_exact: bool
+) -> PendingCosts:
     """Counts the tokens of a random sample of the documents to read; of all if they are few, or `is_exact`.
 
     The largest document by its bytes is always counted.
@@ -62,7 +64,7 @@ def estimate_costs(batches: Sequence[pa.Table], *, job: JobConfig, executor: Exe
         if is_exact
         else f"counting the tokens of {num_drawn:,} of {num_documents:,} documents, drawn at random by size"
     )
-    count = partial(count_tokens, agent=job.agent, output=make_output(job))
+    count = partial(count_tokens, agent=job.agent, documents=documents)
     work: Iterable[pa.Table] = (rows.combine_chunks() for rows in pending_documents(batches))
     if not is_exact:
         sample = pa.concat_tables(draw_documents(pending_documents(batches), population, seed=job.limit_seed))

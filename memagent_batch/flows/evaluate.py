@@ -24,7 +24,8 @@ from memagent_batch.evaluation.scoring import read_answers, read_evidence, score
 from memagent_batch.evaluation.suite import Suite
 from memagent_batch.flows.answer import answer
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import require_manifest, require_read, require_success
+from memagent_batch.runs.history import require_manifest
+from memagent_batch.runs.manifest import require_read, require_success
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes

@@ -27,7 +27,8 @@ from memagent_batch.flows import review
 from memagent_batch.flows import scan as night
 from memagent_batch.logs import log_of_program
 from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
-from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
+from memagent_batch.runs.claim import INPUT_FOLDER, claim_output
+from memagent_batch.runs.history import require_newest, run_number_of
 from memagent_batch.runs.manifest import Manifest, require_documents, require_success
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.training.export import export_rollouts
@@ -336,7 +337,7 @@ def _remove_stale(output: Location, before: Collection[str], *, written: Mapping
     kept = {uri.rsplit("/", 1)[-1] for uri in (*written.get("documents", ()), written.get("questions", ""))}
     stale = [path for path in before if path.split("/")[-2] in written and path.rsplit("/", 1)[-1] not in kept]
     with suppress(SupersededError):
-        require_claim(output, run_id=run_id)
+        require_newest(output, run_number_of(output, run_id))
         output.delete_files(stale)
 
 

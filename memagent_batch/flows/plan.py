@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypedDict
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.documents.document_index import (
+    SampledDocuments,
     documents_named,
     log_documents,
     require_readable,
@@ -21,18 +23,22 @@ from memagent_batch.documents.document_index import (
     with_missing,
 )
 from memagent_batch.documents.questions import missing_documents
-from memagent_batch.documents.stored import read_index
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.flows.check import CheckedJob
 from memagent_batch.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
+from memagent_batch.ingest.ingest import ingest
+from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
-from memagent_batch.runs.history import last_hashes, last_run
+from memagent_batch.runs.history import next_number
 from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.run import writer_of
 from memagent_batch.runs.second_pass import select_again
+from memagent_batch.store.delta import OutputTable, RunNumber
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_output, make_prompt_tokens
@@ -52,8 +58,7 @@ class PlanSummary(TypedDict):
 
     Readings are done, failed, to do, or of a text that another document has too, which is read once for all. Tokens and
     turns of many documents are estimated from `documents_counted` of them; `intervals` has the 95 % intervals then.
-    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
-    prompts are the same; `turns` and tokens count them all, since only reading shows which. `prompt_tokens_shared` are
+    `turns` and tokens count those too that the log may hold, since only reading shows which. `prompt_tokens_shared` are
     those of chunks that an engine with a prefix cache computes once for all questions about them.
     """
 
@@ -69,7 +74,6 @@ class PlanSummary(TypedDict):
     readings_to_close: int
     documents_to_read: int
     documents_counted: int
-    documents_read_before: int
     document_tokens: int
     largest_document: LargestDocument | None
     turns: int
@@ -84,15 +88,16 @@ class PlanSummary(TypedDict):
 
 
 def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
-    """Says what `answer` would read and cost; writes nothing. `is_exact`: counts the tokens of all documents."""
+    """Brings the documents up to date, and says what `answer` would read and cost.
+
+    `is_exact`: counts the tokens of all documents.
+    """
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False):
         plan = make_plan(checked)
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-        before = last_run(output)
-        hashes = last_hashes(output, before, plan.documents, index=index, agent=job.agent)
-        batches = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=hashes))
-        costs = estimate_costs(batches, job=job, executor=executor, is_exact=is_exact)
+        batches = list(plan.pending(index, retry_failed=job.retry_failed))
+        costs = estimate_costs(batches, job=job, documents=plan.stored, executor=executor, is_exact=is_exact)
         counts = plan.counts(index, retry_failed=job.retry_failed)
         return summarise_plan(plan, counts, batches, costs=costs, agent=job.agent)
 
@@ -119,13 +124,17 @@ def scan_plan(
 
 
 def make_plan(checked: CheckedJob) -> Plan:
-    """Joins the documents of the output with the questions, inside a session of the run's executor.
+    """Brings the documents up to date and joins them with the questions, inside a session of the run's executor.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
     job, questions, follow_ups = checked.job, checked.inputs.questions, checked.follow_ups
-    index = _checked_index(job)
+    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=_ingest_number(job))
+    stored = StoredDocuments(output=ingested.output, version=ingested.documents_version)
+    documents = stored.read_index(job.input)
+    index = documents.taken
+    _require_documents(index, job)
     is_slice = job.input.slice is not None  # which may have none of the documents that are asked for
     bound = questions["document_id"].drop_null()
     is_all_bound = len(bound) == questions.num_rows and not is_slice
@@ -141,7 +150,9 @@ def make_plan(checked: CheckedJob) -> Plan:
         questions,
         samples=job.agent.sampling.samples,
         follow_ups=follow_ups,
-        outside=sample.outside,
+        outside=_all_outside(documents, sample),
+        stored=stored,
+        lake_versions=ingested.versions,
         again=again,
     )
     require_questions_fit(plan.asked.table, job.agent)
@@ -178,9 +189,6 @@ def summarise_plan(
         "readings_to_close": pending.follow_up_readings,
         "documents_to_read": costs.num_documents,
         "documents_counted": costs.num_counted,
-        "documents_read_before": sum(
-            pc.sum(pc.greater(pc.list_value_length(batch["last_hashes"]), 0)).as_py() for batch in batches
-        ),
         "document_tokens": sums["document_tokens"].value,
         "largest_document": costs.largest,
         "turns": sums["turns"].value,
@@ -195,14 +203,25 @@ def summarise_plan(
     }
 
 
-def _checked_index(job: JobConfig) -> pa.Table:
-    """Reads the index of the documents of an output."""
-    index = read_index(make_output(job))
+def _ingest_number(job: JobConfig) -> RunNumber:
+    """The number and id of the next ingest of an output."""
+    output, writer = make_output(job), writer_of(job)
+    run = next_number(output, writer=writer, after="")
+    tables = (OutputTable(output=output, name=name) for name in (DOCUMENTS_TABLE, SOURCES_TABLE))
+    return replace(run, number=max(run.number, *(1 + table.run_number(writer) for table in tables)))
+
+
+def _require_documents(index: pa.Table, job: JobConfig) -> None:
     if not index.num_rows:
         part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")
     require_readable(index)
-    return index
+
+
+def _all_outside(documents: SampledDocuments, sample: SampledDocuments) -> pa.Table | None:
+    """The documents that the run leaves as they are: outside its scope, or outside its sample."""
+    outside = [each for each in (documents.outside, sample.outside) if each is not None]
+    return pa.concat_tables(outside) if outside else None
 
 
 def _follow_up_cost(plan: Plan, batches: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:

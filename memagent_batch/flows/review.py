@@ -13,7 +13,6 @@ from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.texts.escapes import visible
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.pages.readings import table_rows
 from memagent_batch.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
 from memagent_batch.review.labelling.page import ROLES, units_left, write_labelling
 from memagent_batch.review.labels import REVIEWS_FOLDER, Purpose, append_labels, person, read_label_rows
@@ -31,13 +30,12 @@ from memagent_batch.review.record import (
 )
 from memagent_batch.review.sheet import parse_sheet, parse_sign_sheet
 from memagent_batch.review.sign_offs import SignOff, SignOffs, append_sign_offs, older_reading_hash, reading_hash
-from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER
+from memagent_batch.runs.history import PastRun, find_run
+from memagent_batch.runs.tables import ANSWERS_TABLE
+from memagent_batch.store.database import BATCH_ROWS
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import read_parquet
-from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 from memagent_batch.templates.pages import markdown_template
 
 log = logging.getLogger(__name__)
@@ -251,21 +249,22 @@ def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
     if not rows:
         raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
     with output_errors(output.uri):
-        manifest = require_manifest(output)
-    readings = _RunReadings([row for _, row in rows], _answer_rows(output, manifest))
-    checked = _checked_sign_offs(output, manifest, rows, readings)
+        run = find_run(output)
+    readings = _RunReadings([row for _, row in rows], _answer_rows(run))
+    checked = _checked_sign_offs(run, rows, readings)
     added, signed = append_sign_offs(output, checked), SignOffs(output)
     others = len(rows) - sum(row["reading_hash"] in readings.hashes for row in checked)
-    num_readings = manifest["counts"]["answers_rows"]
-    num_signed = sum(signed.of(row) is not None for row in _answer_rows(output, manifest))
+    num_readings = run.manifest["counts"]["answers_rows"]
+    num_signed = sum(signed.of(row) is not None for row in _answer_rows(run))
     if others:
         rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
         log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
     return Signed(added=added, of_other_runs=others, signed=num_signed, readings=num_readings)
 
 
-def _answer_rows(output: Location, manifest: Manifest) -> Iterator[Mapping[str, Any]]:
-    return (row for name in manifest["files"][ANSWERS_FOLDER] for row in table_rows(output / name))
+def _answer_rows(run: PastRun) -> Iterator[Mapping[str, Any]]:
+    for batch in run.dataset(ANSWERS_TABLE).to_batches(batch_size=BATCH_ROWS):
+        yield from batch.to_pylist()
 
 
 def _ids_on_page(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -300,9 +299,7 @@ class _RunReadings:
         return (row["document_id"], question_id) if is_renamed else ids
 
 
-def _checked_sign_offs(
-    output: Location, manifest: Manifest, rows: Sequence[tuple[str, SignOff]], readings: _RunReadings
-) -> list[SignOff]:
+def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readings: _RunReadings) -> list[SignOff]:
     """The sign-offs with the ids and hashes of the run, and with corrections of the type that it asked for.
 
     Those of readings that it does not have are kept as they are; of a slice they are left out, as a page may show
@@ -310,10 +307,9 @@ def _checked_sign_offs(
     """
     types: dict[str, ValueType | None] = {}
     if any(row["correction"] for _, row in rows):
-        with output_errors(output.uri):
-            questions = read_parquet(output / f"{ASKED_FOLDER}/{manifest['run_id']}.parquet")
-        types = {row["question_id"]: value_type_of(row) for row in questions.to_pylist()}
-    is_slice = manifest["settings"].get("input", {}).get("slice") is not None
+        with output_errors(run.output.uri):
+            types = {row["question_id"]: value_type_of(row) for row in run.questions.to_pylist()}
+    is_slice = run.manifest["settings"].get("input", {}).get("slice") is not None
     checked = list[SignOff]()
     for where, row in rows:
         ids, is_of_run = readings.find(row), row["reading_hash"] in readings.hashes

@@ -6,12 +6,14 @@ from typing import TypedDict
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.listing import RUN_FILE
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import convert
 from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
 from memagent_batch.runs.claim import claim_output
-from memagent_batch.runs.manifest import RUN_FILE, Manifest
+from memagent_batch.runs.history import run_output
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_output
@@ -33,7 +35,7 @@ class Scan(TypedDict):
 def is_scan(output: Location) -> bool:
     """Whether this is the folder of a scan, which has documents and answers below it."""
     with output_errors(output.uri):
-        return not (output / RUN_FILE).exists() and (output / DOCUMENTS / RUN_FILE).exists()
+        return run_output(output) != output or (output / DOCUMENTS / RUN_FILE).exists()
 
 
 def answers_of_scan(job: JobConfig) -> JobConfig:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.history import PastRun, read_run
-from memagent_batch.runs.manifest import PART_TABLES, Manifest, require_manifest, rows_of_files
-from memagent_batch.runs.tables import EVIDENCE_FOLDER, MOVED_TABLES_REMEDY, count_rows, table_dataset
+from memagent_batch.runs.history import GONE_REMEDY, PastRun, find_run
+from memagent_batch.runs.run import digest_of
+from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE_TABLE, RUNS_TABLE
 from memagent_batch.store.database import on_disk, open_database
-from memagent_batch.store.errors import FILE_ERRORS, output_errors, storage_errors, table_errors
-from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.delta import TableFile, named_hash
+from memagent_batch.store.errors import FILE_ERRORS, storage_errors, table_errors
 from memagent_batch.store.location import Location
 
 FILE_THREADS = 16
@@ -57,22 +57,12 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedFile:
-    """A table file, as its run recorded it."""
-
-    name: str
-    num_rows: int | None
-    sha256: str | None
-    """None if the run recorded no hash; the same holds of the rows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """The result of checking an output."""
 
     run_id: str
     digest: str
-    """SHA-256 of the record. The record has the hashes of all table files, so that this one value stands for all."""
+    """SHA-256 over the hashes of all files of the tables, and over the digest of the run before."""
     num_files: int
     problems: list[Problem]
 
@@ -80,69 +70,56 @@ class Verification:
 def verify(output: Location, *, with_text: bool = True) -> Verification:
     """Checks the last finished run of an output; compares evidence with the documents if `with_text`.
 
-    The rows are compared only if all files are as recorded.
+    The rows are compared only if all files are as they were written.
 
     Raises:
         InputError: the documents can't be read.
         OutputError: no run has finished here, or a table can't be read.
         StorageError: the store does not answer.
     """
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
-    files = recorded_files(manifest)
+    run = find_run(output)
+    files = {name: run.table(name).files(run.version(name)) for name in run.manifest["table_versions"]}
+    checked = [
+        (run.table(name).place / path, file) for name, of_table in files.items() for path, file in of_table.items()
+    ]
     with storage_errors(output.uri, of=FILE_ERRORS), ThreadPoolExecutor(FILE_THREADS) as threads:
-        problems = [each for each in threads.map(lambda file: check_file(output, file), files) if each is not None]
+        problems = [each for each in threads.map(lambda each: check_file(*each), checked) if each is not None]
+    digest = digest_of({name: list(of_table) for name, of_table in files.items()}, before=run.manifest["digest_before"])
+    if digest != run.manifest["digest"]:
+        problems.append(Problem(where=RUNS_TABLE, what=f"the digest of the files is {digest}, not the recorded one"))
     if not problems:
-        counts: Mapping[str, Any] = manifest["counts"]
-        tables = open_tables(output, manifest, with_text=with_text)
-        with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
+        counts: Mapping[str, Any] = run.manifest["counts"]
+        tables = open_tables(run, with_text=with_text)
+        with table_errors(output.uri, remedy=GONE_REMEDY):
             problems = [*check_tables(tables, counts={status.value: counts[status.value] for status in Status})]
-    record = {name: value for name, value in manifest.items() if name != "claimed_by"}  # a later run adds that field
-    digest = sha256(json_bytes(record)).hexdigest()
-    return Verification(run_id=manifest["run_id"], digest=digest, num_files=len(files), problems=problems)
+    return Verification(run_id=run.run_id, digest=digest, num_files=len(checked), problems=problems)
 
 
-def recorded_files(manifest: Manifest) -> list[RecordedFile]:
-    """Returns the table files that a run recorded."""
-    hashes = {each["file"]: each["sha256"] for part in manifest["parts"] for each in part.get("hashes") or ()}
-    num_rows = {name: number for part in manifest["parts"] for name, number in rows_of_files(part).items()}
-    names = [name for table in PART_TABLES for name in manifest["files"].get(table, ())]
-    return [RecordedFile(name=name, num_rows=num_rows.get(name), sha256=hashes.get(name)) for name in names]
-
-
-def open_tables(output: Location, manifest: Manifest, *, with_text: bool) -> dict[str, ds.Dataset]:
+def open_tables(run: PastRun, *, with_text: bool) -> dict[str, ds.Dataset]:
     """Opens the tables of a run, and with `evidence` also its documents."""
-    named = {table: names for table in PART_TABLES if (names := manifest["files"].get(table))}
-    tables = {table: table_dataset([output / name for name in names]) for table, names in named.items()}
-    if with_text and EVIDENCE_FOLDER in tables:
-        tables["documents"] = ds.dataset(_documents(read_run(output, manifest)))
+    tables = {name: run.dataset(name) for name in run.manifest["table_versions"]}
+    if with_text and EVIDENCE_TABLE in tables:
+        tables["documents"] = ds.dataset(_documents(run))
     return tables
 
 
-def _documents(past: PastRun) -> pa.Table:
+def _documents(run: PastRun) -> pa.Table:
     """Reads the texts of the run's documents, except for those that are missing or have changed."""
-    columns = past.plan.select(["document_id", "document_hash"]).drop_null().to_pydict()
+    columns = run.dataset(ANSWERS_TABLE).to_table(columns=["document_id", "document_hash"]).drop_null().to_pydict()
     hashes = dict(zip(*columns.values(), strict=True))
-    texts = DocumentTexts(past.output, past.manifest, wanted=hashes)
+    texts = DocumentTexts(run.output, run.manifest, wanted=hashes)
     rows = ([text.document_id, hashes[text.document_id], text.text] for text in texts.fetch([*hashes]))
     return on_disk((pa.record_batch([[value] for value in row], schema=DOCUMENTS) for row in rows), schema=DOCUMENTS)
 
 
-def check_file(output: Location, file: RecordedFile) -> Problem | None:
-    """Compares hash and number of rows of a table file with its record."""
-    place = output / file.name
+def check_file(place: Location, file: TableFile) -> Problem | None:
+    """Compares a table file with the hash in its name, and with the number of rows in the table's log."""
     if not place.exists():
-        return Problem(where=file.name, what="the file is missing")
+        return Problem(where=str(place), what="the file is missing")
     with place.open() as stream:
         found = file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type] # it has `readinto`
-    if file.num_rows is None:
-        return Problem(where=file.name, what="the run did not record it as a file of its own")
-    if file.sha256 not in (None, found):
-        return Problem(where=file.name, what=f"its SHA-256 is {found}, and the run recorded {file.sha256}")
-    num_rows = count_rows(place)
-    if num_rows != file.num_rows:
-        has = "it can't be read" if num_rows is None else f"it has {quantity(num_rows, 'row')}"
-        return Problem(where=file.name, what=f"{has}, and the run recorded {quantity(file.num_rows, 'row')}")
+    if not found.startswith(named_hash(file.path)):
+        return Problem(where=str(place), what=f"its SHA-256 is {found}, which does not begin as its name says")
     return None
 
 

@@ -7,18 +7,21 @@ Numbers have the digits that are stored and no separators, since one may be a co
 import difflib
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import groupby
+from heapq import merge
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
-from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.domain.follow_ups.answer_types import AnswerType
 from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.domain.follow_ups.prompts import Support
@@ -30,9 +33,16 @@ from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, compare_runs
 from memagent_batch.runs.evidence import Alignment, How
-from memagent_batch.runs.history import find_run
-from memagent_batch.runs.manifest import Manifest, PartReport
-from memagent_batch.runs.tables import MOVED_TABLES_REMEDY, READING_COLUMNS, ReadingIds, reading_ids
+from memagent_batch.runs.history import GONE_REMEDY, PastRun, open_run
+from memagent_batch.runs.tables import (
+    ANSWERS_TABLE,
+    EVIDENCE_TABLE,
+    MEMORIES_TABLE,
+    READING_COLUMNS,
+    ReadingIds,
+    reading_ids,
+)
+from memagent_batch.store.delta import TableFile
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -41,6 +51,8 @@ TRACE_COLUMNS = (
     *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
     *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
+BATCH_ROWS = 256
+"""Rows that are read at once."""
 LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
 SUGGESTED_IDS = 3
@@ -112,88 +124,118 @@ class RunReading:
         return reading_ids(self.answer)
 
 
-def stream_readings(output: Location, manifest: Manifest) -> Iterator[RunReading]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file of a table of a run."""
+
+    place: Location
+    file: TableFile
+    schema: pa.Schema
+    """Of the table, with the partition columns, which the file does not hold."""
+
+
+def stream_readings(past: PastRun, *, with_turns: bool = True) -> Iterator[RunReading]:
     """All readings of a run; those of a document follow each other. Holds the turns of one reading at a time.
+
+    Without turns, `memories` is not read.
 
     Raises:
         OutputError: a table file is gone or can't be read; names it.
     """
-    for part in manifest["parts"]:
-        yield from _part_readings(output, part)
+    names = (ANSWERS_TABLE, MEMORIES_TABLE, EVIDENCE_TABLE)
+    files = {name: files_by_stem(past, name) for name in names if name in past.manifest["table_versions"]}
+    for stem, answers in sorted(files[ANSWERS_TABLE].items()):
+        memories = files[MEMORIES_TABLE].get(stem, ()) if with_turns else ()
+        turns = GroupedRows(memories, columns=(*READING_COLUMNS, *TRACE_COLUMNS))
+        evidence = GroupedRows(files.get(EVIDENCE_TABLE, {}).get(stem, ()))
+        for answer in merge(*map(table_rows, answers), key=itemgetter("document_id")):
+            key = reading_ids(answer)
+            yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
+        for rows in (turns, evidence):
+            rows.require_end()
 
 
-def find_readings(
-    output: Location, manifest: Manifest, *, document_id: str, question_id: str | None
-) -> list[RunReading]:
+def files_by_stem(past: PastRun, name: str) -> dict[str, list[StoredFile]]:
+    """The files of a table; those of one stem have the rows of the same documents, in each table in the same order."""
+    table = past.table(name)
+    schema = past.dataset(name).schema
+    stems: dict[str, list[StoredFile]] = defaultdict(list)
+    for path, file in table.files(past.version(name)).items():
+        stems[path.rpartition("-")[0]].append(StoredFile(place=table.place / path, file=file, schema=schema))
+    return stems
+
+
+def find_readings(past: PastRun, *, document_id: str, question_id: str | None) -> list[RunReading]:
     """The readings of a document, of one question or of all; at least one.
 
     Raises:
         OutputError: the run has no such document or question; names near ids.
     """
-    for part in manifest["parts"]:
-        if document_id in _ids_in(output / part["answers_file"]):
-            readings = [each for each in _part_readings(output, part) if each.document_id == document_id]
-            found = [each for each in readings if question_id in {None, each.question_id}]
-            if not found:
-                raise OutputError(
-                    f"QUESTION: the run asked no question {question_id!r} of document {document_id!r}; "
-                    f"{_nearest(str(question_id), {each.question_id for each in readings})}"
-                )
-            return found
-    ids = set(document_ids(output, manifest))
-    raise OutputError(f"DOCUMENT: the run at {output} has no document {document_id!r}; {_nearest(document_id, ids)}")
+    is_wanted = pc.field("document_id") == document_id
+    answers, turns, evidence = (
+        dataset.to_table(filter=is_wanted).to_pylist()
+        for dataset in (past.dataset(ANSWERS_TABLE), past.dataset(MEMORIES_TABLE), past.evidence())
+    )
+    if not answers:
+        near = _nearest(document_id, set(document_ids(past)))
+        raise OutputError(f"DOCUMENT: the run at {past.output} has no document {document_id!r}; {near}")
+    found = [row for row in answers if question_id in {None, row["question_id"]}]
+    if not found:
+        raise OutputError(
+            f"QUESTION: the run asked no question {question_id!r} of document {document_id!r}; "
+            f"{_nearest(str(question_id), {row['question_id'] for row in answers})}"
+        )
+    return [
+        RunReading(
+            answer=answer,
+            turns=[row for row in turns if reading_ids(row) == reading_ids(answer)],
+            evidence=[row for row in evidence if reading_ids(row) == reading_ids(answer)],
+        )
+        for answer in found
+    ]
 
 
-def document_ids(output: Location, manifest: Manifest) -> list[str]:
+def document_ids(past: PastRun) -> list[str]:
     """The ids of all documents of a run, sorted.
 
     Raises:
         OutputError: a table file is gone or can't be read; names it.
     """
-    return sorted({name for part in manifest["parts"] for name in _ids_in(output / part["answers_file"])})
+    ids = set[str]()
+    for batch in past.dataset(ANSWERS_TABLE).to_batches(columns=["document_id"]):
+        ids.update(pc.unique(batch["document_id"]).to_pylist())
+    return sorted(ids)
 
 
-def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[Row]:
-    """The rows of a table file; of the columns that it has.
-
-    Raises:
-        OutputError: the file is gone or can't be read.
-    """
-    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
-        names = [name for name in file.schema.names if columns is None or name in columns]
-        for group in range(len(file.group_bytes)):
-            for batch in file.batches(group, names=names):
-                yield from batch.select(names).to_pylist()
-
-
-def table_schema(place: Location) -> pa.Schema:
-    """The columns of a table file.
+def table_rows(stored: StoredFile, *, columns: Collection[str] | None = None) -> Iterator[Row]:
+    """The rows of a file, with those of the columns that the table has.
 
     Raises:
         OutputError: the file is gone or can't be read.
     """
-    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
-        return file.schema
-
-
-def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
-    """Rows of the tables of a part stand in the same order of readings."""
-    evidence_file = part["evidence_file"]
-    turns = GroupedRows(output / part["memories_file"], columns=(*READING_COLUMNS, *TRACE_COLUMNS))
-    evidence = GroupedRows(output / evidence_file if evidence_file else None)
-    for answer in table_rows(output / part["answers_file"]):
-        key = reading_ids(answer)
-        yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
-    for rows in (turns, evidence):
-        rows.require_end()
+    names = [name for name in stored.schema.names if columns is None or name in columns]
+    constants = {
+        name: pa.scalar(value, pa.string()).cast(stored.schema.field(name).type).as_py()
+        for name, value in stored.file.partition.items()
+        if name in names
+    }
+    with (
+        table_errors(stored.place.uri, remedy=GONE_REMEDY),
+        stored.place.open() as stream,
+        pq.ParquetFile(stream, pre_buffer=False) as file,
+    ):
+        there = [name for name in names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
+            yield from ({**row, **constants} for row in batch.to_pylist())
 
 
 class GroupedRows:
     """Rows of a table, reading by reading."""
 
-    def __init__(self, place: Location | None, *, columns: Collection[str] | None = None) -> None:
-        self._place = place
-        self._groups = groupby(table_rows(place, columns=columns) if place else (), key=reading_ids)
+    def __init__(self, files: Sequence[StoredFile], *, columns: Collection[str] | None = None) -> None:
+        self._files = files
+        rows = chain.from_iterable(table_rows(file, columns=columns) for file in files)
+        self._groups = groupby(rows, key=reading_ids)
         self._next = self._advance()
 
     def take(self, key: ReadingIds) -> list[Row]:
@@ -212,17 +254,13 @@ class GroupedRows:
         """
         if self._next is not None:
             raise OutputError(
-                f"{self._place} holds rows of {self._next[0]} where `answers` has none; run the same command again, "
-                "which writes the tables again"
+                f"{self._files[0].place} holds rows of {self._next[0]} where `answers` has none; run the same "
+                "command again, which writes the tables again"
             )
 
     def _advance(self) -> tuple[ReadingIds, list[Row]] | None:
         found = next(self._groups, None)
         return None if found is None else (found[0], list(found[1]))
-
-
-def _ids_in(place: Location) -> set[str]:
-    return {row["document_id"] for row in table_rows(place, columns=("document_id",))}
 
 
 def _nearest(name: str, names: set[str]) -> str:
@@ -399,6 +437,8 @@ class RunChanges:
     """Readings of the later run that are new, or have another answer, value or status."""
     num_removed: int = 0
     """Readings that only the earlier run asked for."""
+    removed: Sequence[str] = ()
+    """Documents that only the earlier run had, sorted."""
     problem: str | None = None
     """Why the runs can't be compared; None where they were."""
 
@@ -408,18 +448,20 @@ class RunChanges:
         return self.since is not None and self.problem is None
 
 
-def changes_of(output: Location, manifest: Manifest) -> RunChanges:
-    """Compares a run with the finished run before it, by their records and logs."""
-    since = manifest["changes"]["since"]
+def changes_of(past: PastRun) -> RunChanges:
+    """Compares a run with the finished run before it."""
+    since = past.manifest["changes"]["since"]
     if since is None:
         return RunChanges(since=None)
     readings: dict[ReadingIds, Change] = {}
-    num_removed = 0
+    num_removed, removed = 0, set[str]()
     try:
-        for table in compare_runs(find_run(output, since), find_run(output, manifest["run_id"])):
+        for table in compare_runs(open_run(past.output, since), past):
             for row in table.to_pylist():
                 if row["change"] == AnswerChange.REMOVED:
                     num_removed += 1
+                    if Cause.DOCUMENT in row["why"]:
+                        removed.add(row["document_id"])
                     continue
                 before = row["answer_before"] or row["error_message_before"] or row["status_before"]
                 value, _ = values_of_both(row) or (None, None)
@@ -431,4 +473,4 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
                 )
     except OutputError as error:
         return RunChanges(since=since, problem=str(error))
-    return RunChanges(since=since, readings=readings, num_removed=num_removed)
+    return RunChanges(since=since, readings=readings, num_removed=num_removed, removed=sorted(removed))

@@ -37,7 +37,6 @@ from memagent_batch.pages.readings import (
     run_time,
     said_words,
     stream_readings,
-    table_rows,
 )
 from memagent_batch.pages.summary import Summary
 from memagent_batch.review.measures import Measure
@@ -45,10 +44,10 @@ from memagent_batch.review.record import latest_estimates, share_words
 from memagent_batch.review.sign_offs import SignOffs
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.history import finished_runs
-from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.history import PastRun, find_run, finished_runs
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import warn_of_later_run
-from memagent_batch.runs.tables import ANSWERS_FOLDER, REMOVED
+from memagent_batch.runs.tables import ANSWERS_TABLE
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
@@ -63,7 +62,7 @@ ROWS_PER_FILE = 1_000
 PAGE_BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
 SHOWN_REMOVED = 1_000
-"""Most removed documents that the index names; the table `removed` has all."""
+"""Most removed documents that the index names; `memagent diff` names all."""
 SIGN_SHEET_COLUMNS = (
     *("document_id", "question_id", "sample", "decision", "correction", "comment", "signed_by", "signed_at"),
     "reading_hash",
@@ -202,11 +201,20 @@ def _sentence_and_place(view: ReadingView) -> tuple[str, str]:
 class _ShownRun:
     """The last finished run of an output, as the site shows it."""
 
-    output: Location
-    manifest: Manifest
+    run: PastRun
     changes: RunChanges
     texts: DocumentTexts | None
     """None without evidence."""
+
+    @property
+    def output(self) -> Location:
+        """Its output."""
+        return self.run.output
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.run.manifest
 
     def sheets(self, number: Iterator[int]) -> Iterator[Sheet]:
         """The documents of the run, numbered."""
@@ -217,7 +225,7 @@ class _ShownRun:
             signed=SignOffs(self.output),
             output=str(self.output).rstrip("/"),
         )
-        readings = stream_readings(self.output, self.manifest)
+        readings = stream_readings(self.run)
         for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
             yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, of_document)))
 
@@ -232,28 +240,29 @@ def write_site(
 
     Raises:
         OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.
+        InputError: texts are to be shown, and the documents can't be reached.
         StorageError: the site can't be written.
     """
-    manifests, later_runs = [], []
+    runs, later_runs = list[PastRun](), []
     for output in outputs:
         with output_errors(output.uri):
-            manifests.append(require_manifest(output))
-            later_runs.append(warn_of_later_run(output, manifests[-1]))
+            runs.append(find_run(output))
+            later_runs.append(warn_of_later_run(output, runs[-1].manifest))
     read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
-    num_answers = sum(manifest["counts"]["answers_rows"] for manifest in manifests)
+    num_answers = sum(run.manifest["counts"]["answers_rows"] for run in runs)
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(
             f"the site would show {num_answers:,} answers; more than {LARGE_ANSWERS:,} take about 1 GB: pass --yes to "
             "write it"
         )
-    shown = map(_shown_run, outputs, manifests)
+    shown = map(_shown_run, runs)
     return _write_pages(list(shown), target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
 
 
-def _shown_run(output: Location, manifest: Manifest) -> _ShownRun:
-    wanted = _documents_with_evidence(output, manifest)
-    texts = DocumentTexts(output, manifest, wanted=wanted) if wanted else None
-    return _ShownRun(output=output, manifest=manifest, changes=changes_of(output, manifest), texts=texts)
+def _shown_run(run: PastRun) -> _ShownRun:
+    wanted = _documents_with_evidence(run)
+    texts = DocumentTexts(run.output, run.manifest, wanted=wanted) if wanted else None
+    return _ShownRun(run=run, changes=changes_of(run), texts=texts)
 
 
 def _write_pages(
@@ -329,12 +338,10 @@ def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:
     )
 
 
-def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, str]:
+def _documents_with_evidence(run: PastRun) -> dict[str, str]:
     found: dict[str, str] = {}
-    for part in manifest["parts"]:
-        if evidence := part["evidence_file"]:
-            rows = table_rows(output / evidence, columns=("document_id", "document_hash"))
-            found.update((row["document_id"], row["document_hash"]) for row in rows)
+    for batch in run.evidence().to_batches(columns=["document_id", "document_hash"]):
+        found.update((row["document_id"], row["document_hash"]) for row in batch.to_pylist())
     return found
 
 
@@ -361,7 +368,7 @@ def _index_values(
         "model": manifest["settings"]["model"],
         "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
-        "removed": [name for run in runs for name in _removed_documents(run.output, run.manifest)][:SHOWN_REMOVED],
+        "removed": [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED],
         "facts": {
             "documents": table.num_documents,
             "questions": len(table.question_ids),
@@ -379,7 +386,7 @@ def _index_values(
 def _name_of(output: Location) -> str:
     """What people call an output: its folder; of the answers of a scan, the scan's."""
     parts = str(output).rstrip("/").split("/")
-    return parts[-2] if parts[-1] == ANSWERS_FOLDER and len(parts) > 1 else parts[-1]
+    return parts[-2] if parts[-1] == ANSWERS_TABLE and len(parts) > 1 else parts[-1]
 
 
 def _signing(run_id: str, outputs: Sequence[Location]) -> dict[str, Any]:
@@ -405,12 +412,6 @@ def _summary_files(
         "summary.html": render("summary.html", values),
         "summary.json": json_bytes(values),
     }
-
-
-def _removed_documents(output: Location, manifest: Manifest) -> list[str]:
-    """The documents that the run before found and this one did not; the first of them, sorted."""
-    rows = (row for name in manifest["files"].get(REMOVED, ()) for row in table_rows(output / name))
-    return sorted(row["document_id"] for row in rows if row["removed_run_id"] == manifest["run_id"])[:SHOWN_REMOVED]
 
 
 @contextmanager

@@ -31,20 +31,21 @@ from memagent_batch.pages.readings import (
     ANSWERED,
     NEEDS,
     NO_UNIT,
-    GroupedRows,
+    files_by_stem,
     need_of,
     outcome_of,
     part_shown,
     shown_value,
+    stream_readings,
     table_rows,
-    table_schema,
 )
 from memagent_batch.review.sheet import quoted
 from memagent_batch.review.sign_offs import Decision, SignOff, SignOffs, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, reading_ids
+from memagent_batch.runs.history import PastRun, find_run
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE_TABLE, RESULTS_TABLE
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -96,16 +97,16 @@ def export_answers(output: Location, target: Location, *, to: str) -> int:
         StorageError: the file can't be written.
     """
     with output_errors(output.uri):
-        manifest = require_manifest(output)
+        run = find_run(output)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "answers"
         write = write_readings if to == "csv" else write_spreadsheet
-        write(output, manifest, file=file)
+        write(run, file=file)
         target.write_file(file)
-    return manifest["counts"]["answers_rows"]
+    return run.manifest["counts"]["answers_rows"]
 
 
-def write_readings(output: Location, manifest: Manifest, *, file: Path) -> None:
+def write_readings(run: PastRun, *, file: Path) -> None:
     """Writes the readings of a run to a local CSV file, with a byte order mark, which Excel needs.
 
     Raises:
@@ -114,7 +115,7 @@ def write_readings(output: Location, manifest: Manifest, *, file: Path) -> None:
     with file.open("w", encoding="utf-8-sig", errors="backslashreplace", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(WIDTHS)
-        for row in _by_need(output, manifest, signed=SignOffs(output)):
+        for row in _by_need(run, signed=SignOffs(run.output)):
             writer.writerow([_csv_cell(cell) for cell in row])
 
 
@@ -124,42 +125,37 @@ def _csv_cell(cell: Cell) -> str:
     return "" if cell is None else str(cell).removesuffix(".0")
 
 
-def write_spreadsheet(output: Location, manifest: Manifest, *, file: Path) -> None:
+def write_spreadsheet(run: PastRun, *, file: Path) -> None:
     """Writes the answers of a run to a local file.
 
     Raises:
         OutputError: there are more rows than a sheet holds, or a table file is gone.
     """
-    num_rows = manifest["counts"]["answers_rows"]
+    num_rows = run.manifest["counts"]["answers_rows"]
     if num_rows >= MAX_XLSX_ROWS:
         raise OutputError(
             f"--to xlsx: the run has {num_rows:,} answers, and a sheet holds {MAX_XLSX_ROWS - 1:,}; read the Parquet "
             "files of answers/, or export slices"
         )
-    signed = SignOffs(output)
+    signed = SignOffs(run.output)
     with _xlsx_book(file) as book:
-        if RESULTS_FOLDER in manifest["files"]:
-            schema = table_schema(output / manifest["files"][RESULTS_FOLDER][0])
-            book.write(RESULTS_FOLDER, [*map(_heading, schema)], _results(output, manifest, schema, signed=signed))
-        book.write("readings", list(WIDTHS), _by_need(output, manifest, signed=signed), widths=WIDTHS)
-        names = _column_names(output, manifest)
-        book.write(ANSWERS_FOLDER, names, (_all_cells(*row, names) for row in _exported_rows(output, manifest)))
+        if RESULTS_TABLE in run.manifest["table_versions"]:
+            question_ids = set(run.questions["question_id"].to_pylist())
+            schema = [each for each in run.dataset(RESULTS_TABLE).schema if each.name in {"document_id", *question_ids}]
+            book.write(RESULTS_TABLE, [*map(_heading, schema)], _results(run, schema, signed=signed))
+        book.write("readings", list(WIDTHS), _by_need(run, signed=signed), widths=WIDTHS)
+        names = _column_names(run)
+        book.write(ANSWERS_TABLE, names, (_all_cells(*row, names) for row in _exported_rows(run)))
 
 
-def _column_names(output: Location, manifest: Manifest) -> list[str]:
-    """The columns of all files, which are the same in each."""
-    names = [name for file in manifest["files"][ANSWERS_FOLDER][:1] for name in table_schema(output / file).names]
-    return [*names, EVIDENCE_COLUMN] if EVIDENCE_FOLDER in manifest["files"] else names
+def _column_names(run: PastRun) -> list[str]:
+    names = run.dataset(ANSWERS_TABLE).schema.names
+    return [*names, EVIDENCE_COLUMN] if EVIDENCE_TABLE in run.manifest["table_versions"] else names
 
 
-def _exported_rows(output: Location, manifest: Manifest) -> Iterator[tuple[Row, Sequence[Row]]]:
+def _exported_rows(run: PastRun) -> Iterator[tuple[Row, Sequence[Row]]]:
     """The rows of `answers`, each with its rows of `evidence`."""
-    evidence_files = {part["answers_file"]: part["evidence_file"] for part in manifest["parts"]}
-    for name in manifest["files"][ANSWERS_FOLDER]:
-        file = evidence_files.get(name)
-        evidence = GroupedRows(output / file if file else None)
-        for row in table_rows(output / name):
-            yield row, evidence.take(reading_ids(row))
+    return ((reading.answer, reading.evidence) for reading in stream_readings(run, with_turns=False))
 
 
 def _chosen_sentences(evidence: Sequence[Row]) -> list[Row]:
@@ -183,21 +179,22 @@ def _heading(column: pa.Field) -> str:
     return f"{column.name} ({unit})" if unit not in {"", NO_UNIT} else column.name
 
 
-def _results(output: Location, manifest: Manifest, schema: pa.Schema, *, signed: SignOffs) -> Iterator[list[Cell]]:
+def _results(run: PastRun, schema: Sequence[pa.Field], *, signed: SignOffs) -> Iterator[list[Cell]]:
     """The rows of the sheet `results`. No cell is empty: one without a value says why."""
     document, *questions = schema
-    for part in manifest["parts"]:
-        words = _words_of_part(output / part["answers_file"], signed=signed)
-        for row in table_rows(output / part["results_file"]) if part["results_file"] else ():
+    answers, results = files_by_stem(run, ANSWERS_TABLE), files_by_stem(run, RESULTS_TABLE)
+    for stem in sorted(results):
+        words = _words_of_part(chain.from_iterable(map(table_rows, answers.get(stem, ()))), signed=signed)
+        for row in chain.from_iterable(map(table_rows, results[stem])):
             of_row = [words.get((row[document.name], each.name), (NOT_ASKED, None)) for each in questions]
             cells = zip(questions, of_row, strict=True)
             yield [row[document.name], *(_result_cell(row[each.name], each, *said) for each, said in cells)]
 
 
-def _words_of_part(place: Location, *, signed: SignOffs) -> dict[tuple[str, str], tuple[str, str | None]]:
+def _words_of_part(rows: Iterable[Row], *, signed: SignOffs) -> dict[tuple[str, str], tuple[str, str | None]]:
     """By document and question why there may be no value, and what people have decided in its place, if anything."""
     words = {}
-    for key, of_question in groupby(table_rows(place), key=lambda row: (row["document_id"], row["question_id"])):
+    for key, of_question in groupby(rows, key=lambda row: (row["document_id"], row["question_id"])):
         samples = [*of_question]
         decided = [*map(signed.of, samples)]
         correction = next((by["correction"] for by in decided if by and by["correction"]), None)
@@ -220,12 +217,12 @@ def _number_or_text(text: str) -> float | str:
     return float(text) if re.fullmatch(NUMBER_FORM, text) else text
 
 
-def _by_need(output: Location, manifest: Manifest, *, signed: SignOffs) -> Iterator[list[Cell]]:
+def _by_need(run: PastRun, *, signed: SignOffs) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
-    need_of_row = partial(_need, signed=signed, manifest=manifest)
-    needs = sorted({need_of_row(row, evidence) for row, evidence in _exported_rows(output, manifest)})
+    need_of_row = partial(_need, signed=signed, manifest=run.manifest)
+    needs = sorted({need_of_row(row, evidence) for row, evidence in _exported_rows(run)})
     for need in needs:
-        for row, evidence in _exported_rows(output, manifest):
+        for row, evidence in _exported_rows(run):
             if need_of_row(row, evidence) == need:
                 why = NEEDS[need] if need < len(NEEDS) else None
                 by, before = signed.of(row), signed.before(row)
@@ -236,7 +233,7 @@ def _by_need(output: Location, manifest: Manifest, *, signed: SignOffs) -> Itera
                 yield [
                     *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
                     *(row["confidence"], sentences or None, places or None),
-                    *(_unread_words(row, manifest), problem, _signed_cell(row, by, before)),
+                    *(_unread_words(row, run.manifest), problem, _signed_cell(row, by, before)),
                 ]
 
 

@@ -28,14 +28,13 @@ class PlannedDocument:
     readings: list[tuple[int, int]]
     """Row of the question list and sample of each reading."""
     turn_files: list[str]
+    """Log files that hold turns of its text, or of another version of it."""
     num_bytes: int = 0
     """Size of its text by the plan, bytes of UTF-8; 0 for a row of a dataset, which no plan counts."""
-    last_hashes: list[str] = field(default_factory=list)
-    """Hashes of its last versions, the latest first, where `turn_files` hold turns of those too."""
     follow_up_readings: list[tuple[int, int]] = field(default_factory=list)
     """Readings that have been answered, but whose follow-up questions are missing."""
-    ended_by: list[str] = field(default_factory=list)
-    """Run and writer that ended each of these."""
+    outcome_files: list[str] = field(default_factory=list)
+    """Log files that hold the outcomes of these."""
     sentences: Sentences = field(default_factory=Sentences)
     carried: Mapping[str, str | None] = field(default_factory=dict)
     """Its carried columns, by their names in the index."""
@@ -68,9 +67,8 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         readings=[(reading["question"], reading["sample"]) for reading in values["readings"]],
         turn_files=values["turn_files"],
         num_bytes=values["num_bytes"] or 0,
-        last_hashes=values["last_hashes"],
         follow_up_readings=[(reading["question"], reading["sample"]) for reading in values["follow_ups"]],
-        ended_by=values["ended_by"],
+        outcome_files=values["outcome_files"],
         sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},
     )
@@ -82,13 +80,13 @@ def break_at(agent: AgentConfig) -> BreakAt | None:
     return agent.policy.break_at if has_setting else None
 
 
-def require_rows(agent: AgentConfig, *, order_columns: Sequence[str]) -> None:
+def require_rows(agent: AgentConfig, *, has_rows: bool) -> None:
     """Checks that documents have the rows at which chunks are to close.
 
     Raises:
         SettingsError: each document is one row; says what to do.
     """
-    if break_at(agent) is BreakAt.ROWS and not order_columns:
+    if break_at(agent) is BreakAt.ROWS and not has_rows:
         raise SettingsError(
             "policy.break_at: rows closes chunks where rows end, and here each document is one row; name "
             "input.order_columns where documents are many rows, or choose lines, or leave it out"

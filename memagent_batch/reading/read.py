@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +16,7 @@ from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
 from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
-from memagent_batch.store.turn_log.rows import ResultRow, require_outcome
+from memagent_batch.store.turn_log.rows import EndedRow, require_outcome
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ class Reading:
     """What went wrong, if there is no answer."""
     error_message: str | None = None
     counts: TurnCounts
+    turn_hashes: Sequence[str] = ()
+    """Which turns it had; see `hash_turn`."""
     num_document_tokens: int
     num_chunks: int
     model: str
@@ -42,10 +44,10 @@ class Reading:
     error: Exception | None = None
     """The exception behind `error_type`, for a caller that stops at some of them; no column."""
 
-    def to_row(self) -> ResultRow:
+    def to_row(self) -> EndedRow:
         """How it ended, as the outcome log has it."""
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("counts", "error")}
-        return cast("ResultRow", {**own, **asdict(self.counts)})
+        return cast("EndedRow", {**own, **asdict(self.counts)})
 
 
 async def read(document: Document, question: Question, *, agent: LoadedAgent, turns: ReadingTurns) -> Reading:
@@ -133,6 +135,7 @@ def _reading(
         error_message=f"{error}{place}".encode(errors="replace").decode() if error else None,
         error=error,
         counts=turns.counts,
+        turn_hashes=turns.turn_hashes,
         num_document_tokens=document.num_tokens,
         num_chunks=num_chunks,
         model=agent.model,

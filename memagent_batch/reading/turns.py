@@ -1,7 +1,7 @@
 """The turns of one reading: all that stands between its policy and the engine."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
@@ -12,17 +12,11 @@ from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotLoggedError, TurnUnansweredError
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.store.turn_log.index import ReadingKey, reading_key
-from memagent_batch.store.turn_log.rows import TurnRow, completion_of
-from memagent_batch.store.turn_log.turns import LoggedRows
+from memagent_batch.store.turn_log.rows import TurnRow, completion_of, hash_turn
+from memagent_batch.store.turn_log.turns import LoggedTurns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
-LoggedTurns = Mapping[ReadingKey, LoggedRows]
-"""Rows of the turn log by reading and turn path, as `read_turns` returns them."""
-NO_ROWS = LoggedRows({})
-
-FollowUpTurn = tuple[str, str, str]
-"""A follow-up question of one reading: its fingerprint, its path, and the hash of its prompt."""
+NO_TURNS = LoggedTurns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +55,14 @@ class ReadingTurns:
     """Answers the turns that the log does not hold."""
     address: ReadingAddress
     """The reading's address, from which each turn has its seed."""
+    document_id: str = ""
+    """The document as which the text is read, for the log."""
     seed: int
-    from_log: LoggedTurns = field(default_factory=dict)
-    """Turns that the log holds of this reading."""
-    last_hashes: Sequence[str] = ()
-    """Hashes of the document's last versions, the latest first, whose turns of the same prompts are taken."""
-    logged_follow_ups: Mapping[str, LoggedTurns] = field(default_factory=dict)
-    """Follow-up questions that the log holds, by their fingerprint."""
+    is_sampled: bool = False
+    """Whether completions are drawn with the seeds of their turns; else equal prompts have equal completions."""
+    from_log: Mapping[str, LoggedTurns] = field(default_factory=dict)
+    """Turns that the log holds of this question and sample, by fingerprint; those of follow-up questions have others
+    than the reader's."""
     log: TurnLogWriter | None = None
     """Keeps new turns; None where nothing is kept."""
     suspects: Suspects = field(default_factory=Suspects)
@@ -81,8 +76,15 @@ class ReadingTurns:
     """Whether completions begin inside a thought (`PromptTokens.opens_thought`); `read` sets it."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     _num_asked: int = field(default=0, init=False)
-    _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
-    _closed: dict[FollowUpTurn, Completion] = field(default_factory=dict, init=False)
+    _hashes: dict[int, str] = field(default_factory=dict, init=False)
+    """`hash_turn` of the turns of the reading that have ended, by number."""
+    _follow_ups: dict[tuple[str, str], Completion] = field(default_factory=dict, init=False)
+    """Completions of follow-up questions, by fingerprint and hash of the prompt."""
+
+    @property
+    def turn_hashes(self) -> list[str]:
+        """Hashes of the turns so far, in the order of asking; by these the outcome names them."""
+        return [self._hashes[number] for number in sorted(self._hashes)]
 
     async def room(self) -> None:
         """Returns when no turn of the reading waits for a place; see `PlacedTurns`."""
@@ -98,22 +100,51 @@ class ReadingTurns:
             EngineRequestError: the engine died at this turn too often.
             MemagentError: what the engine or the log raises; see `Engine.complete` and `TurnLogWriter`.
         """
-        prompt, self._num_asked = replace(prompt, number=self._num_asked), self._num_asked + 1
-        address = self.address
-        if prompt.fingerprint is not None:
-            address = replace(address, fingerprint=prompt.fingerprint)
-        if (row := self._from_log(prompt, address)) is not None:
-            completion = completion_of(row)
-        else:
-            completion = await self._complete(prompt, address)
-        if prompt.fingerprint is not None:
-            self._closed[_follow_up_turn(prompt.fingerprint, prompt)] = completion
+        number, self._num_asked = self._num_asked, self._num_asked + 1
+        prompt = replace(prompt, number=number)
+        completion = await self._complete(prompt)
+        if prompt.fingerprint is None:
+            self._hashes[number] = hash_turn(prompt, completion)
         self.counts = self.counts.with_turn(prompt, completion)
         if self.observe is not None:
             self.observe(prompt, completion)
         if (why := self._why_unanswered(prompt, completion.text, completion.finish_reason)) is not None:
             raise TurnUnansweredError(f"turn {prompt.path} was not read: {why}")
         return completion
+
+    async def _complete(self, prompt: Prompt) -> Completion:
+        """Takes the completion from the log, or asks the engine and records it.
+
+        A follow-up question that was asked for another type of the same question is not asked again.
+        """
+        if prompt.fingerprint is None:
+            return await self._logged_or_asked(prompt, self.address)
+        turn = (prompt.fingerprint, token_hash(prompt.token_ids))
+        if turn in self._follow_ups:
+            return replace(self._follow_ups[turn], replayed=True)
+        address = replace(self.address, fingerprint=prompt.fingerprint)
+        self._follow_ups[turn] = await self._logged_or_asked(prompt, address)
+        return self._follow_ups[turn]
+
+    async def _logged_or_asked(self, prompt: Prompt, address: ReadingAddress) -> Completion:
+        if (row := self._find_logged(prompt, address)) is None:
+            return await self._ask(prompt, address)
+        completion = completion_of(row)
+        is_here = (row["document_hash"], row["path"]) == (address.document_hash, prompt.path)
+        if self.log is not None and not is_here:  # each version of a document is whole in the log
+            self.log.record_turn(address, prompt, completion, document_id=self.document_id)
+        return completion
+
+    def _find_logged(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
+        """The row of a logged turn with this prompt that need not be asked again."""
+        rows = self.from_log.get(address.fingerprint, NO_TURNS).find(
+            kind=prompt.kind,
+            prompt_hash=token_hash(prompt.token_ids),
+            document_hash=address.document_hash,
+            path=prompt.path,
+            is_sampled=self.is_sampled,
+        )
+        return next((row for row in rows if not self._asks_again(prompt, row)), None)
 
     def _why_unanswered(self, prompt: Prompt, text: str, finish_reason: FinishReason) -> str | None:
         return why_unanswered(
@@ -123,28 +154,6 @@ class ReadingTurns:
             guide=prompt.guide,
             opens_thought=self.opens_thought and prompt.fingerprint is None,
         )
-
-    def _from_log(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
-        """The turn's row in the log, if it answered this very prompt, and need not be asked again."""
-        row = self._rows(prompt, address).get(prompt.path)
-        if row is None or row["prompt_hash"] != token_hash(prompt.token_ids) or self._asks_again(prompt, row):
-            return None
-        return row
-
-    def _reused_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
-        """The row of this very prompt in a last version of the document: at the same path, or else at another one.
-
-        What is put into a document, or taken out, moves the paths of all that follows, and not always their prompts.
-        """
-        for last in (replace(address, document_hash=last_hash) for last_hash in self.last_hashes):
-            if (row := self._from_log(prompt, last)) is not None:
-                return row
-            if last not in self._paths_of_last:
-                self._paths_of_last[last] = self._rows(prompt, last).paths_by_prompt()
-            path = self._paths_of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
-            if path is not None and not self._asks_again(prompt, row := self._rows(prompt, last)[path]):
-                return row
-        return None
 
     def _asks_again(self, prompt: Prompt, row: TurnRow) -> bool:
         """Whether a turn failed in an earlier run by what it wrote: held, it would fail so forever.
@@ -161,23 +170,8 @@ class ReadingTurns:
         is_cut = finish_reason is FinishReason.LENGTH
         return is_cut or (prompt.guide is not None and not prompt.guide.allows(row["text"]))
 
-    def _rows(self, prompt: Prompt, address: ReadingAddress) -> LoggedRows:
-        """What the log holds of a reading by path, under the fingerprint of such a turn."""
-        from_log = self.from_log if prompt.fingerprint is None else self.logged_follow_ups.get(prompt.fingerprint, {})
-        return from_log.get(reading_key(address), NO_ROWS)
-
-    async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
-        """Takes the turn from a last version of the document, or asks the engine; records it.
-
-        A follow-up question that was asked for another type of the same question is taken as it is. While the store
-        fails, turns wait here and memory is bounded.
-        """
-        if prompt.fingerprint is not None and (turn := _follow_up_turn(prompt.fingerprint, prompt)) in self._closed:
-            return replace(self._closed[turn], replayed=True)
-        if (row := self._reused_from_last(prompt, address)) is not None:
-            if self.log is not None:
-                self.log.record_reused(address, prompt, row)
-            return completion_of(row)
+    async def _ask(self, prompt: Prompt, address: ReadingAddress) -> Completion:
+        """Asks the engine, and records the turn. While the store fails, turns wait here and memory is bounded."""
         seed = address.turn_seed(prompt.path, seed=self.seed)
         place = self.places.place(self.address, document=self.document, turn=prompt.number or 0)
         async with self.suspects.admit(address, prompt.path), place:
@@ -186,7 +180,7 @@ class ReadingTurns:
             with self.suspects.watch(address, prompt.path):
                 completion = await self.engine.complete(prompt, seed=seed)
         if self.log is not None:
-            self.log.record_turn(address, prompt, completion)
+            self.log.record_turn(address, prompt, completion, document_id=self.document_id)
         return completion
 
 
@@ -223,7 +217,3 @@ class ReplayOnly:
             NotLoggedError: the log does not hold the turn.
         """
         raise NotLoggedError(prompt.path)
-
-
-def _follow_up_turn(fingerprint: str, prompt: Prompt) -> FollowUpTurn:
-    return (fingerprint, prompt.path, token_hash(prompt.token_ids))

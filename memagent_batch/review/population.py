@@ -14,17 +14,10 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.where import Condition, matching_rows
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
-from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import (
-    ANSWERS,
-    ANSWERS_FOLDER,
-    DocumentId,
-    QuestionText,
-    read_table_columns,
-    read_tables,
-)
+from memagent_batch.runs.history import PastRun, find_run
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_TABLE, EVIDENCE_TABLE, DocumentId, QuestionText
 from memagent_batch.store.columns import Column, arrow_schema
-from memagent_batch.store.database import run_query
+from memagent_batch.store.database import BATCH_ROWS, run_query
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 
@@ -185,7 +178,7 @@ class Population:
 class ReviewedScan:
     """What is reviewed: the last finished run of an output, or those of several outputs as one."""
 
-    runs: Sequence[tuple[Location, Manifest]]
+    runs: Sequence[PastRun]
 
     @classmethod
     def at(cls, outputs: Sequence[Location]) -> "ReviewedScan":
@@ -197,26 +190,27 @@ class ReviewedScan:
         runs = []
         for output in outputs:
             with output_errors(output.uri):
-                runs.append((output, require_manifest(output)))
+                runs.append(find_run(output))
         return cls(runs=runs)
 
     @property
     def run_id(self) -> str:
         """The ids of all runs."""
-        return ", ".join(sorted(manifest["run_id"] for _, manifest in self.runs))
+        return ", ".join(sorted(run.run_id for run in self.runs))
 
     def rows_of_question(self, table: str, *, question_id: str, columns: Collection[str]) -> Iterator[pa.Table]:
-        """The rows of a table for a question, sample 0, file by file; files without any are left out.
+        """The rows of a table for a question, sample 0, batch by batch.
 
         Raises:
             OutputError: a file is gone or can't be read.
         """
-        for output, manifest in self.runs:
-            for name in manifest["files"].get(table, []):
-                rows = read_table_columns(output / name, {"question_id", "sample", *columns})
-                rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
-                if rows.num_rows:
-                    yield rows
+        is_wanted = (pc.field("question_id") == question_id) & (pc.field("sample") == 0)
+        for run in self.runs:
+            dataset = run.evidence() if table == EVIDENCE_TABLE else run.dataset(table)
+            names = [name for name in dataset.schema.names if name in {"question_id", "sample", *columns}]
+            for batch in dataset.to_batches(columns=names, filter=is_wanted, batch_size=BATCH_ROWS):
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
 
 
 def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition) -> Population:
@@ -229,17 +223,16 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
     tables: list[pa.Table] = []
     question, num_unreadable = "", 0
     columns = {*DRAWN_COLUMNS, *STRATUM_COLUMNS, *flagged.words()}
-    for answers in scan.rows_of_question(ANSWERS_FOLDER, question_id=question_id, columns=columns):
+    for answers in scan.rows_of_question(ANSWERS_TABLE, question_id=question_id, columns=columns):
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
         tables.append(_drawn_from(readable, flagged=flagged))
     if not question:
-        output, manifest = scan.runs[0]
-        ids = read_tables(output, manifest["files"].get(ANSWERS_FOLDER, []), columns=["question_id"])["question_id"]
-        asked = sorted(ids.unique().to_pylist())[:10]
+        run = scan.runs[0]
+        asked = sorted(pc.unique(run.questions["question_id"]).to_pylist())[:10]
         raise SettingsError(
-            f"--question: the run at {output} asked no question {question_id!r}; it asked "
+            f"--question: the run at {run.output} asked no question {question_id!r}; it asked "
             f"{', '.join(map(repr, asked)) or 'nothing'}"
         )
     population = Population(readings=pa.concat_tables(tables), question=question, num_unreadable=num_unreadable)

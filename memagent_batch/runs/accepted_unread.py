@@ -9,8 +9,10 @@ from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.runs.history import open_run
 from memagent_batch.runs.manifest import Manifest, UnreadCounts
-from memagent_batch.runs.tables import ANSWERS_FOLDER, read_tables
+from memagent_batch.runs.tables import ANSWERS_TABLE
+from memagent_batch.store.database import BATCH_ROWS
 from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
@@ -49,8 +51,9 @@ def open_unread(output: Location, manifest: Manifest) -> UnreadCounts:
     if not counts["num_unread_documents"] or not manifest["settings"].get("accepted_unread"):
         return counts
     unread, accepted = list[Mapping[str, Any]](), set[str]()
-    for name in manifest["files"][ANSWERS_FOLDER]:
-        for row in read_tables(output, [name], columns=_ACCEPTED_COLUMNS).to_pylist():
+    answers = open_run(output, manifest["run_id"]).dataset(ANSWERS_TABLE)
+    for batch in answers.scanner(columns=list(_ACCEPTED_COLUMNS), batch_size=BATCH_ROWS).to_batches():
+        for row in batch.to_pylist():
             if accepted_reason(row, manifest) is not None:
                 accepted.add(row["document_id"])
             elif row[SOURCE_UNREAD] is not None:

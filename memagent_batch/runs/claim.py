@@ -1,31 +1,9 @@
-"""Decides which of several attempts owns an output, and replaces its tables without a gap.
-
-The newest `run.json` is the claim. An attempt writes it once, asks every few seconds whether its claim still stands,
-and leaves when a newer attempt has claimed the output.
-
-A record (`manifest.json`, `rollouts.json`) names the files of its tables, and tables count only by their record. To
-replace them, an attempt that holds the claim
-
-1. writes new files beside the old ones: names carry the run's id, so that no attempt writes over another's;
-2. takes the version of the record that is there, asks for the claim, and replaces that version by its own record in one
-   conditional write (`Location.replace`). What was shown until then stays whole until then;
-3. lists the files that its record does not name, neither as its own nor as replaced, asks for the claim again, and
-   removes them.
-
-A record never replaces a newer attempt's: that attempt has changed the version since, or holds the claim. No
-file of a newer attempt is removed: it is written after that attempt's claim, and the listing comes before the question
-for the claim. A newer attempt may take over files of the record that it finds after its claim: an older attempt that
-may still remove files published that record, and spares them.
-"""
+"""Whether a run may write to an output: an empty place, or one that the same job wrote before."""
 
 import os.path
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsspec.utils import glob_translate
@@ -33,30 +11,24 @@ from fsspec.utils import glob_translate
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.lake.table import LakeKind, table_name
-from memagent_batch.errors import MemagentError, OutputError, StorageError, SupersededError
+from memagent_batch.errors import OutputError
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, PART_TABLES, RUN_FILE
-from memagent_batch.store.claims import read_owner_record, replace_shown
-from memagent_batch.store.errors import storage_errors
-from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.runs.history import read_run_record, require_readable
+from memagent_batch.runs.tables import RUNS_TABLE
+from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, KEYS_FOLDER, ASKED_FOLDER)
-"""Where the turn log lies, which may be there before a run is."""
+OWN_FOLDERS = (INPUT_FOLDER, "log", "sources", "documents", "runs")
+"""What may be there before the first run has begun."""
 OUTPUT_FILES = (
-    MANIFEST_FILE,
-    "answers/part-00000-RUN.parquet",
-    "answers/part-00000-RUN.arrow",
+    "answers/part-00000-RUN-HASH.parquet",
+    "answers/_delta_log/00000000000000000000.json",
     "log/turns/RUN-WRITER-000001.parquet",
-    "runs/RUN/plan.parquet",
 )
 """Files as every output has them, by which a pattern is tried."""
-PUBLISH_TRIES = 5
-"""Times that another attempt may replace the record between the look at it and the writing."""
 
 
 def claim_output(output: Location, job: JobConfig) -> None:
@@ -66,15 +38,14 @@ def claim_output(output: Location, job: JobConfig) -> None:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
     require_disjoint(job, output=job.output)
-    record = read_owner_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
+    record = _require_place(output)
     if record is None:
         return
     documents, questions = asked_documents(job), asked_questions(job)
-    now = {"documents": documents, "questions": questions, "slice": job.input.slice}
+    now = {"documents": documents, "questions": questions}
     before = {
         "documents": _after_move(record["documents"], documents, record=record, job=job),
         "questions": _after_move(record["questions"], questions, record=record, job=job),
-        "slice": record["settings"].get("input", {}).get("slice"),
     }
     differences = [f"{name} {before[name]}, not {now[name]}" for name in now if before[name] != now[name]]
     if differences and not job.adopt_output:
@@ -86,14 +57,28 @@ def claim_output(output: Location, job: JobConfig) -> None:
 
 def require_log_place(place: Location) -> Location:
     """The place, where a turn log may be kept without a run: an empty one, a log, or the output of a run."""
-    read_owner_record(
-        place,
-        RUN_FILE,
-        layout=FORMAT,
-        beside=LOG_FOLDERS,
-        remedy="choose an empty folder for the log",
-    )
+    _require_place(place)
     return place
+
+
+def _require_place(output: Location) -> dict[str, Any] | None:
+    """What the latest run of an output was asked; None if the place is empty, or has no run yet.
+
+    Raises:
+        OutputError: it holds other files, or an output of an earlier version, or can't be reached.
+    """
+    with output_errors(output.uri):
+        require_readable(output)
+        if OutputTable(output=output, name=RUNS_TABLE).exists():
+            return read_run_record(output)
+        own = tuple(f"{output.path}/{folder}/" for folder in OWN_FOLDERS)
+        others = [path for path in output.files() if not path.startswith(own)]
+    if others:
+        raise OutputError(
+            f"output: {output} holds other files ({others[0]}, {len(others)} in all), and no run of memagent-batch; "
+            "choose an empty folder"
+        )
+    return None
 
 
 def asked_documents(job: JobConfig) -> str | list[str]:
@@ -191,116 +176,3 @@ def canonical(uri: str, sources: SourceConfig) -> str:
         return mask_url(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):
         return mask_url(uri)  # a file system that is not there, or not reached: reading the inputs says so
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSet:
-    """Tables that are replaced together."""
-
-    record: str
-    """Name of the file that names their files, under `files`."""
-    folders: tuple[str, ...]
-
-
-ANSWER_TABLES = TableSet(record=MANIFEST_FILE, folders=PART_TABLES)
-
-
-def require_claim(output: Location, *, run_id: str) -> None:
-    """Returns where the run holds the claim.
-
-    Raises:
-        SupersededError: a newer attempt does; names it.
-        StorageError: nobody can tell: the store does not answer.
-    """
-    place = output / RUN_FILE
-    with storage_errors(place.uri):
-        record = read_json(place)
-    if record is None:
-        raise SupersededError(f"{place.uri} was removed while run {run_id} went on; this run leaves the output alone")
-    if record["run_id"] != run_id:
-        raise SupersededError(
-            f"output: {output.uri} was claimed by a newer attempt, run {record['run_id']}; this one, run {run_id}, "
-            "leaves and shows nothing. What it has read is in the log, and is not read again"
-        )
-
-
-@contextmanager
-def claimed_files(output: Location, *, run_id: str) -> Iterator[list[str]]:
-    """The block in which a task of a run writes files, and adds their names to the list.
-
-    Raises:
-        SupersededError: a newer attempt holds the claim, before or after; none of the files is left.
-    """
-    require_claim(output, run_id=run_id)
-    names = list[str]()
-    yield names
-    try:
-        require_claim(output, run_id=run_id)
-    except SupersededError:
-        for name in names:
-            (output / name).delete()
-        raise
-
-
-def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None:
-    """Removes files that the record does not name, so that attempts that are killed again and again fill no disk.
-
-    One of them may be of an older attempt that is about to publish. So the record is changed first, in a field that
-    only says by whom: the older attempt's conditional write fails then. Without a record nothing is removed.
-
-    Raises:
-        SupersededError: a newer attempt holds the claim; nothing was removed.
-    """
-    place = output / tables.record
-    for _ in range(PUBLISH_TRIES):
-        version = place.version()
-        record = read_json(place)
-        strangers = unreferenced_files(output, record, tables=tables)
-        require_claim(output, run_id=run_id)
-        if record is None or not strangers:
-            return
-        sealed = json_bytes({**record, "claimed_by": run_id})
-        if place.replace(sealed, version=version):
-            output.delete_files(strangers)
-            return
-    raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes to the output")
-
-
-@contextmanager
-def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> Iterator[None]:
-    """The block in which a run writes files of tables; where it fails, they are removed, and nobody else's."""
-    try:
-        yield
-    except BaseException:
-        with suppress(MemagentError):  # the block's own error is what counts; the next run removes the files
-            strangers = unreferenced_files(output, read_json(output / tables.record), tables=tables)
-            output.delete_files([path for path in strangers if run_id in path.rsplit("/", 1)[-1]])
-        raise
-
-
-def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, run_id: str) -> None:
-    """Shows the run's tables in place of those before, by one write, and removes files that are not theirs.
-
-    Raises:
-        SupersededError: a newer attempt holds the claim; the tables that were there are there still.
-    """
-    require = partial(require_claim, output, run_id=run_id)
-    replace_shown(output / tables.record, json_bytes(record), require=require)
-    strangers = unreferenced_files(output, record, tables=tables)
-    with suppress(SupersededError):  # the newer attempt removes them
-        require()
-        output.delete_files(strangers)
-
-
-def named_files(record: Mapping[str, Any] | None) -> list[str]:
-    """Names of all table files of a record, below the output."""
-    files = record["files"] if record else []
-    return list(chain.from_iterable(files.values())) if isinstance(files, dict) else list(files)
-
-
-def unreferenced_files(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
-    """Paths of the files in the tables' folders that the record does not name at all, half-written ones included."""
-    replaced = record.get("replaced", []) if record else []
-    named = {(output / name).path for name in chain(named_files(record), *(night["files"] for night in replaced))}
-    files = (path for folder in tables.folders for path in (output / folder).files(temporary=True))
-    return [path for path in files if path not in named]

@@ -1,77 +1,70 @@
-"""Compares the answers of two finished runs, of one output or of two, by the table files that they don't share."""
+"""Compares the answers of two finished runs, of one output or of two, by the files that they don't share."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from memagent_batch.documents.document_index import is_there
 from memagent_batch.documents.questions import type_fields, value_types
-from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import PastRun
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, DocumentId, QuestionId, table_dataset
+from memagent_batch.runs.tables import ANSWERS_TABLE, DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import BATCH_ROWS, open_database
+from memagent_batch.store.delta import OutputTable, TableFile
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 from memagent_batch.store.turn_log.rows import ENDED_STATUS, SampleNumber, TypedJson, TypedStatus
 
+if TYPE_CHECKING:
+    import duckdb
+
 _SIDES = ("before", "after")
 _READING = ("document_id", "question_id", "sample")
-_SHOWN = ("question", "status", "answer", "value", "value_status", "memory", "error_message", "run_id")
-"""Columns of `answers` that a difference shows of both runs."""
+_SHOWN = {
+    **{name: name for name in ("question", "status", "answer", "value", "value_status", "memory", "error_message")},
+    "read_run_id": "run_id",
+}
+"""Columns of `answers` that a difference shows of both runs, and how it calls them."""
 _COMPARED = ("status", "answer", "value", "value_status")
-_READINGS = """
-select rows.* replace (if(error is null and status <> 'not_read', rows.run_id, null) as run_id),
-       follow_up_fingerprint, value_type, place
-from rows_{side} rows join (
-    select asked.*, document_id, reading.sample as sample, error, place
-    from (select document_id, error, unnest(readings) as reading, generate_subscripts(readings, 1) as place
-          from plan_{side})
-    join questions_{side} asked on asked.number = reading.question)
-using (document_id, question_id, sample)
+_LISTED = """
+select question_id, any_value(follow_up_fingerprint) as follow_up_fingerprint, any_value(value_type) as value_type,
+       min(number) as place
+from questions_{side} group by question_id
 """
 _WHY_BOTH = """
 concat_ws('|', case when before.document_hash is distinct from after.document_hash then 'document' end,
     case when before.question_hash <> after.question_hash then 'question' end,
-    case when not $same_reader then 'reader' end,
+    case when before.fingerprint <> after.fingerprint then 'reader' end,
     case when not $same_extraction then 'extraction' end,
-    case when before.value_type <> after.value_type then 'type' end,
-    case when before.follow_up_fingerprint is distinct from after.follow_up_fingerprint and $same_reader
-         and $same_extraction and before.value_type = after.value_type then 'follow_ups' end)
+    case when listed_before.value_type <> listed_after.value_type then 'type' end,
+    case when listed_before.follow_up_fingerprint is distinct from listed_after.follow_up_fingerprint
+         and before.fingerprint = after.fingerprint and $same_extraction
+         and listed_before.value_type = listed_after.value_type then 'follow_ups' end)
 """
 _WHY_ONE = """
-case when plan_{other}.is_there and case when $is_second_pass_{other} then is_listed_{other}
-          else $is_sample_{other} and len(plan_{other}.readings) = 0 end then 'limit'
-     else concat_ws('|', case when plan_{other}.is_there is distinct from true then 'document' end,
-         case when not if(plan_{other}.is_there is true, asked_{other}.document_id is not null, is_listed_{other})
-              then 'question' end) end
+coalesce(nullif(concat_ws('|',
+    case when document_id not in (select document_id from rows_{other})
+         then if($is_part_{other}, 'limit', 'document') end,
+    case when listed_{other}.question_id is null then 'question' end), ''), 'sample')
 """
 _DIFFERENCES = f"""
-with listed as (
-    select *, question_id in (select question_id from questions_before) as is_listed_before,
-           question_id in (select question_id from questions_after) as is_listed_after
-    from (select question_id from questions_before union select question_id from questions_after)),
-pairs as (
+with pairs as (
     select document_id, question_id, sample, {{shown}},
-           case when before.place is null then 'added' when after.place is null then 'removed' else 'changed' end
+           case when before.status is null then 'added' when after.status is null then 'removed' else 'changed' end
                as change,
-           case when before.place is null then coalesce(nullif({_WHY_ONE.format(other="before")}, ''), 'sample')
-                when after.place is null then coalesce(nullif({_WHY_ONE.format(other="after")}, ''), 'sample')
+           case when before.status is null then {_WHY_ONE.format(other="before")}
+                when after.status is null then {_WHY_ONE.format(other="after")}
                 else coalesce(nullif({_WHY_BOTH}, ''), 'same inputs') end as why,
-           plan_after.document as document_after, plan_before.document as document_before,
-           after.place as place_after, before.place as place_before
-    from readings_before before full join readings_after after using (document_id, question_id, sample)
-    join listed using (question_id)
-    left join plan_before using (document_id) left join plan_after using (document_id)
-    left join asked_before using (document_id, question_id) left join asked_after using (document_id, question_id))
+           listed_after.place as place_after, listed_before.place as place_before
+    from rows_before before full join rows_after after using (document_id, question_id, sample)
+    left join listed_before using (question_id) left join listed_after using (question_id))
 select * replace (string_split(why, '|') as why)
 from pairs where change <> 'changed' or contains(why, 'type') or {{differs}}
-order by document_after is null, coalesce(document_after, document_before),
-         place_after is null, coalesce(place_after, place_before)
+order by document_id, coalesce(place_after, place_before), question_id, sample
 """
 
 
@@ -150,20 +143,13 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     """Streams the rows whose answer, value, status, type or presence differs, as tables of `DIFFERENCES`.
 
     Raises:
-        OutputError: table files of a run are gone, or can't be read.
+        OutputError: a version of a table can't be read any more.
     """
-    runs = dict(zip(_SIDES, (before, after), strict=True))
-    tables: dict[str, pa.Table | ds.Dataset] = {}
-    for (side, run), other in zip(runs.items(), (after, before), strict=True):
-        rows = _rows(run, other=other)
-        tables |= {f"rows_{side}": rows, f"plan_{side}": _plan(run), f"questions_{side}": _questions(run)}
-    shown = ", ".join(f"{side}.{name} as {name}_{side}" for name in _SHOWN for side in _SIDES)
+    shown = ", ".join(f"{side}.{name} as {shown}_{side}" for name, shown in _SHOWN.items() for side in _SIDES)
     differs = " or ".join(f"{name}_before is distinct from {name}_after" for name in _COMPARED)
-    with open_database(tables) as database:
-        for side in runs:
-            database.execute(f"create temp view readings_{side} as {_READINGS.format(side=side)}")
-            asked = f"select distinct document_id, question_id from rows_{side} where sample = 0"
-            database.execute(f"create temp view asked_{side} as {asked}")
+    with _open(before, after) as database:
+        for side in _SIDES:
+            database.execute(f"create temp view listed_{side} as {_LISTED.format(side=side)}")
         found = database.sql(
             _DIFFERENCES.format(shown=shown, differs=differs), params=_conditions(before, after)
         ).to_arrow_reader(BATCH_ROWS)
@@ -174,51 +160,64 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
 
 def changed_documents(before: PastRun, after: PastRun) -> Iterator[str]:
     """The documents that both runs have, with another text."""
-    plans = {side: run.plan.select(["document_id", "document_hash"]) for side, run in (("old", before), ("new", after))}
-    found = "select document_id from old join new using (document_id) where old.document_hash <> new.document_hash"
-    with open_database(plans) as database:
-        for batch in database.sql(f"{found} order by document_id").to_arrow_reader(BATCH_ROWS):
+    with _open(before, after) as database:
+        found = database.sql(_OTHER_TEXTS).to_arrow_reader(BATCH_ROWS)
+        for batch in found:
             yield from batch["document_id"].to_pylist()
 
 
-def _rows(run: PastRun, *, other: PastRun) -> pa.Table | ds.Dataset:
-    """Rows of `answers` of a run in files that another run does not name: what it names too is the same in both."""
-    is_one_output = run.output.uri == other.output.uri
-    shared = {*other.manifest["files"][ANSWERS_FOLDER]} if is_one_output else set()
-    places = [run.output / name for name in run.manifest["files"][ANSWERS_FOLDER] if name not in shared]
-    there = {*(run.output / ANSWERS_FOLDER).files()} if places else set()
-    if gone := [place for place in places if place.path not in there]:
-        raise OutputError(
-            f"{gone[0]} of run {run.run_id} is gone, and {len(gone) - 1} more of its table files; replaced files stay "
-            "for record.keep_nights runs: compare later runs, or raise it for the next ones"
-        )
-    columns = [*_READING, *_SHOWN, "document_hash", "question_hash"]
-    if not places:
-        return ANSWERS.empty_table().select(list(dict.fromkeys(columns)))
-    return table_dataset(places)
+_OTHER_TEXTS = """
+select distinct document_id from rows_before before join rows_after after using (document_id)
+where before.document_hash <> after.document_hash order by document_id
+"""
 
 
-def _plan(run: PastRun) -> pa.Table:
-    plan = run.plan.select(["document_id", "error", "readings"]).append_column("is_there", is_there(run.plan))
-    return plan.append_column("document", pa.array(np.arange(plan.num_rows)))
+@contextmanager
+def _open(before: PastRun, after: PastRun) -> Iterator["duckdb.DuckDBPyConnection"]:
+    """A database with the rows and questions of both runs."""
+    runs = dict(zip(_SIDES, (before, after), strict=True))
+    tables: dict[str, pa.Table | pa.RecordBatchReader] = {}
+    for (side, run), other in zip(runs.items(), (after, before), strict=True):
+        tables |= {f"batches_{side}": _rows(run, other=other), f"questions_{side}": _questions(run)}
+    with open_database(tables) as database:
+        for side in runs:
+            database.execute(f"create temp table rows_{side} as from batches_{side}")
+        yield database
+
+
+def _rows(run: PastRun, *, other: PastRun) -> pa.RecordBatchReader:
+    """Rows of `answers` of a run in files that another run does not have: the others are the same in both."""
+    table = run.table(ANSWERS_TABLE)
+    dataset, files = run.dataset(ANSWERS_TABLE), table.files(run.version(ANSWERS_TABLE))
+    if run.output.uri == other.output.uri:
+        shared = table.files(other.version(ANSWERS_TABLE))
+        dataset = _dataset_of(table, [file for path, file in files.items() if path not in shared], dataset.schema)
+    columns = [*_READING, *_SHOWN, "document_hash", "question_hash", "fingerprint"]
+    return dataset.scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
+
+
+def _dataset_of(table: OutputTable, files: Sequence[TableFile], schema: pa.Schema) -> ds.Dataset:
+    if not files:
+        return ds.dataset(schema.empty_table())
+    paths = [(table.place / file.path).path for file in files]
+    return ds.dataset(paths, filesystem=table.place.fs, format="parquet", schema=schema)
 
 
 def _questions(run: PastRun) -> pa.Table:
-    questions = run.questions.select(["question_id"])
-    names, nulls = run.questions.schema.names, pa.nulls(questions.num_rows, pa.string())
-    closing = run.questions[FOLLOW_UP_FINGERPRINT] if FOLLOW_UP_FINGERPRINT in names else nulls
-    types = [json.dumps(type_fields(each)) for each in value_types(run.questions)]
+    listed = run.questions
+    questions = listed.select(["question_id"])
+    nulls = pa.nulls(questions.num_rows, pa.string())
+    closing = listed[FOLLOW_UP_FINGERPRINT] if FOLLOW_UP_FINGERPRINT in listed.schema.names else nulls
+    types = [json.dumps(type_fields(each)) for each in value_types(listed)]
     questions = questions.append_column(FOLLOW_UP_FINGERPRINT, closing)
     questions = questions.append_column("value_type", pa.array(types, pa.string()))
     return questions.append_column("number", pa.array(np.arange(questions.num_rows)))
 
 
 def _conditions(before: PastRun, after: PastRun) -> dict[str, bool]:
-    manifests = dict(zip(_SIDES, (before.manifest, after.manifest), strict=True))
-    earlier, later = manifests.values()
-    return {
-        "same_reader": earlier["fingerprint"] == later["fingerprint"],
-        "same_extraction": earlier["settings"]["extraction"] == later["settings"]["extraction"],
-        **{f"is_sample_{side}": manifest.get("sample") is not None for side, manifest in manifests.items()},
-        **{f"is_second_pass_{side}": manifest.get("again") is not None for side, manifest in manifests.items()},
+    earlier, later = (run.manifest for run in (before, after))
+    is_part = {
+        f"is_part_{side}": manifest.get("sample") is not None or manifest.get("again") is not None
+        for side, manifest in zip(_SIDES, (earlier, later), strict=True)
     }
+    return {"same_extraction": earlier["settings"]["extraction"] == later["settings"]["extraction"], **is_part}

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.stored import find_places, read_texts
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import OutputError
-from memagent_batch.ingest.tables import DOCUMENTS_TABLE
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import DocumentsRecord, Manifest
 from memagent_batch.store.location import Location
 
 
@@ -33,8 +32,8 @@ class DocumentTexts:
         Raises:
             OutputError: the version of the table is gone.
         """
-        self._output, self._run_id = output, manifest["run_id"]
-        self._places = find_places(output, wanted, version=documents_version(manifest)).combine_chunks()
+        self._run_id, self._documents = manifest["run_id"], documents_of(output, manifest)
+        self._places = self._documents.find_places(wanted).combine_chunks()
         self.document_ids = frozenset(self._places["document_id"].to_pylist())
         """Ids of the documents that were found."""
 
@@ -47,17 +46,26 @@ class DocumentTexts:
         wanted = dict.fromkeys(document_ids)
         if lacking := wanted.keys() - self.document_ids:
             raise OutputError(
-                f"output: {self._output} does not hold the text of document {min(lacking)!r} that run {self._run_id} "
+                f"{self._documents.table.place} does not hold the text of document {min(lacking)!r} that run {self._run_id} "
                 "read; run the same command again, which reads what is there"
             )
         ids = pa.array(wanted, pa.large_string())
         places = self._places.filter(pc.is_in(self._places["document_id"], value_set=ids))
         names = places["document_id"].to_pylist()
-        for stored in read_texts(self._output, places):
+        for stored in self._documents.read_texts(places):
             yield DocumentText(document_id=names[stored.row], text=stored.text, parts=stored.parts)
 
 
-def documents_version(manifest: Manifest) -> int | None:
-    """Returns the version of the table `documents` that a run read; None for the latest, where it names none."""
-    versions: Mapping[str, int] = manifest.get("table_versions", {})  # type: ignore[assignment]
-    return versions.get(DOCUMENTS_TABLE)
+def documents_of(output: Location, manifest: Manifest) -> StoredDocuments:
+    """Returns the documents that a run read."""
+    record = manifest["documents_table"]
+    place = (
+        output if record["output"] is None else Location(uri=record["output"], storage_options=output.storage_options)
+    )
+    return StoredDocuments(output=place, version=record["version"])
+
+
+def documents_record(documents: StoredDocuments, *, output: Location) -> DocumentsRecord:
+    """Returns what a run into `output` records of the documents that it reads."""
+    is_own = documents.output.uri.rstrip("/") == output.uri.rstrip("/")
+    return {"output": None if is_own else str(documents.output), "version": documents.version}

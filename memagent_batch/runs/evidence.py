@@ -14,12 +14,11 @@ from typing import cast
 
 import pyarrow as pa
 
-from memagent_batch.documents.stored import StoredText, read_texts
+from memagent_batch.documents.stored import StoredDocuments, StoredText
 from memagent_batch.domain.follow_ups.values import UNSTATED
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.locators import LocatedRow, located
 from memagent_batch.runs.tables import AnswerRow, EvidenceRow, MemoryRow
-from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.rows import SpanRow
 
 MAX_STRING_CHARS = 300
@@ -27,7 +26,9 @@ MAX_STRING_CHARS = 300
 MAX_STRINGS = 8
 QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』\n]{2,200})[\"”“»」』]")
 NUMBER_RUN = re.compile(r"\d[\d.,:/-]*\d")
-_OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "fingerprint"})
+_OF_READING = frozenset(
+    {"run_id", "read_run_id", "document_id", "question_id", "sample", "question_hash", "fingerprint"}
+)
 
 
 class How(StrEnum):
@@ -78,7 +79,7 @@ class PartSpans:
 
 
 def spans_of_part(
-    part: pa.Table, answered: Sequence[AnsweredReading], *, output: Location, has_evidence: bool
+    part: pa.Table, answered: Sequence[AnsweredReading], *, documents: StoredDocuments, has_evidence: bool
 ) -> PartSpans:
     """Makes the rows of a part of the plan that have spans.
 
@@ -93,7 +94,7 @@ def spans_of_part(
     memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
     for rows in (with_text, shown - with_text):
         wanted = sorted(rows)
-        for stored in read_texts(output, part.take(pa.array(wanted, pa.int64())), with_text=rows is with_text):
+        for stored in documents.read_texts(part.take(pa.array(wanted, pa.int64())), with_text=rows is with_text):
             row = wanted[stored.row]
             memories[row] = [
                 {**turn, "locator": _locator(stored.parts, turn["char_start"], turn["char_end"])}

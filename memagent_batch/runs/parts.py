@@ -1,104 +1,141 @@
-"""Parts of a plan: each becomes one file of each table. Which of them are written again, and what was not read.
-
-A run takes over the files of a part from the run before where it would write the same rows.
-
-A row of a table follows from the plan, the log files that hold its reading, and a few settings. Their
-hash is the key of a part; a run that plans a part of a key that the manifest has names the files that are there.
-
-The log does not hold readings that were not read, so that the next run reads them. A reader returns a row of each, as
-an outcome would be, and the rows go to the table `answers` with their part.
+"""Parts: groups of documents whose rows become one file of each table. Rows that change are projected from the log into
+new parts; other rows of the same files are copied.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.document_index import CARRY_PREFIX
-from memagent_batch.runs.manifest import PartReport, read_manifest
-from memagent_batch.runs.plan import WORK_COLUMNS, Plan
-from memagent_batch.runs.projection import Projection, row_rules
-from memagent_batch.runs.reading_state import (
-    DOCUMENT,
-    FILE_COLUMNS,
-    add_files,
-    log_files,
-    rows_between,
-    rows_of,
-    struct_column,
-)
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.reading_state import DOCUMENT, add_files, log_files, rows_between, rows_of, struct_column
+from memagent_batch.runs.row_changes import RowChanges
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.database import on_disk, query_to_disk
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import LogIndex
-from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_in, with_asked
+from memagent_batch.store.delta import TableFile
+from memagent_batch.store.turn_log.question_list import with_asked
 from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
+
+if TYPE_CHECKING:
+    import duckdb
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
 PART_READINGS = 10_000
-"""Most readings of a part, about; a document that is asked nothing counts as one."""
-LOT_PARTS = 4
-"""Parts of a lot, about: if one of its documents changes, up to all of them are written again. Fewer would make more
-small parts, since the last one of a lot is not full."""
+"""Most readings of a part, about."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
+SMALL_ROWS = PART_READINGS // 8
+"""Rows of `answers` below which a part is small."""
+MANY_SMALL = 32
+"""Small parts from which they are merged: a night with few changes adds one."""
 ROWS_AT_ONCE = 1000
 """Readings that are not read and are written together: alone, each would take 30 KB of the driver's memory."""
-_READINGS_FIELD = WORK_COLUMNS.field("readings")
-_PARTS = """
-with ended as (
+_READINGS_TYPE = pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32()), ("inputs_hash", pa.string())]))
+_PARTS = f"""
+with sized as (
     select document, coalesce(max(file), -1) as last_file,
-           greatest(num_bytes * count(question) * $part_readings, greatest(count(question), 1) * $part_bytes) as size
-    from documents left join state using (document) group by document, num_bytes),
-lots as (
-    select last_file, (sum(sum(size)) over (order by last_file) - sum(size)) // $lot_size as lot
-    from ended group by last_file),
-placed as (
-    select document, lot,
-           sum(size) over (partition by lot order by last_file, document rows unbounded preceding) - size as place
-    from ended join lots using (last_file))
-select document, dense_rank() over (order by lot, place // $part_size) - 1 as part
-from placed order by part, document
+           greatest(num_bytes * count(*) / {PART_BYTES}, count(*) / {PART_READINGS}) as share
+    from documents semi join changed using (document) join state using (document) group by document, num_bytes)
+select document, floor(sum(share) over (order by last_file, document rows unbounded preceding) - share)::bigint as part
+from sized order by part, document
 """
-"""A size is in units in which a part is as full by its bytes as by its readings. A lot begins with a log file, so that
-a document less, or more, moves only the documents of its lot from part to part."""
+"""Documents whose readings ended at about the same time go together, so that few parts need one log file."""
 _PART_READINGS = """
-select part, document, question, sample from state join parts using (document) order by part, document, place, sample
+select part, document, question, sample, inputs_hash from wanted join parts using (document)
+order by part, document, place, sample
 """
 _PART_FILES = "select part, document, kind, file from files join parts using (document) order by part, document, file"
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
 
 
-def plan_parts(plan: Plan, index: LogIndex) -> Iterator[pa.Table]:
-    """All documents, in groups whose readings make one part file of each table; in a group in input order.
+def plan_parts(plan: Plan, database: "duckdb.DuckDBPyConnection") -> Iterator[pa.Table]:
+    """The documents that change, in groups whose readings make one part; in a group in input order.
 
-    Documents whose readings ended at about the same time go together, so that a log file is read for one group or
-    two, and not for all. The readings are all that were asked for; `FILE_COLUMNS` name the log files that hold them,
-    `asked` holds their questions (`question_list.py`), `part` the number of the group.
+    The readings are all that were asked for; columns name the log files that hold them (`FILE_COLUMNS`), `asked` has
+    their questions, `part` the number of the group. `database` is that of `row_changes`.
     """
-    with plan.state(index) as database:
-        size = PART_BYTES * PART_READINGS
-        limits = {"part_bytes": PART_BYTES, "part_readings": PART_READINGS, "part_size": size}
-        parts = query_to_disk(database, _PARTS, lot_size=LOT_PARTS * size, **limits)
-        database.register("parts", parts)
-        tables = parts, query_to_disk(database, _PART_READINGS), query_to_disk(database, _PART_FILES)
-        names = log_files(database)
+    parts = query_to_disk(database, _PARTS)
+    database.register("parts", parts)
+    tables = parts, query_to_disk(database, _PART_READINGS), query_to_disk(database, _PART_FILES)
+    names = log_files(database)
     num_parts = parts[PART_COLUMN][-1].as_py() + 1 if parts.num_rows else 0
     for number in range(num_parts):
         documents, readings, files = (rows_between(each, number, number + 1, of=PART_COLUMN) for each in tables)
         rows = documents[DOCUMENT].to_numpy()
-        column = struct_column(readings, _READINGS_FIELD.type, documents=rows)
-        part = rows_of(plan.documents, rows).append_column(_READINGS_FIELD, column)
+        if not len(rows):
+            continue
+        part = rows_of(plan.documents, rows)
+        part = part.append_column("readings", struct_column(readings, _READINGS_TYPE, documents=rows))
         part = add_files(part, files, rows=rows, names=names)
         part = part.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
         yield with_asked(part, plan.asked.hashed).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedPart:
+    """Files of the tables that are replaced by ones with those of their rows that stay."""
+
+    number: int
+    files: Mapping[str, Sequence[TableFile]]
+    """By table."""
+    dropped: Sequence[str]
+    """Documents whose rows don't stay."""
+
+
+def copied_parts(
+    changes: RowChanges, files: Mapping[str, Mapping[str, TableFile]], *, copies_all: bool
+) -> tuple[list[CopiedPart], dict[str, list[TableFile]]]:
+    """Decides which files are replaced.
+
+    Args:
+        changes: What a run changes.
+        files: The files of each table, by path.
+        copies_all: Whether all are replaced, since a table gets another schema.
+
+    Returns:
+        The parts to copy rows of, and the files of each table that are replaced; those of which no row stays are not
+        copied.
+    """
+    of_stem: dict[str, dict[str, list[TableFile]]] = defaultdict(lambda: defaultdict(list))
+    for table, of_table in files.items():
+        for path, file in of_table.items():
+            of_stem[path.rpartition("-")[0]][table].append(file)
+    dropped: dict[str, list[str]] = defaultdict(list)
+    for row in changes.dropped.to_pylist():
+        dropped[row["stem"]].append(row["document_id"])
+    left = {row["stem"]: row["num_rows"] - row["num_dropped"] for row in changes.stems.to_pylist()}
+    small = [stem for stem, num_rows in left.items() if num_rows < SMALL_ROWS]
+    replaced = {*left} if copies_all else {*dropped} | ({*small} if len(small) >= MANY_SMALL else set())
+    groups = _merged([stem for stem in sorted(replaced) if left[stem]], left)
+    parts = [
+        CopiedPart(
+            number=number,
+            files={table: [each for stem in stems for each in of_stem[stem][table]] for table in files},
+            dropped=sorted({name for stem in stems for name in dropped[stem]}),
+        )
+        for number, stems in enumerate(groups)
+    ]
+    gone = {table: [each for stem in replaced for each in of_stem[stem][table]] for table in files}
+    return parts, gone
+
+
+def _merged(stems: Sequence[str], num_rows: Mapping[str, int]) -> list[list[str]]:
+    """Groups small parts up to the size of one."""
+    groups: list[list[str]] = []
+    room = 0
+    for stem in stems:
+        if num_rows[stem] > room or num_rows[stem] >= SMALL_ROWS:
+            groups.append([])
+            room = PART_READINGS if num_rows[stem] < SMALL_ROWS else 0
+        groups[-1].append(stem)
+        room -= num_rows[stem]
+    return groups
 
 
 class EndedRow(TypedDict):
@@ -111,31 +148,6 @@ class EndedRow(TypedDict):
 
 
 ENDED = arrow_schema(EndedRow)
-
-
-_PLAN_COLUMNS = ("document_id", "document_hash", "error", "error_type", "readings", *FILE_COLUMNS)
-_PART_QUESTIONS = ("question_id", "document_id", "question", "question_hash", FOLLOW_UP_FINGERPRINT)
-
-
-def part_key(part: pa.Table, *, projection: Projection) -> str:
-    """Hash of all that decides the rows of a part of the plan (a table of `plan_parts`), hex."""
-    carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
-    made_of = {
-        "code": row_rules(),
-        "settings": projection.rules(),
-        "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
-        "questions": {
-            row: {name: value for name, value in question.items() if name in _PART_QUESTIONS}
-            for row, question in asked_in(part).items()
-        },
-    }
-    return sha256(json.dumps(made_of, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def kept_parts(output: Location) -> dict[str, PartReport]:
-    """Reports of the parts that the manifest names, by key."""
-    manifest = read_manifest(output)
-    return {part["key"]: part for part in (manifest["parts"] if manifest else ()) if part["key"]}
 
 
 def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:

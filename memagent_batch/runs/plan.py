@@ -3,10 +3,11 @@
 Holds ids, hashes and places of documents in the table `documents`, and the questions; never texts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.documents.document_index import INDEX_SCHEMA, is_there
 from memagent_batch.documents.questions import value_types
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.reading.follow_ups import FollowUps
@@ -77,15 +79,12 @@ WORK_COLUMNS = pa.schema(
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("turn_files", pa.list_(pa.string())),
         pa.field("follow_ups", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
-        pa.field("ended_by", pa.list_(pa.string())),
-        pa.field("last_hashes", pa.list_(pa.string())),
+        pa.field("outcome_files", pa.list_(pa.string())),
     ]
 )
-"""What a document is read for: row of the question list and sample; the log files that hold turns of it; the
-readings that the log has answered, but whose follow-up questions are missing; run and writer that ended each of these;
-and the hashes of its last versions, the latest first, where these files hold turns of those too."""
-LAST_HASHES = pa.schema([("document_id", pa.string()), ("document_hash", pa.string()), ("age", pa.int64())])
-"""Hashes that documents had in earlier runs; the latest of a document has the smallest age."""
+"""What a document is read for: row of the question list and sample; the log files that hold turns of its text or of
+another version of it; the readings that the log has answered, but whose follow-up questions are missing; and the log
+files that hold how these ended."""
 AGAIN = pa.schema([("document_id", pa.string()), ("question_id", pa.string())])
 _STATE_COLUMNS = ["document_id", "document_hash", "num_bytes", "error"]
 CALL_COLUMN = "call"
@@ -117,25 +116,25 @@ select document, question, place, sample, text, wording, file, to_close from (
 where to_close or is_ok is null or ($retry_failed and not is_ok)
 qualify row_number() over (partition by text, wording, sample order by document, place) = 1
 """
-_VERSIONS = """
-select distinct number as document, age, document_hash, turn_files.file from (
-    select document, text, wording, null as document_hash, -1 as age from todo
-    union all
-    select document, md5_number(last_hashes.document_hash), wording, last_hashes.document_hash, age
-    from todo join documents using (document) join last_hashes using (document_id))
-join turn_files using (text, wording) join numbered using (document)
-"""
 _TO_READ = """
 select number as document, question, sample from todo join numbered using (document)
 where not to_close order by number, place, sample
 """
-_TO_CLOSE = r"""
-select numbered.number as document, question, sample, regexp_extract(log_files.file, '([^/]+)-[^-]*$', 1) as line
-from todo join numbered using (document) join log_files on todo.file = log_files.number
-where to_close order by document, place, sample
+_TO_CLOSE = _TO_READ.replace("not to_close", "to_close")
+_OUTCOME_FILES = """
+select distinct number as document, file from todo join numbered using (document) where to_close
+order by document, file
 """
-_TURN_FILES = "select distinct document, file from versions order by document, file"
-_LAST_HASHES = "select distinct document, document_hash, age from versions where age >= 0 order by document, age"
+_TURN_FILES = """
+with found as (
+    -- turns of the same text, whatever document it was read as
+    select document, logged_turns.file from todo join logged_turns using (text, wording)
+    union
+    -- turns of other versions of the document
+    select document, logged_turns.file
+    from todo join documents using (document) join logged_turns using (document_id, wording))
+select number as document, file from found join numbered using (document) order by document, file
+"""
 _KEPT = """
 select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
        coalesce(shared.place, bound.place) as place
@@ -269,16 +268,21 @@ class Plan:
         samples: int,
         follow_ups: FollowUps | None = None,
         outside: pa.Table | None = None,
+        stored: StoredDocuments,
+        lake_versions: Mapping[str, str] = MappingProxyType({}),
         again: Again | None = None,
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
         Documents `outside` are there and are not read, by a limit or in a second pass, which reads what `again` says
-        alone. Without `follow_ups` nothing is asked after an answer, whatever types the questions have.
+        alone. `stored` are the documents that the index is of, `lake_versions` the versions of what they were made of.
+        Without `follow_ups` nothing is asked after an answer, whatever types the questions have.
         """
         self.documents = documents
         self.samples = samples
         self.outside = outside
+        self.stored = stored
+        self.lake_versions = lake_versions
         self.again = again
         self.asked = PlannedQuestions(questions, follow_ups=follow_ups)
         if again is not None:
@@ -312,24 +316,19 @@ class Plan:
             (counts,) = found.to_arrow_table().to_pylist()
         return PlanCounts(**counts)
 
-    def pending(
-        self, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table | None = None
-    ) -> Iterator[pa.Table]:
+    def pending(self, index: LogIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
         """Yields the documents with readings to do in batches to tokenise together, the longest first.
 
         Documents of the same text share their readings: the first of them is read, for all.
         A batch is a table of `INDEX_SCHEMA` with `WORK_COLUMNS`.
-        `last_hashes`: those of the last versions of documents that have changed.
         """
         with self.state(index) as database:
-            database.register("last_hashes", LAST_HASHES.empty_table() if last_hashes is None else last_hashes)
             database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
             if not database.sql("from todo limit 1").fetchall():
                 return
             batches, names = query_to_disk(database, BATCHES), log_files(database)
             database.register("numbered", with_rows(batches, "number"))
-            database.execute(f"create temp table versions as {_VERSIONS}")
-            found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES)]
+            found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _OUTCOME_FILES)]
         places = self.documents.select(INDEX_SCHEMA.names)
         work = _work(places, batches, found, names=names)
         yield from cut_batches(on_disk(work, schema=pa.schema([*places.schema, *WORK_COLUMNS])), batches)
@@ -338,13 +337,12 @@ class Plan:
 def _work(places: pa.Table, batches: pa.Table, found: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
     """Yields the documents in the order of their batches, with `WORK_COLUMNS`, some at a time."""
     documents = batches[DOCUMENT].to_numpy()
-    for rows, (read, closed, files, versions) in in_blocks(np.arange(batches.num_rows), *found):
+    for rows, (read, closed, turns, outcomes) in in_blocks(np.arange(batches.num_rows), *found):
         columns = {
             "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
-            "turn_files": list_column(files, names.take(files["file"].combine_chunks()), documents=rows),
+            "turn_files": list_column(turns, names.take(turns["file"].combine_chunks()), documents=rows),
             "follow_ups": struct_column(closed, _PLANNED_READINGS, documents=rows),
-            "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
-            "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
+            "outcome_files": list_column(outcomes, names.take(outcomes["file"].combine_chunks()), documents=rows),
         }
         order = np.argsort(documents[rows])
         work = rows_of(places, documents[rows][order]).take(pa.array(np.argsort(order)))

@@ -8,9 +8,11 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
-from memagent_batch.config.job import JobConfig, TableFormat
+from memagent_batch.config.job import JobConfig
 from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD
 from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
+from memagent_batch.documents.questions import value_type_of
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.domain.follow_ups.values import ValueStatus, stated
@@ -24,22 +26,42 @@ from memagent_batch.runs.results import (
     ResultQuestion,
     chosen_texts,
     result_questions,
+    results_schema,
     results_table,
     with_doubts,
     with_votes,
 )
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.runs.tables import (
+    ANSWERS,
+    ANSWERS_TABLE,
+    EVIDENCE,
+    EVIDENCE_TABLE,
+    MEMORIES,
+    MEMORIES_TABLE,
+    RESULTS_TABLE,
+    AnswerRow,
+    MemoryRow,
+)
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
-from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.rows import (
+    ClosedRow,
+    EndedTurns,
+    FollowUpColumns,
+    OutcomeRow,
+    ResultRow,
+    TurnRow,
+    turn_memory,
+)
+from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, model_name
 
+RUN_ID = ANSWERS.field("run_id")
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
-PROJECTION = 7
-"""Raised with every change of the code that changes a row of a table: parts are then written again."""
+PROJECTION = 8
+"""Raised with every change of the code that changes a row of a table: all rows are then written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +83,6 @@ class Projection(Origin):
     first_memory: str
     keep_word: str
     """What the model writes to keep its memory; empty where it always writes a new one."""
-    table_format: TableFormat
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
     follow_up_readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -69,11 +90,14 @@ class Projection(Origin):
     has_evidence: bool = False
     results: Mapping[str, ResultQuestion] = field(default_factory=dict)
     """Questions of the table `results` by question_id; without one there is no such table."""
+    documents: StoredDocuments
+    """The documents, for evidence and locators."""
 
     def rules(self) -> dict[str, Any]:
-        """What decides rows, as JSON values: all but the run, and the place of the output."""
-        places = {"output", "run_id"}
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
+        """What decides rows, as JSON values: all but the run, and the places of output and documents."""
+        places = {"output", "run_id", "documents"}
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
+        return {"code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)], "settings": settings}
 
 
 def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
@@ -87,11 +111,11 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
         extraction=job.agent.extraction,
-        table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
         follow_up_readings=plan.asked.turns_by_follow_up(),
         has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
         results=result_questions(plan.asked.table) if plan.asked.follow_ups is not None else {},
+        documents=plan.stored,
     )
 
 
@@ -102,7 +126,7 @@ class PartDocument(TypedDict):
     document_hash: str | None
     error: str | None
     error_type: str | None
-    readings: list[dict[str, int]]
+    readings: list[dict[str, Any]]
     source_read: NotRequired[float]
     """Share of its source that was read, of a table of `memagent convert`."""
     source_unread: NotRequired[str | None]
@@ -119,9 +143,11 @@ class PartLog:
     """What stands in for the outcomes of those that could not be read now."""
     closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
     """What follow-up questions brought, by fingerprint."""
-    turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
+    turns: Mapping[str, Mapping[ReadingKey, LoggedTurns]]
 
-    def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> AnsweredReading | None:
+    def reading(
+        self, row: int, document: PartDocument, question: AskedQuestion, sample: int, *, inputs_hash: str
+    ) -> AnsweredReading | None:
         """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
         key = (document["document_hash"] or "", question["question_hash"], sample)
         follow_ups = question.get("follow_up_fingerprint") or ""
@@ -135,40 +161,28 @@ class PartLog:
         turns = self._turns_of(follow_ups, key, outcome)
         return AnsweredReading(
             row=row,
-            answer=answer_row(document, question, outcome, sample=sample, origin=self.projection, closed=closed),
+            answer=answer_row(
+                document,
+                question,
+                outcome,
+                sample=sample,
+                origin=self.projection,
+                closed=closed,
+                inputs_hash=inputs_hash,
+            ),
             sentences=(closed["evidence"] if closed else None) or (),
             turns=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
         )
 
     def _turns_of(self, follow_ups: str, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
         """The turns of a reading by path, its follow-up questions of this fingerprint among them."""
-        found = {**self.turns[self.projection.fingerprint].get(key, {})}
+        turns = self.turns[self.projection.fingerprint].get(key, LoggedTurns())
         if outcome is not None and outcome["status"] != Status.NOT_READ:
-            found = _turns_had(found, outcome)
+            turns = turns.of_outcome(outcome)
+        found = turns.by_path()
         for fingerprint in self.projection.follow_up_readings.get(follow_ups, ()):
-            found |= self.turns[fingerprint].get(key, {})
+            found |= self.turns[fingerprint].get(key, LoggedTurns()).by_path()
         return found
-
-
-def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, TurnRow]:
-    """The turns that a reading had, without those that only another attempt asked.
-
-    Two attempts that read at once may write other memories, and with some policies take other rounds and merges. A turn
-    of the one then has a path that the other never asked. If there are more turns than the reading had, one of each
-    number is taken: that of the last run up to the one that ended the reading.
-    """
-    num_turns = outcome["num_turns"]
-    if len(turns) <= num_turns or any(row["turn"] is None for row in turns.values()):
-        return turns
-    had: dict[int | None, TurnRow] = {}
-    for row in turns.values():
-        number, run_id = row["turn"], row["run_id"]
-        is_beyond = outcome["status"] == Status.OK and number is not None and number >= num_turns
-        if run_id > outcome["run_id"] or is_beyond:
-            continue
-        if number not in had or run_id > had[number]["run_id"]:
-            had[number] = row
-    return {row["path"]: row for row in had.values()}
 
 
 def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartLog:
@@ -198,7 +212,6 @@ def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[
             files["turn_files"],
             fingerprints=[reader, *sorted(follow_up_turns)],
             document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
-            ended_by={(reader, key): row["line"] for key, row in outcomes.items()},
             with_tokens=False,
         ),
     )
@@ -212,18 +225,21 @@ def answer_row(
     sample: int,
     origin: Origin,
     closed: ClosedRow | None = None,
+    inputs_hash: str = "",
 ) -> AnswerRow:
     """The row of `answers` of a reading.
 
     Without an `outcome` the document can't be read, which ends it; `closed` is None where nothing was asked after it.
     """
     if document["error"] is not None or outcome is None:
-        result, run_id = _unreadable_result(document, origin=origin), origin.run_id
+        result, read_run_id = _unreadable_result(document, origin=origin), origin.run_id
     else:
-        result, run_id = outcome, outcome["run_id"]
+        closed_run_id = cast("str", closed.get("run_id", "")) if closed else ""
+        result, read_run_id = outcome, max(outcome["run_id"], closed_run_id)
     row: AnswerRow = {
-        **result,
-        "run_id": run_id,
+        **_without_turns(result),
+        "run_id": origin.run_id,
+        "read_run_id": read_run_id,
         "document_id": document["document_id"],
         "question_id": question["question_id"],
         "sample": sample,
@@ -238,9 +254,14 @@ def answer_row(
         "votes": None,
         "value_doubt": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
+        "inputs_hash": inputs_hash,
     }
     row = _with_source(row, document)
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _without_turns(result: ResultRow) -> ResultRow:
+    return cast("ResultRow", {name: value for name, value in result.items() if name not in EndedTurns.__annotations__})
 
 
 def _with_source(row: AnswerRow, document: PartDocument) -> AnswerRow:
@@ -306,6 +327,8 @@ def _memory_rows(
         memory = after.memory
         row: Any = {  # more of the turn than the table has
             **turn,
+            "run_id": projection.run_id,
+            "read_run_id": turn["run_id"],
             "document_id": document["document_id"],
             "question_id": question["question_id"],
             "sample": sample,
@@ -339,8 +362,9 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     answered: list[AnsweredReading] = []
     questions: list[AskedQuestion] = []
     missing: list[str] = []
-    for row, document, question, sample in part_readings(part):
-        reading = held.reading(row, document, question, sample)
+    for row, document, question, reading_row in part_readings(part):
+        sample = reading_row["sample"]
+        reading = held.reading(row, document, question, sample, inputs_hash=reading_row["inputs_hash"])
         if reading is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
@@ -348,7 +372,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
             answered.append(reading)
             questions.append(question)
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
-    spans = spans_of_part(part, answered, output=projection.output, has_evidence=projection.has_evidence)
+    spans = spans_of_part(part, answered, documents=projection.documents, has_evidence=projection.has_evidence)
     answers = with_votes([each.answer for each in answered])
     chosen = None if spans.evidence is None else chosen_texts(spans.evidence)
     answers = with_doubts(answers, questions, chosen=chosen)
@@ -356,29 +380,55 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         answers=answers_table(answers, carried=carried_columns(rows)),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
         evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
-        results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
-        if projection.results
-        else None,
+        results=_results(part, answers, projection=projection) if projection.results else None,
         missing=missing,
     )
 
 
-def answers_table(rows: Sequence[AnswerRow], *, carried: pa.Table) -> pa.Table:
-    """Rows of `ANSWERS`, and behind them the carried columns, which have a value for each row."""
-    table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
-    for name in carried.schema.names:
-        table = table.append_column(carried.schema.field(name), carried[name])
-    return table
+def _results(part: pa.Table, answers: Sequence[AnswerRow], *, projection: Projection) -> pa.Table:
+    table = results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
+    table = table.append_column(RUN_ID, pa.repeat(projection.run_id, table.num_rows))
+    return _with_columns(table, carried_columns(part))
+
+
+def table_schemas(projection: Projection, documents: pa.Schema) -> dict[str, pa.Schema]:
+    """The schemas of the tables that a run has; `documents` is that of the documents of its plan."""
+    carried = carried_fields(documents)
+    schemas = {ANSWERS_TABLE: pa.schema([*ANSWERS, *carried]), MEMORIES_TABLE: MEMORIES}
+    if projection.has_evidence:
+        schemas[EVIDENCE_TABLE] = EVIDENCE
+    if projection.results:
+        types = {name: value_type_of(question) for name, question in projection.results.items()}
+        columns = results_schema({name: (projection.results[name]["question"], types[name]) for name in types})
+        schemas[RESULTS_TABLE] = pa.schema([*columns, RUN_ID, *carried])
+    return schemas
+
+
+def carried_fields(documents: pa.Schema) -> list[pa.Field]:
+    """The columns of the source and the carried columns of an index, as `answers` and `results` have them."""
+    carried = [field for field in documents if field.name.startswith(CARRY_PREFIX)]
+    return [field.with_name(field.name.removeprefix(CARRY_PREFIX)) for field in carried]
 
 
 def carried_columns(documents: pa.Table) -> pa.Table:
-    """Returns the columns of the source and the carried columns of an index, with their names in `answers`."""
-    names = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
-    return documents.select(names).rename_columns([name.removeprefix(CARRY_PREFIX) for name in names])
+    """The same columns of some documents."""
+    carried = carried_fields(documents.schema)
+    return pa.table([documents[CARRY_PREFIX + each.name] for each in carried], schema=pa.schema(carried))
 
 
-def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
-    """Row of the part, document, question and sample of each reading."""
+def answers_table(rows: Sequence[AnswerRow], *, carried: pa.Table) -> pa.Table:
+    """Rows of `ANSWERS`, and behind them the carried columns, which have a value for each row."""
+    return _with_columns(pa.Table.from_pylist(list(rows), schema=ANSWERS), carried)
+
+
+def _with_columns(table: pa.Table, others: pa.Table) -> pa.Table:
+    for each in others.schema:
+        table = table.append_column(each, others[each.name])
+    return table
+
+
+def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, Mapping[str, Any]]]:
+    """Row of the part, document and question of each reading, and its row in `readings`."""
     asked = asked_in(part)
     documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"])
     for name in (SOURCE_READ, SOURCE_UNREAD):
@@ -386,9 +436,4 @@ def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQues
             documents = documents.append_column(name, part[CARRY_PREFIX + name])
     for row, document in enumerate(documents.to_pylist()):
         for reading in document["readings"]:
-            yield row, document, asked[reading["question"]], reading["sample"]
-
-
-def row_rules() -> list[Any]:
-    """What of the code decides rows: the version of the rules, and the columns."""
-    return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
+            yield row, document, asked[reading["question"]], reading

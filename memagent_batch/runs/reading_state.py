@@ -25,7 +25,7 @@ FILE_COLUMNS = ("outcome_files", "turn_files", "follow_up_files")
 Rows = npt.NDArray[np.int64]
 _LOGGED = """
 select md5_number(document_hash) as text, wording, sample, status = 'ok' as is_ok, number as file,
-       md5_number(reused_from) as earlier
+       document_id
 from {name} join log_files using (file, run_id)
 join (select distinct question_hash, follow_up_fingerprint, wording from wordings) using (question_hash)
 where '{name}' <> 'closed' or fingerprint = follow_up_fingerprint
@@ -46,19 +46,14 @@ _MADE = {
                coalesce(outcomes.is_ok and follow_up_fingerprint is not null and closed.is_ok is null, false) as is_open
         from asked join wordings using (question) left join logged_outcomes outcomes using (text, wording, sample)
         left join logged_closed closed using (text, wording, sample)""",
-    "view turn_files": """
-        select text, wording, file from logged_turns
-        union all
-        select turns.text, wording, earlier.file from logged_turns earlier join logged_turns turns using (wording)
-        where earlier.text = turns.earlier and turns.earlier is not null""",
     "view files": """
         select distinct document, 0 as kind, file from state where file is not null
         union all
-        select distinct document, 1, turn_files.file from state join turn_files using (text, wording)
+        select distinct document, 1, logged_turns.file from state join logged_turns using (text, wording)
         union all
         select distinct document, 2, closed_file from state where closed_file is not null""",
 }
-"""What a state is made of, in order. A reading may be twice in `turn_files`."""
+"""What a state is made of, in order."""
 
 
 @contextmanager

@@ -1,84 +1,64 @@
-"""Begins a run, by `run.json`; closes it when its counts close, by its record and manifest."""
+"""Begins a run, by its number in the table `runs`; closes it when its counts close, by one commit for each table."""
 
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from hashlib import sha256
+from typing import Any
 
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.claim import (
-    ANSWER_TABLES,
-    asked_documents,
-    asked_questions,
-    named_files,
-    publish,
-    removed_on_failure,
-    require_claim,
-)
-from memagent_batch.runs.history import (
-    REMOVED_FILE,
-    RUNS_FOLDER,
-    Changes,
-    PastRun,
-    find_changes,
-    removed_documents,
-    write_plan,
-    write_record_manifest,
-)
+from memagent_batch.runs.claim import asked_documents, asked_questions
+from memagent_batch.runs.history import PastRun, begin, finish, next_number
+from memagent_batch.runs.document_texts import documents_record
 from memagent_batch.runs.manifest import (
-    FOLLOW_UP_FAILED,
     FORMAT,
-    PART_TABLES,
-    RUN_FILE,
-    AnswerSums,
     Manifest,
-    PartReport,
-    ReasonRow,
-    ReplacedFiles,
-    RunCounts,
     RunRecord,
     Sample,
     Spent,
-    UnreadCounts,
     package_versions,
     public_settings,
-    reason_rows,
-    rows_of_files,
     unread_line,
 )
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, make_projection
-from memagent_batch.runs.tables import REMOVED, count_rows
-from memagent_batch.store.claims import claim_folder
-from memagent_batch.store.errors import storage_errors
+from memagent_batch.runs.row_changes import RowChanges
+from memagent_batch.runs.sums import ReadingSums, changed_questions
+from memagent_batch.runs.tables import READING_TABLES
+from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
-from memagent_batch.store.turn_log.question_list import read_asked, write_asked
-from memagent_batch.wiring import ReaderIdentity
+from memagent_batch.store.turn_log.question_list import write_asked
+from memagent_batch.wiring import ReaderIdentity, make_output
 
 log = logging.getLogger(__name__)
 
 SHOWN_MISSING = 20
-SHOWN_REASONS = 3
-"""Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
-COUNT_THREADS = 16
+NOTHING_SPENT: Spent = {
+    "num_turns": 0,
+    "num_prompt_tokens": 0,
+    "num_cached_prompt_tokens": 0,
+    "num_completion_tokens": 0,
+}
+WRITER = "memagent"
+"""Name of the application transaction of runs; a slice adds its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRun:
     """One execution over a plan."""
 
+    number: RunNumber
     record: RunRecord
     output: Location
     job: JobConfig
@@ -90,7 +70,7 @@ class ActiveRun:
     @property
     def run_id(self) -> str:
         """Names the run."""
-        return self.record.run_id
+        return self.number.run_id
 
     def bound_met(self, spent: Spent) -> str | None:
         """The setting of the first bound that the run has met; None while its turns may start."""
@@ -113,34 +93,82 @@ def _num_tokens(spent: Spent) -> int:
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
-    """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    record = RunRecord(
-        run_id="",
-        started_at=datetime.now(UTC).isoformat(),
-        documents=asked_documents(job),
-        questions=asked_questions(job),
-        asked=plan.num_readings,
-        fingerprint=reader.fingerprint,
-        settings=public_settings(job),
-        tables={},
-        sample=_sample(job, plan),
-        again=plan.again.record if plan.again else None,
+    """Takes the next run number of the output: an older run can't commit to its tables any more.
+
+    Raises:
+        OutputError: the output can't be written.
+        StorageError: other runs begin again and again.
+    """
+    asked_id = write_asked(output, plan.asked.hashed)
+    make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
+    logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
+    number = begin(output, make, writer=writer_of(job), after=logged)
+    run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
+    _log_started(run)
+    return run
+
+
+def quiet_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
+    """A run that has nothing to read and nothing to write: its one commit is the one that closes it."""
+    make = _record_maker(job, reader=reader, plan=plan, asked_id=write_asked(output, plan.asked.hashed))
+    number = next_number(output, writer=writer_of(job), after=last_run_id(output))
+    run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
+    _log_started(run)
+    return run
+
+
+def writer_of(job: JobConfig) -> str:
+    """Name of the application transaction of a job: drivers of different slices don't stop each other."""
+    return WRITER if job.input.slice is None else f"{WRITER}/slice-{job.input.slice.replace('/', '-of-')}"
+
+
+class _RecordMaker:
+    """Makes the record of a run, by its id."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+
+    def __call__(self, run_id: str) -> RunRecord:
+        return replace(self._record, run_id=run_id)
+
+
+def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_id: str) -> _RecordMaker:
+    return _RecordMaker(
+        RunRecord(
+            run_id="",
+            started_at=datetime.now(UTC).isoformat(),
+            documents=asked_documents(job),
+            questions=asked_questions(job),
+            asked=plan.num_readings,
+            fingerprint=reader.fingerprint,
+            settings=public_settings(job),
+            tables={**plan.lake_versions},
+            documents_table=documents_record(plan.stored, output=make_output(job)),
+            sample=_sample(job, plan),
+            again=plan.again.record if plan.again else None,
+            asked_id=asked_id,
+        )
     )
-    logged = last_run_id(output)  # `ma.read` writes to a log without `run.json`, maybe by a clock that runs ahead
-    run_id = claim_folder(output / RUN_FILE, asdict(record), after=logged)
-    write_asked(output, plan.asked.hashed, run_id=run_id)
-    fields = {"run_id": run_id, "asked": record.asked, "output": mask_url(job.output)}
-    log.info(
-        f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
-    )
+
+
+def _active(
+    output: Location, job: JobConfig, number: RunNumber, record: RunRecord, *, reader: ReaderIdentity, plan: Plan
+) -> ActiveRun:
     return ActiveRun(
-        record=replace(record, run_id=run_id),
+        number=number,
+        record=record,
         output=output,
         job=job,
         reader=reader,
         began_seconds=time.monotonic(),
-        projection=make_projection(output, job, run_id=run_id, reader=reader, plan=plan),
+        projection=make_projection(output, job, run_id=number.run_id, reader=reader, plan=plan),
     )
+
+
+def _log_started(run: ActiveRun) -> None:
+    fields = {"run_id": run.run_id, "asked": run.record.asked, "output": mask_url(run.job.output)}
+    message = f"run {run.run_id}: {quantity(run.record.asked, 'reading')} asked"
+    log.info(message, extra={"event": EventKind.RUN_STARTED, **fields})
 
 
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:
@@ -150,84 +178,115 @@ def _sample(job: JobConfig, plan: Plan) -> Sample | None:
     return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
 
 
-def close_run(
-    run: ActiveRun,
-    *,
-    reports: Sequence[PartReport],
-    recorded: pa.Table,
-    before: PastRun | None,
-    spent: Spent | None = None,
-    turns: pa.Table | None = None,
-    replicas_given_up: int = 0,
-) -> Manifest:
-    """Checks that the counts close, and writes what is left: the record of the run and the manifest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUpdate:
+    """What a run changes in one table."""
+
+    schema: pa.Schema | None
+    """None if the run has no such table: its rows go."""
+    kept: Sequence[TableFile]
+    added: Sequence[TableFile] = ()
+    removed: Sequence[TableFile] = ()
+    replaces_all: bool = False
+    """Whether the table gets another schema, and all files are new."""
+
+    @property
+    def files(self) -> list[TableFile]:
+        """All files of the table after the update."""
+        return [*self.kept, *self.added]
+
+
+def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, questions: pa.Table) -> Manifest:
+    """Closes a run in which no row changed, by one commit.
 
     Raises:
-        CountsError: the files do not hold one row for each reading asked for; names the missing ones.
-        SupersededError: a newer attempt holds the claim; no manifest was written.
+        SupersededError: a newer run has begun; nothing was changed.
     """
-    questions = read_asked(run.output, run_id=run.run_id)
-    removed = removed_documents(recorded, run_id=run.run_id, before=before)
-    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        counts = _require_closed(run, reports)
-    manifest = _manifest(
-        run,
-        reports,
-        counts=counts,
-        changes=find_changes(recorded, questions, before=before, tables=run.record.tables, turns=turns),
-        spent=spent,
-    )
-    if replicas_given_up:
-        manifest["replicas_given_up"] = replicas_given_up
-    manifest["replaced"] = _replaced_files(manifest, before, nights=run.job.record.keep_nights)
-    past = PastRun(
-        output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
-    )
-    write_plan(past)
-    publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
-    write_record_manifest(past)
+    last = before.manifest
+    readings = last["changes"]["readings"]
+    manifest: Manifest = {
+        **last,
+        "run_id": run.run_id,
+        **_own_fields(run),
+        "changes": {
+            "since": before.run_id,
+            "documents": changes.documents,
+            "questions": changed_questions(before.questions, questions),
+            "readings": {**readings, "read": 0, "kept": readings["read"] + readings["kept"]},
+            "turns": {"asked": 0, "reused": 0},
+            "answers": 0,
+            "tables": _lake_versions(run, before),
+        },
+        "digest_before": last["digest"],
+        "digest": _digest_again(before),
+        "spent": NOTHING_SPENT,
+    }
+    manifest.pop("replicas_given_up", None)
+    finish(run.output, run.number, run.record, manifest, has_begun=False)
     _log_closed(manifest)
     return manifest
 
 
-def _require_closed(run: ActiveRun, reports: Sequence[PartReport]) -> RunCounts:
-    expected: dict[str, int | None] = {}
-    for report in reports:
-        expected |= rows_of_files(report)
-    written = [name for name in expected if run.run_id in name]
-    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
-        counted = dict(zip(written, threads.map(lambda name: count_rows(run.output / name), written), strict=True))
-    rows = {**expected, **counted}  # those that are kept were looked at when they were taken over
-    counts = _counts(run, reports, rows=rows)
-    missing = [reading for report in reports for reading in report.get("missing", ())]
-    ended = counts["ok"] + counts["failed"] + counts["not_read"]
-    if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
-        require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
-        named = "; ".join(missing[:SHOWN_MISSING])
-        wrong = [name for name in expected if rows[name] != expected[name]]
-        files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
-        raise CountsError(
-            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {named}.{files} "
-            "Run the same command again to read them"
-        )
-    return counts
-
-
-def _manifest(
-    run: ActiveRun, reports: Sequence[PartReport], *, counts: RunCounts, changes: Changes, spent: Spent | None
+def close_run(
+    run: ActiveRun,
+    *,
+    updates: Mapping[str, TableUpdate],
+    changes: RowChanges,
+    sums: ReadingSums,
+    missing: Sequence[str],
+    questions: pa.Table,
+    before: PastRun | None,
+    turns: Mapping[str, int],
+    spent: Spent | None = None,
+    replicas_given_up: int = 0,
 ) -> Manifest:
-    return {
+    """Checks that the counts close, commits the tables, and last the row of the run.
+
+    Raises:
+        CountsError: the files do not hold one row for each reading asked for; names the missing ones. Nothing was
+            committed.
+        SupersededError: a newer run has begun; what was committed is taken back by it.
+    """
+    _require_closed(run, sums, missing)
+    versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
+    had = {name for name, update in updates.items() if update.schema is not None}
+    changed = changed_questions(before.questions if before else None, questions)
+    manifest: Manifest = {
         "format": FORMAT,
         "run_id": run.run_id,
-        "counts": counts,
-        "reasons": {
-            Status.FAILED.value: _run_reasons(reports, "failed_reasons"),
-            Status.NOT_READ.value: _run_reasons(reports, "not_read_reasons"),
-            FOLLOW_UP_FAILED: _run_reasons(reports, "follow_up_reasons"),
+        "counts": {**sums.counts, "asked": run.record.asked, "memories_rows": _num_rows(updates, "memories")},
+        "reasons": sums.reasons,
+        "num_follow_ups_failed": sums.num_follow_ups_failed,
+        "unread": sums.unread,
+        "totals": sums.totals,
+        "changes": {
+            "since": before.run_id if before else None,
+            "documents": changes.documents,
+            "questions": changed,
+            "readings": sums.readings,
+            "turns": turns,
+            "answers": sums.num_changed,
+            "tables": _lake_versions(run, before),
         },
-        "num_follow_ups_failed": sum(report["num_follow_ups_failed"] for report in reports),
-        "unread": cast("UnreadCounts", _sums(reports, UnreadCounts)),
-        "totals": cast("AnswerSums", _sums(reports, AnswerSums)),
+        "table_versions": {name: version for name, version in versions.items() if name in had and version is not None},
+        "digest": digest_of(
+            {name: [file.path for file in update.files] for name, update in updates.items() if name in had},
+            before=before.manifest["digest"] if before else "",
+        ),
+        "digest_before": before.manifest["digest"] if before else "",
+        "spent": spent,
+        **_own_fields(run),
+    }
+    if replicas_given_up:
+        manifest["replicas_given_up"] = replicas_given_up
+    finish(run.output, run.number, run.record, manifest)
+    _log_closed(manifest)
+    return manifest
+
+
+def _own_fields(run: ActiveRun) -> Any:
+    """What a manifest says of the run itself, whatever it changed."""
+    return {
         "fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
         "settings": public_settings(run.job),
@@ -235,52 +294,67 @@ def _manifest(
         "started_at": run.record.started_at,
         "finished_at": datetime.now(UTC).isoformat(),
         "seconds": round(time.monotonic() - run.began_seconds, 3),
-        "files": {
-            **_part_files(reports),
-            REMOVED: [f"{RUNS_FOLDER}/{run.run_id}/{REMOVED_FILE}"],
-        },
-        "replaced": [],
-        "changes": changes,
         "tables": {**run.record.tables},
-        "parts": [
-            cast("PartReport", {name: value for name, value in report.items() if name != "missing"})
-            for report in reports
-        ],
-        "spent": spent,
         "sample": run.record.sample,
         "again": run.record.again,
+        "asked_id": run.record.asked_id,
+        "documents_table": run.record.documents_table,
     }
 
 
-def _sums(reports: Sequence[PartReport], columns: type) -> dict[str, int]:
-    rows = cast("Sequence[Mapping[str, int]]", reports)
-    return {name: sum(report[name] for report in rows) for name in columns.__annotations__}
+def _digest_again(before: PastRun) -> str:
+    """The digest of a run that leaves all tables as they were."""
+    versions = before.manifest["table_versions"]
+    files = {name: list(before.table(name).files(version)) for name, version in versions.items()}
+    return digest_of(files, before=before.manifest["digest"])
 
 
-def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) -> list[ReplacedFiles]:
-    """Table files of the last runs that stay beside those of this one."""
-    if before is None:
-        return []
-    stay, earlier = {*named_files(manifest), *before.manifest["files"][REMOVED]}, before.manifest.get("replaced", [])
-    last: ReplacedFiles = {
-        "run_id": before.run_id,
-        "files": [name for name in named_files(before.manifest) if name not in stay],
-    }
-    return [last, *earlier][:nights]
+def digest_of(files: Mapping[str, Sequence[str]], *, before: str) -> str:
+    """SHA-256 over the names of the files of each table, which hold their hashes, and the digest of the run before."""
+    lines = sorted(f"{table}/{path}" for table, paths in files.items() for path in paths)
+    return sha256("\n".join([before, *lines]).encode()).hexdigest()
 
 
-def _part_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
-    """Files by table; only runs with follow-up questions have `evidence` and `results`."""
-    parts = cast("Sequence[Mapping[str, Any]]", reports)
-    files = {table: [part[f"{table}_file"] for part in parts if part[f"{table}_file"]] for table in PART_TABLES}
-    return {"answers": [], "memories": []} | {table: names for table, names in files.items() if names}
+def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
+    """Commits what changes in a table; returns its version, None if it was never there."""
+    table = OutputTable(output=run.output, name=name)
+    if not update.added and not update.removed and not update.replaces_all:
+        version = table.version()
+        if version is not None or update.schema is None:
+            return version
+    return table.commit(
+        run=run.number,
+        schema=table.schema() if update.schema is None else update.schema,
+        add=update.added,
+        remove=() if update.replaces_all else update.removed,
+        partition_by=partition_columns(run.job, update.schema) if update.schema is not None else (),
+        replaces_all=update.replaces_all,
+    )
 
 
-def _run_reasons(
-    reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons", "follow_up_reasons"]
-) -> list[ReasonRow]:
-    reasons = (Reason(**row) for report in reports for row in report[column])
-    return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
+def partition_columns(job: JobConfig, schema: pa.Schema) -> list[str]:
+    """The columns by which a table is partitioned: those of `record.partition_by` that it has."""
+    return [name for name in job.record.partition_by if name in schema.names]
+
+
+def _num_rows(updates: Mapping[str, TableUpdate], name: str) -> int:
+    return sum(file.num_rows for file in updates[name].files)
+
+
+def _lake_versions(run: ActiveRun, before: PastRun | None) -> dict[str, dict[str, str | None]]:
+    earlier = before.manifest["tables"] if before else {}
+    return {uri: {"before": earlier.get(uri), "now": now} for uri, now in run.record.tables.items()}
+
+
+def _require_closed(run: ActiveRun, sums: ReadingSums, missing: Sequence[str]) -> None:
+    counts = {"asked": run.record.asked, **sums.counts}
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or not counts["asked"] == ended == counts["answers_rows"] == sums.num_readings:
+        named = "; ".join(missing[:SHOWN_MISSING])
+        raise CountsError(
+            f"the counts do not close: {counts}, {sums.num_readings} different readings. {len(missing)} readings have "
+            f"no outcome in the log: {named}. Run the same command again to read them"
+        )
 
 
 def _log_closed(manifest: Manifest) -> None:
@@ -304,17 +378,3 @@ def _log_closed(manifest: Manifest) -> None:
         line += f"; replicas given up since their engine could not start: {given_up}"
     fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"], "replicas_given_up": given_up}
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
-
-
-def _counts(run: ActiveRun, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:
-    """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
-    ok = sum(report["num_ok"] for report in reports)
-    not_read = sum(report["num_not_read"] for report in reports)
-    return {
-        "asked": run.record.asked,
-        "ok": ok,
-        "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
-        "not_read": not_read,
-        "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
-        "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
-    }

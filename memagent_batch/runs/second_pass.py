@@ -13,11 +13,12 @@ from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
-from memagent_batch.runs.manifest import AgainRecord, require_manifest
+from memagent_batch.runs.history import find_run
+from memagent_batch.runs.manifest import AgainRecord
 from memagent_batch.runs.plan import AGAIN, Again
-from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, read_table_columns, table_dataset, table_locations
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_TABLE
 from memagent_batch.store.columns import column
-from memagent_batch.store.database import open_database
+from memagent_batch.store.database import BATCH_ROWS, open_database
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 
@@ -64,17 +65,19 @@ def select_again(job: JobConfig) -> Again | None:
         raise OutputError("again_from: it is the output itself; give the second pass its own output")
     source = Location(uri=job.again_from, storage_options=job.storage_options)
     with output_errors(source.uri):
-        manifest = require_manifest(source)
+        past = find_run(source)
     condition = parse_where(job.again_where, option=WHERE)
     found = [AGAIN.empty_table()]
-    for name in manifest["files"][ANSWERS_FOLDER]:
-        answers = read_table_columns(source / name, {"document_id", "question_id", *condition.words()})
-        rows = matching_rows(answers, condition, there=ANSWERS.names)
+    dataset = past.dataset(ANSWERS_TABLE)
+    columns = dict.fromkeys(["document_id", "question_id", *condition.columns_among(dataset.schema.names)])
+    for batch in dataset.scanner(columns=list(columns), batch_size=BATCH_ROWS).to_batches():
+        answers = pa.Table.from_batches([batch])
+        rows = matching_rows(answers, condition, there=dataset.schema.names)
         found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
     readings = rows_of_slice(pa.concat_tables(found).group_by(AGAIN.names).aggregate([]), job.input)
     record: AgainRecord = {
         "output": mask_url(job.again_from),
-        "run_id": manifest["run_id"],
+        "run_id": past.run_id,
         "where": job.again_where,
         "pairs": readings.num_rows,
     }
@@ -113,7 +116,4 @@ def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
 
 def _answers(output: Location) -> ds.Dataset:
     with output_errors(output.uri):
-        places = table_locations(output, ANSWERS_FOLDER)
-    if not places:
-        raise OutputError(f"output: {output.uri} has no answers; it read nothing")
-    return table_dataset(places)
+        return find_run(output).dataset(ANSWERS_TABLE)

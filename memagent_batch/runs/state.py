@@ -1,6 +1,6 @@
 """The state of a run by its location alone: no Ray, no server.
 
-A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
+A run that stops before its end leaves a note, `log/notes/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
 import logging
@@ -10,23 +10,16 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import printable
-from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import (
-    RUN_FILE,
-    AgainRecord,
-    Manifest,
-    RunCounts,
-    Sample,
-    Spent,
-    read_manifest,
-    read_run_record,
-)
+from memagent_batch.runs.history import read_manifest, read_run_record
+from memagent_batch.runs.manifest import AgainRecord, Manifest, RunCounts, Sample, Spent
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
 
+NOTES_FOLDER = "log/notes"
+"""Where a run notes how far it is, and why it stopped, in a folder by its id."""
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
 WHY_CHARACTERS = 1000
@@ -93,11 +86,11 @@ def read_state(output: Location) -> RunState:
     with output_errors(output.uri):
         record = read_run_record(output)
     if record is None:
-        raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
+        raise OutputError(f"output: there is no run at {output} yet")
     manifest = shown = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
+    note = None if manifest else read_json(output / f"{NOTES_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
     progress = None if manifest else read_progress(output, run_id=record["run_id"])
     state: dict[str, Any] = {
         "run_id": record["run_id"],
@@ -137,7 +130,7 @@ def later_run_words(output: Location, manifest: Manifest) -> str | None:
     record = read_run_record(output)
     if record is None or record["run_id"] <= manifest["run_id"]:
         return None
-    note = read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
+    note = read_json(output / f"{NOTES_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
     end = f"it stopped at {minute_of(note['stopped_at'])}: {note['why']}" if note else "it is running, or was killed"
     return (
         f"a later run, begun at {minute_of(record['started_at'])}, has not finished ({end}); what is shown is of run "
@@ -164,14 +157,14 @@ def write_stop_note(output: Location, *, run_id: str, why: str) -> None:
         "stopped_at": datetime.now(UTC).isoformat(),
         "why": printable(why)[:WHY_CHARACTERS],
     }
-    write_json(output / f"{RUNS_FOLDER}/{run_id}/{STOPPED_FILE}", note)
+    write_json(output / f"{NOTES_FOLDER}/{run_id}/{STOPPED_FILE}", note)
 
 
 def write_progress(note: ProgressNote, *, output: Location, run_id: str) -> None:
     """Notes how far the run is."""
-    write_json(output / f"{RUNS_FOLDER}/{run_id}/{PROGRESS_FILE}", note)
+    write_json(output / f"{NOTES_FOLDER}/{run_id}/{PROGRESS_FILE}", note)
 
 
 def read_progress(output: Location, *, run_id: str) -> ProgressNote | None:
     """The last note of how far a run is; None where it left none."""
-    return cast("ProgressNote | None", read_json(output / f"{RUNS_FOLDER}/{run_id}/{PROGRESS_FILE}"))
+    return cast("ProgressNote | None", read_json(output / f"{NOTES_FOLDER}/{run_id}/{PROGRESS_FILE}"))

@@ -1,23 +1,17 @@
-"""The tables of an output: their columns and rows, and the files that hold them."""
+"""The tables of an output: their columns, and how they are read at the versions that a run names."""
 
-import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
+from os import PathLike
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.ipc
-import pyarrow.parquet as pq
 
-from memagent_batch.config.job import TableFormat
 from memagent_batch.config.storage import Options
-from memagent_batch.documents.listing import CONVERTED_FORMAT
-from memagent_batch.errors import OutputError
-from memagent_batch.runs.manifest import FORMAT, PART_TABLES, RUN_FILE, require_manifest
 from memagent_batch.store.columns import Column, arrow_schema
-from memagent_batch.store.errors import FILE_ERRORS, is_of_content, output_errors, table_errors
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.location import Location, absolute
 from memagent_batch.store.turn_log.rows import (
     TEXT_HASH,
     CharEnd,
@@ -30,17 +24,16 @@ from memagent_batch.store.turn_log.rows import (
     ProvenanceColumns,
     QuestionHash,
     ResultColumns,
-    RunId,
     SampleNumber,
     TokenEnd,
     TokenStart,
     TurnKind,
 )
 
-ANSWERS_FOLDER, MEMORIES_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER = PART_TABLES
-REMOVED = "removed"
-"""The table of documents that are gone, a file of the record of its run."""
-MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+READING_TABLES = ("answers", "memories", "evidence", "results")
+"""Tables with the rows of readings, in the order in which they are committed: `runs` comes after them."""
+ANSWERS_TABLE, MEMORIES_TABLE, EVIDENCE_TABLE, RESULTS_TABLE = READING_TABLES
+RUNS_TABLE, ROLLOUTS_TABLE = "runs", "rollouts"
 READING_COLUMNS = ("document_id", "question_id", "sample")
 ReadingIds = tuple[str, str, int]
 
@@ -56,8 +49,13 @@ Locator = Annotated[
 ]
 
 
+RunId = Annotated[str, Column("the run that wrote this row, whatever changed in it")]
+ReadRunId = Annotated[str, Column("the run that asked the model")]
+
+
 class _ReadingColumns(TypedDict):
     run_id: RunId
+    read_run_id: ReadRunId
     document_id: DocumentId
     question_id: QuestionId
     sample: SampleNumber
@@ -108,6 +106,13 @@ class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns,
         Column(
             "rows of `evidence` that are chosen sentences; null if they were not asked for, or the turn failed",
             "rows",
+        ),
+    ]
+    inputs_hash: Annotated[
+        str,
+        Column(
+            "hash of all that decides the row beside what the model wrote: document, question, agent, carried columns; "
+            "while it stays the same, later runs keep the row"
         ),
     ]
 
@@ -184,130 +189,45 @@ class MemoryRow(_ReadingColumns):
     fingerprint: Fingerprint
 
 
-class RemovedRow(TypedDict):
-    """One row for each document that an earlier run found in the input and the latest did not."""
-
-    document_id: DocumentId
-    document_hash: Annotated[str | None, TEXT_HASH]
-    last_run_id: Annotated[str, Column("the last finished run that found it")]
-    removed_run_id: Annotated[str, Column("the first finished run that did not")]
-
-
-class PlannedReadingRow(TypedDict):
-    """A reading of a document in the plan of a run."""
-
-    question: Annotated[int, pa.int32()]
-    sample: Annotated[int, pa.int32()]
-    run_id: str | None
-
-
-class PlannedDocumentRow(TypedDict):
-    """One row for each document of a run; carried input columns follow, named `carry:<name>`."""
-
-    document_id: DocumentId
-    document_hash: Annotated[str | None, TEXT_HASH]
-    error: Annotated[str | None, Column("why its text can't be read")]
-    error_type: Annotated[str | None, Column("kind of that error; null for a `DocumentError`")]
-    readings: Annotated[
-        list[PlannedReadingRow],
-        Column("what was asked of it: row of the question list, sample, and the run that read it, if one did"),
-    ]
-
-
 ANSWERS = arrow_schema(AnswerRow)
 EVIDENCE = arrow_schema(EvidenceRow)
 MEMORIES = arrow_schema(MemoryRow)
-REMOVED_TABLE = arrow_schema(RemovedRow)
-RUN_PLAN = arrow_schema(PlannedDocumentRow)
 DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
 
 
-def run_output(place: Location) -> Location:
-    """Where runs write; of the folder of `memagent scan` its answers."""
-    answers = place / ANSWERS_FOLDER
-    return answers if not (place / RUN_FILE).exists() and (answers / RUN_FILE).exists() else place
+def table(
+    output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
+) -> pa.Table:
+    """Reads a table of an output as a finished run left it.
 
-
-def table_files(output: str | Sequence[str], table: str, *, storage_options: Options | None = None) -> list[str]:
-    """The files that hold a table of the last finished run: paths, or URIs where the output is one.
-
-    Read these rather than all files of the folder: while a run writes, the next night's files lie there as well. They
-    stay for `record.keep_nights` runs, though later ones replace them.
+    Tables that are read of one run fit each other. `deltalake`, Spark, Polars and others read each table alone from
+    its folder below the output.
 
     Args:
-        output: the folder or URI that was `--output`, of a scan too; of several, as those of slices, the files of all.
-        table: `answers`, `memories` or `removed`; also `evidence` and `results`, where the run has them.
-        storage_options: arguments of the output's file system; no variable of the environment is read for them.
+        output: The folder or URI that was `--output`.
+        name: `answers`, `memories`, `evidence`, `results`, `runs`, `rollouts`, `documents` or `sources`.
+        run_id: The run, `latest`, or `previous`.
+        storage_options: Arguments of the output's file system.
 
     Raises:
-        OutputError: the output can't be reached, no run has finished there, or there is no such table.
+        OutputError: there is no such run or table, or `VACUUM` has removed files of that version.
     """
-    files: list[str] = []
-    for uri in [output] if isinstance(output, str) else output:
-        place = Location(uri=uri, storage_options=storage_options or {})
-        with output_errors(place.uri):
-            files += [location.uri for location in table_locations(run_output(place), table)]
-    return files
+    return dataset(output, name, run_id=run_id, storage_options=storage_options).to_table()
 
 
-def table_locations(output: Location, table: str) -> list[Location]:
-    """The files that hold a table of the last finished run, as its manifest names them."""
-    manifest = require_manifest(output, formats=(FORMAT, CONVERTED_FORMAT))
-    if table not in manifest["files"]:
-        raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
-    return [output / name for name in manifest["files"][table]]
+def dataset(
+    output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
+) -> ds.Dataset:
+    """Opens a table of an output as a dataset, which is read batch by batch; takes and raises what `table` does."""
+    from memagent_batch.runs.history import find_run  # it reads the table of runs, which is described here
+
+    place = Location(uri=absolute(output), storage_options=storage_options or {})
+    with output_errors(place.uri):
+        if name == RUNS_TABLE:
+            return OutputTable(output=place, name=name).dataset()
+        return find_run(place, run_id).dataset(name)
 
 
 def reading_ids(row: Mapping[str, Any]) -> ReadingIds:
     """The reading that a row belongs to."""
     return row["document_id"], row["question_id"], row["sample"]
-
-
-def table_dataset(places: Sequence[Location]) -> ds.Dataset:
-    """Files of a table of one run; some rows at a time are read of it."""
-    first = places[0]
-    with table_errors(first.uri, remedy=MOVED_TABLES_REMEDY):
-        kind = "parquet" if first.path.endswith(".parquet") else "ipc"
-        return ds.dataset([place.path for place in places], filesystem=first.fs, format=kind)
-
-
-def read_table_columns(place: Location, names: Collection[str] | None) -> pa.Table:
-    """A table file, with those of the columns that it has; with None all."""
-    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
-        if not place.path.endswith(".parquet"):
-            table = pa.ipc.open_file(stream).read_all()
-            return table.select([name for name in table.schema.names if names is None or name in names])
-        with pq.ParquetFile(stream, pre_buffer=False) as file:
-            wanted = [name for name in file.schema_arrow.names if names is None or name in names]
-            return file.read(columns=wanted, use_threads=False)
-
-
-def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of table files of one run, by their names in its manifest; all columns by default."""
-    tables = [read_table_columns(output / name, columns) for name in names]
-    with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
-        return pa.concat_tables(table if columns is None else table.select(list(columns)) for table in tables)
-
-
-def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
-    """The table as one file, zstd."""
-    if table_format == TableFormat.PARQUET:
-        return parquet_bytes(table)
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def count_rows(place: Location) -> int | None:
-    """Rows that a table file really holds, by its own footer; None where it is gone or damaged."""
-    try:
-        with place.open() as stream:
-            if place.path.endswith(".parquet"):
-                return int(pq.ParquetFile(stream).metadata.num_rows)
-            reader = pa.ipc.open_file(stream)
-            return sum(int(reader.get_batch(number).num_rows) for number in range(reader.num_record_batches))
-    except FILE_ERRORS as error:
-        if isinstance(error, FileNotFoundError) or is_of_content(error):
-            return None
-        raise

@@ -122,6 +122,13 @@ def _partition_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def as_stored(schema: pa.Schema) -> pa.Schema:
+    """A schema as a Delta table gives it back: it has one type for each kind of text."""
+    from deltalake import Schema
+
+    return pa.schema(Schema.from_arrow(schema).to_arrow())
+
+
 def named_hash(path: str) -> str:
     """The digits of the content's SHA-256 in the name of a table file."""
     return path.rpartition("-")[2].removesuffix(".parquet")
@@ -203,6 +210,7 @@ class OutputTable:
         remove: Iterable[TableFile] = (),
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
+        is_first: bool = False,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Commits files in one transaction, and creates the table if it is not there; returns the new version.
@@ -214,6 +222,7 @@ class OutputTable:
             remove: Files of the latest version whose rows are no longer those of the table.
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
+            is_first: Whether the run takes its number by this commit: no other run may have it.
             metadata: Texts for the table's history, beside the run's id.
 
         Raises:
@@ -224,7 +233,9 @@ class OutputTable:
         from deltalake.transaction import AddAction, RemoveAction
 
         table = self._open() or self._create(schema, partition_by)
-        self._require_newest(table, run)
+        newest = int(table.transaction_version(run.writer) or 0)
+        if newest > run.number or (is_first and newest == run.number):
+            raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -262,7 +273,7 @@ class OutputTable:
         return self._version_of(run)
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
-        """The commits after a version, the newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
+        """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
         with storage_errors(self.place.uri):
             table = self.open()
             num_commits = int(table.version()) - since
@@ -308,11 +319,6 @@ class OutputTable:
                 storage_options=deltalake_options(place.storage_options),
             )
         return self.open()
-
-    def _require_newest(self, table: "DeltaTable", run: RunNumber) -> None:
-        newest = int(table.transaction_version(run.writer) or 0)
-        if newest > run.number:
-            raise _superseded(self.output, run)
 
     @contextmanager
     def _commit_errors(self, run: RunNumber) -> "Iterator[None]":

@@ -112,10 +112,10 @@ def export_rollouts(rollouts: Location, target: Location, *, to: str) -> Mapping
     if to not in BRIDGES:
         raise SettingsError(f"to: no rollouts can be written for {to!r}; choose one of {', '.join(BRIDGES)}")
     counts, writer = ExportCounts(), None
-    files = read_rollouts_record(rollouts)["files"]
+    read_rollouts_record(rollouts)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "export.parquet"
-        for group in read_groups(rollouts, files=files, columns=READ_COLUMNS):
+        for group in read_groups(rollouts, columns=READ_COLUMNS):
             learnt = learnable(group)
             require_logprobs(learnt)
             counts.add(group, learnt)

@@ -93,3 +93,13 @@ def open_lines(location: Location, *, max_bytes: int | None = None) -> Iterator[
     """
     with input_errors(location.uri), open_stream(location) as stream:
         yield ByteLines(stream=stream, path=location.uri, max_bytes=max_bytes)
+
+
+def line_at(location: Location, position: int) -> int:
+    """Line of the file, from 1, in which the byte at `position`, from 0, stands. Reads the file up to there."""
+    num_lines = 1
+    with input_errors(location.uri), open_stream(location) as stream:
+        while position > 0 and (block := stream.read(min(position, _BLOCK_BYTES))):
+            num_lines += block.count(b"\n")
+            position -= len(block)
+    return num_lines

@@ -253,7 +253,7 @@ def _mapped_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
 
 def _is_allowed(type_: pa.DataType, *, kind: ColumnKind) -> bool:
     type_ = _plain_type(type_)
-    if kind in (ColumnKind.CARRIED, ColumnKind.ORDER) or types.is_null(type_) or _is_text(type_):
+    if kind in (ColumnKind.CARRIED, ColumnKind.TYPED, ColumnKind.ORDER) or types.is_null(type_) or _is_text(type_):
         return True
     if kind is ColumnKind.REFERENCES and _is_list(type_):
         item = _plain_type(type_.value_type)
@@ -291,7 +291,8 @@ def _records(
 ) -> Iterator[Record]:
     """The records at `places` of a batch that begins with row `first_row` of its group."""
     arrays = [
-        _column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns
+        _column_array(batch.column(each.stored_as), column=each, where=prefix) if each.stored_as else None
+        for each in columns
     ]
     for place in places:
         where = f"{prefix}, row {place.stop + 1}"
@@ -306,12 +307,28 @@ def _values(arrays: Sequence[pa.Array | None], index: int, *, columns: Columns, 
     )
 
 
-def _column_array(array: pa.Array, *, kind: ColumnKind) -> pa.Array:
+def _column_array(array: pa.Array, *, column: InputColumn, where: str) -> pa.Array:
     type_ = _plain_type(array.type)
-    if kind is not ColumnKind.ORDER or not types.is_timestamp(type_) or type_.tz is None:
+    if column.kind is ColumnKind.TYPED and not types.is_string(column.type):
+        return _typed_array(array, column=column, where=where)
+    if column.kind is not ColumnKind.ORDER or not types.is_timestamp(type_) or type_.tz is None:
         return _plain_array(array)
     in_utc = array.cast(pa.timestamp(type_.unit, "UTC"))
     return _plain_array(in_utc.cast(pa.timestamp(type_.unit)))  # a Z behind it would come after a fraction of a second
+
+
+def _typed_array(array: pa.Array, *, column: InputColumn, where: str) -> pa.Array:
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if types.is_timestamp(array.type) and array.type.unit == "ns":
+        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)  # no table of a lake keeps nanoseconds
+    try:
+        return array.cast(column.type)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{where}: column {column.name!r} is {array.type}, and {column.type} in other files ({error}); write it "
+            "with one type in all files, or leave it out"
+        ) from error
 
 
 def _plain_array(array: pa.Array) -> pa.Array:

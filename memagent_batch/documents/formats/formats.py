@@ -55,7 +55,7 @@ _ENDINGS: Mapping[str, Format] = {
     ".md": Format.TEXT,
 }
 UNKNOWN_REMEDY = (
-    "convert PDF, HTML, DOCX, e-mail and ZIP files with `memagent convert` first; move others away, or name their "
+    "input.format: files reads PDF, HTML, DOCX, e-mail, ZIP and other document files; move others away, or name their "
     "format with input.format"
 )
 """What the user can do where the ending of a document's file is not one of ours."""
@@ -90,6 +90,12 @@ def format_ending(name: str) -> str:
 def is_named_text(name: str) -> bool:
     """Whether a name, or a pattern of names, has the ending of a text file."""
     return _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0]) is Format.TEXT
+
+
+def is_data_file(name: str) -> bool:
+    """Whether a name, or a pattern of names, has the ending of a file whose rows are documents."""
+    found = _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0])
+    return found is not None and found is not Format.TEXT
 
 
 class TextReader:

@@ -18,6 +18,7 @@ from ray.util import placement_group, remove_placement_group
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import ReplicaLostError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.executor import WorkItem
@@ -28,7 +29,6 @@ from memagent_batch.executors.ray.session import CPU_SHARE, START_SECONDS, own_e
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import RowColumns, tokenise, tokenise_rows
 from memagent_batch.plugins import engine_settings
-from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
 
@@ -93,13 +93,15 @@ class RayExecutor:
 
     @contextmanager
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, output: Location, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        yield _read_all(list(batches), task=task, output=output, splits=splits)
+        yield _read_all(list(batches), task=task, documents=documents, splits=splits)
 
 
-def _read_all(batches: list[pa.Table], *, task: ReaderTask, output: Location, splits: bool) -> Iterator[pa.Table]:
+def _read_all(
+    batches: list[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+) -> Iterator[pa.Table]:
     """Reads all documents, once the cluster has room for a replica; those of replicas that were given up once more.
 
     Yields rows of `ENDED`.
@@ -107,7 +109,7 @@ def _read_all(batches: list[pa.Table], *, task: ReaderTask, output: Location, sp
     require_place(task.agent, task.pool)
     for number in range(MAX_PASSES):
         lost = set[str]()
-        for ended in _blocks(_read(batches, task=task, output=output, splits=splits)):
+        for ended in _blocks(_read(batches, task=task, documents=documents, splits=splits)):
             if number < MAX_PASSES - 1:
                 lost |= _lost_documents(ended)
             yield ended.filter(pc.invert(pc.is_in(ended["document_id"], pa.array(lost, pa.string()))))
@@ -119,12 +121,12 @@ def _read_all(batches: list[pa.Table], *, task: ReaderTask, output: Location, sp
         batches = [each for each in batches if each.num_rows]
 
 
-def _read(batches: list[pa.Table], *, task: ReaderTask, output: Location, splits: bool) -> Dataset:
+def _read(batches: list[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool) -> Dataset:
     planned = ray.data.from_arrow(batches)
     if task.is_bounded:
         planned = _mapped(planned, partial(_unless_stopped, board=task.board))
     tokenised = partial(
-        tokenise, agent=task.agent, output=output, splits=splits, tokenizer_sha256=task.tokenizer_sha256
+        tokenise, agent=task.agent, documents=documents, splits=splits, tokenizer_sha256=task.tokenizer_sha256
     )
     calls = _mapped(planned, tokenised)
     return read_calls(calls, Reader, task=task)

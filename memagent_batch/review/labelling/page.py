@@ -23,7 +23,7 @@ from memagent_batch.review.record import Review
 from memagent_batch.review.sheet import SHEET_COLUMNS, sheet_bytes
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE_TABLE
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 from memagent_batch.templates.pages import frame_page, page_bytes, page_environment, page_script, page_style
@@ -168,16 +168,16 @@ def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]
     units = {unit["document_id"]: unit for unit in needed}
     there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
-    for output, manifest in scan.runs if new else ():
+    for run in scan.runs if new else ():
         wanted = {name: unit["document_hash"] for name, unit in new.items()}
-        texts = DocumentTexts(output, manifest, wanted=wanted)
+        texts = DocumentTexts(run.output, run.manifest, wanted=wanted)
         for document in texts.fetch(texts.document_ids):
             place = _frame_place(review, DOCUMENT_FRAMES_FOLDER, new[document.document_id])
             place.write_bytes(document_part(document.text))
     question_id = review.record["question_id"]
     answers, evidence = (
         _rows_by_document(scan.rows_of_question(table, question_id=question_id, columns=columns), units)
-        for table, columns in ((ANSWERS_FOLDER, SHOWN_ANSWER_COLUMNS), (EVIDENCE_FOLDER, SHOWN_EVIDENCE_COLUMNS))
+        for table, columns in ((ANSWERS_TABLE, SHOWN_ANSWER_COLUMNS), (EVIDENCE_TABLE, SHOWN_EVIDENCE_COLUMNS))
     )
     for name, unit in units.items():
         row = answers[name][-1] if answers[name] else None

@@ -4,7 +4,7 @@ A log file that can't be read is an OutputError that names it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -24,7 +24,6 @@ from memagent_batch.store.turn_log.keys import (
     LOG_THREADS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
-    LogName,
     MapFiles,
     list_folder,
     merged_file,
@@ -67,43 +66,33 @@ def read_log_files(
     *,
     columns: list[str],
     fingerprints: Collection[str],
-    document_hashes: Collection[str] | None = None,
+    document_hashes: Sequence[str] | None = None,
+    document_id: str | None = None,
     num_threads: int = LOG_THREADS,
 ) -> Iterator[pa.Table]:
-    """Rows of these fingerprints, and of these documents, in files of the log; a table for each file."""
-    read = partial(
-        _read_log_file,
-        folder,
-        columns=columns,
-        fingerprints=fingerprints,
-        document_hashes=None if document_hashes is None else sorted(document_hashes),
-    )
-    yield from read_ahead(read, files, num_threads=num_threads)
+    """Rows of these fingerprints, and of these texts or of the document, in files of the log; a table for each file."""
+    read = partial(read_log_file, folder, document_hashes=document_hashes, document_id=document_id)
+    filtered = partial(_read_log_file, folder, read, columns=columns, fingerprints=fingerprints)
+    yield from read_ahead(filtered, files, num_threads=num_threads)
 
 
 def _read_log_file(
-    folder: Location, path: str, *, columns: list[str], fingerprints: Collection[str], document_hashes: list[str] | None
+    folder: Location,
+    read: Callable[..., pa.Table],
+    path: str,
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
 ) -> pa.Table:
-    names = list(dict.fromkeys([*columns, "fingerprint"]))
-    read = partial(read_log_file, folder, columns=names, document_hashes=document_hashes)
+    names = list(dict.fromkeys([*columns, "document_hash", "fingerprint"]))
     try:
-        table = read(path)
+        table = read(path, columns=names)
     except StorageError:
         merged = merged_file(folder, path)
         if merged is None:
             raise
-        table = read(merged)  # merged since it was listed
-    table = table.filter(pc.is_in(table["fingerprint"], pa.array(list(fingerprints), pa.string())))
-    if document_hashes is None:
-        return table
-    return table.filter(pc.is_in(table["document_hash"], pa.array(document_hashes, pa.string())))
-
-
-class CurrentOutcome(OutcomeRow):
-    """The row of the outcome log that counts for a reading."""
-
-    line: str
-    """Run and writer of its file."""
+        table = read(merged, columns=names)  # merged since it was listed
+    return table.filter(pc.is_in(table["fingerprint"], pa.array(list(fingerprints), pa.string())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +104,7 @@ class LogIndex:
     closed: pa.Table = field(default_factory=LOG_KEYS.empty_table)
     """What follow-up questions brought: one row for each reading that was closed, and fingerprint of what was asked."""
     turns: pa.Table = field(default_factory=LOG_KEYS.empty_table)
-    """One row for each reading, run and log file with turns of it, and version that they were taken from."""
+    """One row for each reading, run and log file with turns of it."""
 
 
 def scan_log(
@@ -156,24 +145,23 @@ def last_run_id(output: Location) -> str:
 
 
 def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash, with those of versions that it takes turns from: of a run or writer, or of all."""
+    """Turn files by document hash and by document id: those of a run or writer, or of all."""
     files: dict[str, set[str]] = defaultdict(set)
-    versions: dict[str, set[str]] = defaultdict(set)
     keys = read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=begins)
-    columns = (keys[name].to_pylist() for name in ("document_hash", "file", "reused_from"))
-    for document_hash, file, version in zip(*columns, strict=True):
-        files[document_hash].add(file)
-        versions[document_hash].add(version or document_hash)
-    return {
-        document_hash: sorted(set().union(found, *(files.get(version, ()) for version in versions[document_hash])))
-        for document_hash, found in files.items()
-    }
+    for name in ("document_hash", "document_id"):
+        for document, file in zip(keys[name].to_pylist(), keys["file"].to_pylist(), strict=True):
+            files[document].add(file)
+    return {document: sorted(of_document) for document, of_document in files.items()}
 
 
-def read_outcomes(output: Location, files: Iterable[str], *, fingerprint: str) -> dict[ReadingKey, CurrentOutcome]:
-    """The outcome rows in these files that count, one for each reading; see `counted_rows`."""
-    rows = _read_counted(output, files, columns=OUTCOME_LOG.names, fingerprints=[fingerprint])
-    return cast("dict[ReadingKey, CurrentOutcome]", rows.get(fingerprint, {}))
+def read_outcomes(
+    output: Location, files: Iterable[str], *, fingerprint: str, document_hashes: Sequence[str] | None = None
+) -> dict[ReadingKey, OutcomeRow]:
+    """The outcome rows in these files that count (see `counted_rows`), of these texts or of all; by reading."""
+    rows = _read_counted(
+        output, files, columns=OUTCOME_LOG.names, fingerprints=[fingerprint], document_hashes=document_hashes
+    )
+    return cast("dict[ReadingKey, OutcomeRow]", rows.get(fingerprint, {}))
 
 
 def read_follow_ups(
@@ -190,16 +178,18 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
 
 
 def _read_counted(
-    output: Location, files: Iterable[str], *, columns: list[str], fingerprints: Collection[str]
+    output: Location,
+    files: Iterable[str],
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
+    document_hashes: Sequence[str] | None = None,
 ) -> dict[str, dict[ReadingKey, Row]]:
-    files = list(files)
-    tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints)
-    lines = (pa.scalar(LogName.of(file).line) for file in files)
-    read = [
-        table.append_column("line", pa.repeat(line, table.num_rows)) for line, table in zip(lines, tables, strict=True)
+    tables = [
+        *read_log_files(output, files, columns=columns, fingerprints=fingerprints, document_hashes=document_hashes)
     ]
     counted: dict[str, dict[ReadingKey, Row]] = defaultdict(dict)
-    for row in counted_rows(pa.concat_tables(read)).to_pylist() if read else ():
+    for row in counted_rows(pa.concat_tables(tables)).to_pylist() if tables else ():
         counted[row["fingerprint"]][row["document_hash"], row["question_hash"], row["sample"]] = row
     return dict(counted)
 

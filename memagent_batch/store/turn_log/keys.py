@@ -6,7 +6,6 @@ these are there: a row whose file is not there is left out, and a log file witho
 """
 
 import re
-from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +15,12 @@ from functools import partial
 from itertools import chain
 from typing import Annotated
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memagent_batch.errors import StorageError, StorageOutageError
+from memagent_batch.errors import OutputError, StorageError, StorageOutageError
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import BATCH_ROWS, on_disk
 from memagent_batch.store.errors import storage_errors, table_errors
@@ -55,7 +55,7 @@ def run_tasks(task: FileTask, tasks: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class KeyRow(AddressRow):
-    """One row for each reading and log file that holds something of it; for its turns, one for each `reused_from`."""
+    """One row for each reading and log file that holds something of it."""
 
     run_id: RunId
     file: Annotated[str, Column("the log file, below the output")]
@@ -63,9 +63,9 @@ class KeyRow(AddressRow):
         str | None, Column("how the reading or its follow-up questions ended: ok or failed; of turns null")
     ]
     finished_at: Annotated[datetime, Column("when that was, or the last of the turns, UTC")]
-    reused_from: Annotated[str | None, Column("of turns from an earlier version of the document: its hash")]
+    document_id: Annotated[str | None, Column("of turns: the document as which this version was read")]
     num_turns: Annotated[int, Column("turns that the row stands for, 0 of others", "turns")]
-    num_prompt_tokens: Annotated[int, Column("their prompts", "tokens")]
+    num_copies: Annotated[int, Column("of these, taken from the log, mostly from another version", "turns")]
 
 
 LOG_KEYS = arrow_schema(KeyRow)
@@ -147,25 +147,25 @@ def make_keys(tables: Mapping[str, pa.Table], *, name: str) -> pa.Table:
 
 
 def _turn_keys(turns: pa.Table) -> pa.Table:
-    by = [*_ADDRESS, "reused_from"]
-    sums = [("path", "count"), ("num_prompt_tokens", "sum"), ("finished_at", "max")]
-    keys = turns.select([*by, *(name for name, _ in sums)]).group_by(by, use_threads=False).aggregate(sums)
-    keys = keys.rename_columns([*by, "num_turns", "num_prompt_tokens", "finished_at"])
+    by = [*_ADDRESS, "document_id"]
+    turns = turns.select([*by, "finished_at"]).append_column("is_copy", turns["is_copy"].cast(pa.int64()))
+    sums = [("is_copy", "count"), ("is_copy", "sum"), ("finished_at", "max")]
+    keys = turns.group_by(by, use_threads=False).aggregate(sums)
+    keys = keys.rename_columns([*by, "num_turns", "num_copies", "finished_at"])
     return keys.append_column("status", pa.nulls(keys.num_rows, pa.string()))
 
 
 def _ended_keys(ended: pa.Table) -> pa.Table:
-    names = ended.schema.names
-    status = ended["status"] if "status" in names else pc.if_else(ended["is_failed"], "failed", "ok")
+    is_outcome = "status" in ended.schema.names
     zeros = pa.array([0] * ended.num_rows, pa.int64())
     return pa.table(
         {
             **{name: ended[name] for name in _ADDRESS},
-            "status": status,
+            "status": ended["status"] if is_outcome else pc.if_else(ended["is_failed"], "failed", "ok"),
             "finished_at": ended["finished_at"],
-            "reused_from": pa.nulls(ended.num_rows, pa.string()),
+            "document_id": pa.nulls(ended.num_rows, pa.string()),
             "num_turns": zeros,
-            "num_prompt_tokens": zeros,
+            "num_copies": zeros,
         }
     )
 
@@ -268,14 +268,19 @@ def _read_keys_of(output: Location, path: str) -> pa.Table:
     if folder == KEYS_FOLDER:
         return read_log_file(output, path, columns=LOG_KEYS.names).cast(LOG_KEYS)
     ended = ["finished_at", "is_failed" if folder == FOLLOW_UPS_FOLDER else "status"]
-    rest = ["finished_at", "path", "num_prompt_tokens", "reused_from"] if folder == TURNS_FOLDER else ended
+    rest = ["finished_at", "document_id", "is_copy"] if folder == TURNS_FOLDER else ended
     return make_keys({folder: read_log_file(output, path, columns=[*_ADDRESS, *rest])}, name=file)
 
 
 def read_log_file(
-    output: Location, path: str, *, columns: list[str], document_hashes: Sequence[str] | None = None
+    output: Location,
+    path: str,
+    *,
+    columns: list[str],
+    document_hashes: Sequence[str] | None = None,
+    document_id: str | None = None,
 ) -> pa.Table:
-    """Columns of a file of the log; with hashes in order, of all its row groups that may have such a document.
+    """Columns of a file of the log; with hashes, the rows of these texts and of the document alone.
 
     Raises:
         OutputError: it is not whole, or has not these columns; names it and what to do.
@@ -285,21 +290,29 @@ def read_log_file(
         # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
         source = path if output.is_local else pa.BufferReader(output.fs.cat_file(path))
         with pq.ParquetFile(source, pre_buffer=False) as file:
-            groups = list(_row_groups(file, document_hashes))
+            if missing := sorted(set(columns) - set(file.schema_arrow.names)):
+                raise OutputError(
+                    f"log file {path} has no column {missing[0]!r}: another version wrote it; choose an empty output"
+                )
+            if document_hashes is None:
+                return file.read(columns=columns, use_threads=False)
+            wanted = pa.array(document_hashes, pa.string())
+            groups = _row_groups(file, wanted, document_id=document_id)
             table = file.read_row_groups(groups, columns=columns, use_threads=False)
-        if missing := sorted(set(columns) - set(table.schema.names)):
-            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
-    return table
+            return table.filter(_is_of_documents(table, wanted, document_id=document_id))
 
 
-def _row_groups(file: pq.ParquetFile, document_hashes: Sequence[str] | None) -> Iterator[int]:
-    """Numbers of the row groups that may have one of these documents: a merged file is in their order."""
-    column = file.schema.names.index("document_hash") if "document_hash" in file.schema.names else None
-    for number in range(file.num_row_groups):
-        of_group = None if column is None else file.metadata.row_group(number).column(column).statistics
-        if document_hashes is None or of_group is None or not of_group.has_min_max:
-            yield number
-            continue
-        first = bisect_left(document_hashes, of_group.min)
-        if first < len(document_hashes) and document_hashes[first] <= of_group.max:
-            yield number
+def _row_groups(file: pq.ParquetFile, document_hashes: pa.Array, *, document_id: str | None) -> list[int]:
+    """Numbers of the row groups that have a row of these documents: a merged file has many, and few are decoded."""
+    if file.num_row_groups <= 1:
+        return [*range(file.num_row_groups)]
+    names = ["document_hash"] + ["document_id"] * (document_id is not None)
+    is_wanted = _is_of_documents(file.read(columns=names, use_threads=False), document_hashes, document_id=document_id)
+    ends = np.cumsum([file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)])
+    rows = np.flatnonzero(is_wanted.to_numpy())
+    return [*map(int, np.unique(np.searchsorted(ends, rows, side="right")))]
+
+
+def _is_of_documents(table: pa.Table, document_hashes: pa.Array, *, document_id: str | None) -> pa.ChunkedArray:
+    is_wanted = pc.is_in(table["document_hash"], document_hashes)
+    return is_wanted if document_id is None else pc.or_(is_wanted, pc.equal(table["document_id"], document_id))

@@ -1,9 +1,10 @@
-"""The question list of a run, kept beside its log: actors on any node find it there after any restart.
+"""Question lists, kept beside the log under the hash of their content: actors on any node find them there.
 
 A part of the tables brings the questions that are asked in it: were a million of them bound to a document each, a task
 that reads the whole list for its ten thousand would make the tables quadratic.
 """
 
+from hashlib import sha256
 from typing import NotRequired, TypedDict
 
 import numpy as np
@@ -15,6 +16,8 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
 
 ASKED_FOLDER = "log/questions"
+ID_DIGITS = 16
+"""Hex digits of the hash that names a list."""
 ASKED_COLUMN = "asked"
 """Column of a part: the questions that no earlier document of the part has brought, with their rows of the list."""
 _ROW = "row"
@@ -39,15 +42,19 @@ class AskedQuestion(TypedDict):
     follow_up_fingerprint: NotRequired[str | None]
 
 
-def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:
-    """Keeps the question list (`PlannedQuestions.hashed`) of a run."""
-    (output / f"{ASKED_FOLDER}/{run_id}.parquet").write_bytes(parquet_bytes(questions))
+def write_asked(output: Location, questions: pa.Table) -> str:
+    """Keeps a question list (`PlannedQuestions.hashed`), once; returns the id under which it is kept."""
+    data = parquet_bytes(questions)
+    asked_id = sha256(data).hexdigest()[:ID_DIGITS]
+    place = output / f"{ASKED_FOLDER}/{asked_id}.parquet"
+    if not place.exists():
+        place.write_bytes(data)
+    return asked_id
 
 
-def read_asked(output: Location, *, run_id: str) -> pa.Table:
-    """The question list of a run; `readings` of its plan name rows of it."""
-    place = output / f"{ASKED_FOLDER}/{run_id}.parquet"
-    return read_parquet(place)
+def read_asked(output: Location, *, asked_id: str) -> pa.Table:
+    """A question list by its id; `readings` of a plan name rows of it."""
+    return read_parquet(output / f"{ASKED_FOLDER}/{asked_id}.parquet")
 
 
 def asked_follow_ups(questions: pa.Table) -> list[str]:

@@ -4,8 +4,9 @@ Rows are made of what a reading brings, and checked one by one before they wait 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
@@ -59,9 +60,13 @@ class _RunRow(TypedDict):
 
 
 class LoggedTurnRow(_RunRow, AddressRow):
-    """One row for each finished turn."""
+    """One row for each finished turn of a version of a document."""
 
-    path: Annotated[str, Column("address of the turn in its reading, such as update/12")]
+    document_id: Annotated[
+        str,
+        Column("the document as which this text was read; documents of equal text are read once, as one of them"),
+    ]
+    path: Annotated[str, Column("name of the turn in its reading, such as update/12")]
     turn: Annotated[
         int | None,
         pa.int32(),
@@ -74,7 +79,8 @@ class LoggedTurnRow(_RunRow, AddressRow):
     token_end: TokenEnd
     char_start: CharStart
     char_end: CharEnd
-    prompt_hash: Annotated[str, Column("hash of the prompt's token ids; a replay must show the same prompt")]
+    prompt_hash: Annotated[str, Column("hash of the prompt's token ids, by which the turn is found")]
+    turn_hash: Annotated[str, Column("hash of path, prompt and completion, by which the outcome names the turn")]
     token_ids: Annotated[Sequence[int], pa.list_(pa.int32()), Column("exactly the tokens that the engine returned")]
     text: Annotated[str, Column("their text, without control tokens except for the tags of thoughts")]
     logprobs: Annotated[
@@ -88,11 +94,11 @@ class LoggedTurnRow(_RunRow, AddressRow):
     menu_logprobs: Annotated[
         Sequence[float] | None, Column("log-probability of each entry of the menu that a follow-up question chose from")
     ]
-    reused_from: Annotated[
-        str | None,
+    is_copy: Annotated[
+        bool,
         Column(
-            "hash of an earlier version of the document, whose row of this prompt and time has the completion, at this "
-            "path or another; tokens, text and costs are empty here"
+            "whether the completion is a copy of a logged turn with the same prompt, mostly of another version of the "
+            "document; its costs are those of that turn, and were not paid again"
         ),
     ]
     num_billed_tokens: Annotated[
@@ -145,17 +151,31 @@ class ProvenanceColumns(TypedDict):
     error_message: Annotated[str | None, Column("where and why, and what to do")]
 
 
+class EndedTurns(TypedDict):
+    """Which turns a reading had."""
+
+    turn_hashes: Annotated[
+        Sequence[str] | None,
+        pa.list_(pa.string()),
+        Column("`turn_hash` of each turn that the reading had, follow-up questions excluded, in the order of asking"),
+    ]
+
+
 class ResultRow(ResultColumns, ProvenanceColumns):
-    """How a reading ended, without run and address."""
+    """How a reading ended, without run, address and turns."""
 
     status: EndedStatus
+
+
+class EndedRow(ResultRow, EndedTurns):
+    """How a reading ended, without run and address."""
 
 
 class _EndedRow(_RunRow, AddressRow):
     status: EndedStatus
 
 
-class OutcomeRow(_EndedRow, ResultColumns, ProvenanceColumns):
+class OutcomeRow(_EndedRow, ResultColumns, ProvenanceColumns, EndedTurns):
     """One row for each reading that ended."""
 
 
@@ -228,18 +248,21 @@ FOLLOW_UP_LOG = arrow_schema(FollowUpRow)
 RUN_ID, SAMPLE = TURN_LOG.field("run_id"), TURN_LOG.field("sample")
 COMPLETION_COLUMNS = frozenset(each.name for each in fields(Completion)) - {"replayed"}
 """Columns of a turn that have its completion, by the names of its fields."""
-OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
+OWN_COLUMNS = frozenset({"run_id", "document_id", "prompt_hash", "turn_hash", *ReadingAddress.__dataclass_fields__})
 """Columns that this project alone fills; the others hold what engines and policies bring."""
 UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What Arrow raises for a value that is not of a type."""
 
 
-def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
-    """The row of a turn that has just ended."""
+def turn_row(
+    address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str, document_id: str = ""
+) -> TurnRow:
+    """The row of a turn that has just ended, or was taken from the log for this version of the document."""
     span = prompt.span
     row = {
         "run_id": run_id,
         **_address_row(address),
+        "document_id": document_id,
         "path": prompt.path,
         "turn": prompt.number,
         "kind": prompt.kind,
@@ -250,26 +273,22 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "char_start": span.char_start if span else None,
         "char_end": span.char_end if span else None,
         "prompt_hash": token_hash(prompt.token_ids),
+        "turn_hash": hash_turn(prompt, completion),
         **{name: getattr(completion, name) for name in COMPLETION_COLUMNS},
         "finished_at": datetime.now(UTC),
-        "reused_from": None,
+        "is_copy": completion.replayed,
         "memory_after": prompt.memory_after(completion) if prompt.memory_after else None,
     }
     return cast("TurnRow", row)
 
 
-def reused_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: str) -> TurnRow:
-    """The row of a turn whose completion stands in `held`, the row of an earlier version of the document.
+def hash_turn(prompt: Prompt, completion: Completion) -> str:
+    """Hash of what was asked, where in the reading, and what came; 16 hex digits.
 
-    It names the version that was asked, however many versions have taken the turn since: no chain is followed.
+    Attempts that wrote the same need not be told apart; those that wrote something else have another hash.
     """
-    empty = Completion(token_ids=[], text="", finish_reason=FinishReason(held["finish_reason"]))
-    return {
-        **turn_row(address, replace(prompt, memory_after=None), empty, run_id=run_id),
-        "finished_at": held["finished_at"],
-        "reused_from": held["reused_from"] or held["document_hash"],
-        "memory_after": prompt.memory_after(completion_of(held)) if prompt.memory_after else None,
-    }
+    parts = (prompt.path, token_hash(prompt.token_ids), repr([*completion.token_ids]), completion.text)
+    return sha256("|".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def completion_of(row: TurnRow) -> Completion:
@@ -307,7 +326,7 @@ def turn_memory(row: TurnRow, before: str, *, keep_word: str, opens_thought: boo
     return TurnMemory(memory=memory, shown=memory, changed=memory != before)
 
 
-def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:
+def outcome_row(address: ReadingAddress, result: EndedRow, *, run_id: str) -> OutcomeRow:
     """The row of a reading that has ended."""
     return {"run_id": run_id, **_address_row(address), **result}
 
@@ -317,7 +336,7 @@ def follow_up_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) ->
     return {"run_id": run_id, **_address_row(address), **closed}
 
 
-def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
+def require_outcome(address: ReadingAddress, result: EndedRow) -> None:
     """Refuses an outcome that the log can't hold.
 
     Raises:

@@ -30,12 +30,10 @@ from memagent_batch.store.turn_log.keys import (
 )
 from memagent_batch.store.turn_log.rows import (
     ClosedRow,
-    ResultRow,
+    EndedRow,
     RowCheck,
-    TurnRow,
     follow_up_row,
     outcome_row,
-    reused_row,
     turn_row,
 )
 
@@ -103,18 +101,18 @@ class TurnLogWriter:
         self.num_bytes = 0
         """Bytes of all files so far."""
 
-    def record_turn(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
-        """Takes a finished turn; it is durable within the flush interval."""
-        row = turn_row(address, prompt, completion, run_id=self.run_id)
+    def record_turn(
+        self, address: ReadingAddress, prompt: Prompt, completion: Completion, *, document_id: str = ""
+    ) -> None:
+        """Takes a finished turn, or one that was found elsewhere in the log; it is durable within the flush interval.
+
+        `document_id`: the document as which this text is read.
+        """
+        row = turn_row(address, prompt, completion, run_id=self.run_id, document_id=document_id)
         memory = len(row["memory_after"] or "")
         self._take(row, TURNS_FOLDER, TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text) + memory)
 
-    def record_reused(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
-        """Takes a turn that an earlier version of the document was asked: its row names that one."""
-        row = reused_row(address, prompt, held, run_id=self.run_id)
-        self._take(row, TURNS_FOLDER, TURN_ROW_BYTES + len(row["memory_after"] or ""))
-
-    async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
+    async def record_outcome(self, address: ReadingAddress, result: EndedRow) -> None:
         """Takes a reading's end and returns when it is durable."""
         self._take(outcome_row(address, result, run_id=self.run_id), OUTCOMES_FOLDER, 2 * TURN_ROW_BYTES)
         await self.settle()

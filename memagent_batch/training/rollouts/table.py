@@ -1,9 +1,10 @@
 """The table `rollouts`: what a trainer learns from. A projection of the turn log and the inputs, like `answers`."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,21 +14,17 @@ from pydantic import JsonValue
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import InputError
-from memagent_batch.runs.claim import TableSet
-from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID
-from memagent_batch.store.claims import require_complete
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, ROLLOUTS_TABLE
 from memagent_batch.store.columns import column
+from memagent_batch.store.delta import OutputTable, TableFile, write_table_files
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.rows import RUN_ID, SAMPLE
 
-ROLLOUTS_FOLDER = "rollouts"
-ROLLOUTS_FILE = "rollouts.json"
-"""Counts, files and settings of the table. Written last: without it the table is not whole."""
-ROLLOUTS_FORMAT = "memagent-rollouts/1"
+ROLLOUTS_FORMAT = "memagent-rollouts/2"
 """Changes with every change of layout that an older version can't read."""
-ROLLOUT_TABLES = TableSet(record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
+RECORD = "record"
+"""Text of the table's history with counts and settings of a collection, as JSON."""
 ROLLOUT_FILE_BYTES = 64 * 1024 * 1024
 """Rows of one file, as Arrow holds them: what a writing task keeps in memory at once."""
 
@@ -79,7 +76,7 @@ BATCH_ROWS = 1024
 
 
 class RolloutsRecord(TypedDict):
-    """`rollouts.json`."""
+    """What the history of the table says of a collection."""
 
     format: str
     run_id: str
@@ -87,34 +84,32 @@ class RolloutsRecord(TypedDict):
     mean_reward: float | None
     rollouts: dict[str, JsonValue]
     sampling: dict[str, JsonValue]
-    files: list[str]
     finished_at: str
 
 
-def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[str]:
-    """Writes the groups (tables of `ROLLOUTS`) in files of about `ROLLOUT_FILE_BYTES`; yields their names.
-
-    A part has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
-    """
+def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[TableFile]:
+    """Writes the groups (tables of `ROLLOUTS`) in files of about `ROLLOUT_FILE_BYTES`; yields the files."""
     held: list[pa.Table] = []
     held_bytes = number = 0
-    name = f"part-{part:05d}-{run_id}"
+    folder = OutputTable(output=output, name=ROLLOUTS_TABLE).place
     for group in groups:
         rows_of_a_file = max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
         for rows in group.to_batches(max_chunksize=rows_of_a_file):
             held.append(pa.Table.from_batches([rows]))
             held_bytes += rows.nbytes
             if held_bytes >= ROLLOUT_FILE_BYTES:
-                yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
+                yield from write_table_files(
+                    folder, pa.concat_tables(held), stem=f"part-{part:05d}-{number:04d}-{run_id}"
+                )
                 held, held_bytes, number = [], 0, number + 1
     if held:
-        yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
+        yield from write_table_files(folder, pa.concat_tables(held), stem=f"part-{part:05d}-{number:04d}-{run_id}")
 
 
 def rollouts_record(
-    counts: Mapping[str, Any], files: Sequence[str], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
+    counts: Mapping[str, Any], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
 ) -> RolloutsRecord:
-    """What `rollouts.json` says, without which the table is not whole."""
+    """What the history of the table says of a collection."""
     shown_counts = {name: count for name, count in counts.items() if name != "reward_sum"}
     num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
     return RolloutsRecord(
@@ -124,43 +119,40 @@ def rollouts_record(
         mean_reward=counts["reward_sum"] / num_rewarded if num_rewarded else None,
         rollouts=rollouts.model_dump(mode="json"),
         sampling=sampling.model_dump(mode="json"),
-        files=list(files),
         finished_at=datetime.now(UTC).isoformat(),
     )
 
 
-def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
-    place = f"{ROLLOUTS_FOLDER}/{name}"
-    (output / place).write_bytes(parquet_bytes(pa.concat_tables(tables)))
-    return place
-
-
-def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
-    """What `rollouts.json` says of the table in the output `rollouts`.
+def read_rollouts_record(output: Location) -> RolloutsRecord:
+    """What the last collection says of the table `rollouts` of an output.
 
     Raises:
-        InputError: there is none, or it is of another version.
+        InputError: there is no such table.
     """
-    record = require_complete(
-        rollouts,
-        ROLLOUTS_FILE,
-        layout=ROLLOUTS_FORMAT,
-        whole="its rollouts table",
-        missing="give the output of `memagent collect`, or run that command again to its end: it goes on from where it "
-        "stopped",
-        remedy="collect again with this version: the log answers, nothing is sampled again",
-    )
-    return cast(RolloutsRecord, record)
+    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
+    records = [each[RECORD] for each in table.history(since=0) if RECORD in each] if table.exists() else []
+    if not records:
+        raise InputError(
+            f"{output}: there is no table `rollouts`; give the output of `memagent collect`, or run that command again "
+            "to its end: it goes on from where it stopped"
+        )
+    record: RolloutsRecord = json.loads(records[0])
+    if record["format"] != ROLLOUTS_FORMAT:
+        raise InputError(
+            f"{output}: `rollouts` has the layout {record['format']!r}, this version reads {ROLLOUTS_FORMAT!r}; "
+            "collect again with this version: the log answers, nothing is sampled again"
+        )
+    return record
 
 
-def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Streams the groups of the files of a table, each with all rows of its samples; holds a group and a batch.
+def read_groups(output: Location, *, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Streams the groups of a table, each with all rows of its samples; holds a group and a batch.
 
     Raises:
         InputError: a file is not there, or is not part of such a table.
     """
     names = list(dict.fromkeys(["group_id", *columns]))
-    return _whole(_row_batches(output, files, columns=names))
+    return _whole(_row_batches(output, columns=names))
 
 
 def require_logprobs(learnt: pa.Table) -> None:
@@ -179,10 +171,13 @@ def require_logprobs(learnt: pa.Table) -> None:
         )
 
 
-def _row_batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _row_batches(output: Location, *, columns: Sequence[str]) -> Iterator[pa.Table]:
     schema = pa.schema([ROLLOUTS.field(name) for name in columns])
-    for name in files:
-        place = output / name
+    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
+    with table_errors(table.place.uri, remedy="collect the rollouts again", kind=InputError):
+        paths = [(table.place / path).path for path in sorted(table.files())]
+    for path in paths:
+        place = output.at(path)
         with (
             table_errors(place.uri, remedy="collect the rollouts again", kind=InputError),
             place.open() as stream,

@@ -12,21 +12,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, TurnUnansweredError
 from memagent_batch.executors.tokenise import tokenise
+from memagent_batch.executors.write import WrittenFile, written_file
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.claim import claimed_files
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.runs.history import require_newest
 from memagent_batch.runs.parts import PART_COLUMN
 from memagent_batch.runs.plan import WORK_COLUMNS
+from memagent_batch.runs.tables import ROLLOUTS_TABLE
 from memagent_batch.store.columns import arrow_schema
-from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, read_outcomes, reading_key
+from memagent_batch.store.delta import RunNumber
+from memagent_batch.store.turn_log.index import ReadingKey, read_outcomes, reading_key
 from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.rows import OutcomeRow
+from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.training.rollouts.groups import GroupCounts, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
@@ -35,7 +40,7 @@ from memagent_batch.wiring import ReaderIdentity, make_output
 class RolloutsReport(GroupCounts):
     """What a written part reports."""
 
-    files: list[str]
+    files: list[WrittenFile]
     missing: list[str]
 
 
@@ -47,21 +52,23 @@ class RolloutTask:
     """What every projecting task of a run knows."""
 
     job: JobConfig
-    run_id: str
+    run: RunNumber
     reader: ReaderIdentity
+    documents: StoredDocuments
 
 
 def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
     """Ray Data UDF: one part of the plan in, its files written, one row of `ROLLOUTS_REPORT` out.
 
     Raises:
-        SupersededError: a newer attempt holds the claim; no file is left.
+        SupersededError: a newer run has begun.
     """
     projector = Projector(task)
-    output = make_output(task.job)
-    groups = projector.groups(part)
-    with claimed_files(output, run_id=task.run_id) as files, closing(projector.maker):
-        files.extend(write_rollouts(output, groups, part=part[PART_COLUMN][0].as_py(), run_id=task.run_id))
+    output, number = make_output(task.job), part[PART_COLUMN][0].as_py()
+    require_newest(output, task.run)
+    with closing(projector.maker):
+        written = write_rollouts(output, projector.groups(part), part=number, run_id=task.run.run_id)
+        files = [written_file(ROLLOUTS_TABLE, file) for file in written]
     report = {**projector.maker.counts, "files": files, "missing": projector.missing}
     return pa.Table.from_pylist([report], schema=ROLLOUTS_REPORT)
 
@@ -75,7 +82,7 @@ class Projector:
         self._agent = make_agent(job.agent)
         self._output = make_output(job)
         self._questions: dict[int, AskedQuestion] = {}
-        self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run_id, reader=task.reader)
+        self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run.run_id, reader=task.reader)
         self.missing: list[str] = []
 
     def groups(self, part: pa.Table) -> Iterator[pa.Table]:
@@ -84,26 +91,24 @@ class Projector:
         self._questions = asked_in(part)
         files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
         outcomes = read_outcomes(self._output, files, fingerprint=fingerprint)
-        ended_by = {(fingerprint, key): row["line"] for key, row in outcomes.items()}
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
-        calls = tokenise(_as_batch(readable), agent=self._task.job.agent, output=self._output)
+        calls = tokenise(_as_batch(readable), agent=self._task.job.agent, documents=self._task.documents)
         for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
                 document.turn_files,
                 fingerprints=[fingerprint],
                 document_hashes=[document.document_hash],
-                ended_by=ended_by,
             )
             yield from self._document(document, turns[fingerprint], outcomes)
 
     def _document(
         self,
         document: PlannedDocument,
-        turns: LoggedTurns,
-        outcomes: Mapping[ReadingKey, CurrentOutcome],
+        turns: Mapping[ReadingKey, LoggedTurns],
+        outcomes: Mapping[ReadingKey, OutcomeRow],
     ) -> Iterator[pa.Table]:
         for number in dict.fromkeys(question for question, _ in document.readings):
             question = self._questions[number]
@@ -126,8 +131,8 @@ class Projector:
         self,
         document: PlannedDocument,
         question: AskedQuestion,
-        turns: LoggedTurns,
-        outcomes: Mapping[ReadingKey, CurrentOutcome],
+        turns: Mapping[ReadingKey, LoggedTurns],
+        outcomes: Mapping[ReadingKey, OutcomeRow],
         *,
         sample: int,
     ) -> GroupSample:
@@ -142,7 +147,10 @@ class Projector:
         outcome = outcomes.get(key)
         ended = outcome is not None and outcome["status"] == Status.OK
         replayed = GroupSample(address=address)
-        error = self._replay(replayed, document, question, turns)
+        logged = turns.get(key, LoggedTurns())
+        if outcome is not None:
+            logged = logged.of_outcome(outcome)
+        error = self._replay(replayed, document, question, logged)
         if not ended:
             replayed.response = None
             replayed.is_unanswered = outcome is not None and outcome["error_type"] == TurnUnansweredError.__name__
@@ -161,13 +169,13 @@ class Projector:
         """Gives the sample the turns that the log holds; returns why they don't lead to an answer, where that shows."""
         if document.document.error:
             return str(document.document.error)
-        if reading_key(sample.address) not in turns:
+        if not turns:
             return None
         replay = ReadingTurns(
             engine=ReplayOnly(),
             address=sample.address,
             seed=self._task.job.agent.sampling.seed,
-            from_log=turns,
+            from_log={sample.address.fingerprint: turns},
             observe=sample.add_turn,
         )
         asked = Question(question_id=question["question_id"], text=question["question"])
@@ -179,10 +187,9 @@ class Projector:
 
 
 def _as_batch(part: pa.Table) -> pa.Table:
-    """A part of the plan as `tokenise` takes it: no follow-up questions, no turns of a last version."""
-    for column in map(WORK_COLUMNS.field, ("follow_ups", "ended_by", "last_hashes")):
-        part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
-    return part
+    """A part of the plan as `tokenise` takes it: no follow-up questions."""
+    column = WORK_COLUMNS.field("follow_ups")
+    return part.append_column(column, pa.array([[]] * part.num_rows, column.type))
 
 
 def _unread_document(row: Mapping[str, Any]) -> PlannedDocument:
