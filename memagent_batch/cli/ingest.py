@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memagent_batch.cli.settings import JsonCommand, StorageCommand
+from memagent_batch.cli.settings import JsonCommand, StorageCommand, require_converters
 from memagent_batch.config.ingest_job import IngestJob
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.masking import mask_url
@@ -27,9 +27,13 @@ class Ingest(StorageCommand, JsonCommand, IngestJob):
     )
     page = "docs/how-to/convert.md"
 
+    allow_code: bool = False
+    """Allows ingest.converter to name code of yours (package.module:Class), which is then run."""
+
     def run(self) -> None:
         from memagent_batch.flows.ingest import ingest_documents  # here, so that --help loads no reader
 
+        require_converters(self.ingest, allows_code=self.allow_code)
         report, output = ingest_documents(self), mask_url(self.output)
         self.report(
             {"output": output, **report["counts"]}, report_lines(report, output=shlex.quote(output)), indent=None

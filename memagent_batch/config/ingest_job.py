@@ -22,8 +22,6 @@ class IngestJob(Storage):
     """Where texts stand in the input."""
     ingest: IngestConfig = IngestConfig()
     """How document files become text."""
-    allow_code: bool = False
-    """Allow ingest.converter to name code of yours, which is then run."""
     retry_failed: bool = False
     """Read files again of which something failed before."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0

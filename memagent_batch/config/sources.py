@@ -64,13 +64,12 @@ class InputConfig(Section):
     """Column with the text of a document."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, with their types."""
-    carry: dict[str, str] = {}
+    carry: Mapping[str, str] = Field(default_factory=dict)
     """Columns to carry under another name: `{status: contract_status}`."""
     format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
     """Format of the documents. `auto` goes by the endings: where there are data files (Parquet, JSONL, CSV, TSV,
     Arrow), their rows are the documents, and text files beside them are left out unless `documents` names them.
-    `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text. `converted` is for a Parquet table that was made of the table of
-    `memagent convert`, with its columns; `auto` recognises the table itself."""
+    `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text."""
     where: Text | None = None
     """Filter of the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions that it rules out are
     not read, and of other rows its columns alone."""

@@ -139,17 +139,49 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
             places are on several file systems, or one of several is a table.
     """
     documents: Sequence[Location] = places
-    where = None if settings.where is None else parse_where(settings.where)
     table = _find_table(documents)
-    if table is not None and settings.inventory:
+    if table is None:
+        return cut_listing(list_documents(places, settings=settings), settings=settings)
+    if settings.inventory:
         raise InputError(f"input.inventory: {documents[0]} is a table, which lists its own files; leave it out")
-    if table is not None:
-        return _table_shards(table, documents[0], where=where, settings=settings)
-    pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
-    documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
-    place = documents[0]
-    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=place.storage_options)
-    listing = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
+    where = None if settings.where is None else parse_where(settings.where)
+    return _table_shards(table, documents[0], where=where, settings=settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDocuments:
+    """The files of the documents, before anything is left out."""
+
+    places: tuple[Location, ...]
+    """Of data sets of the hub, at the commit that is read."""
+    files: Listing
+    """Hidden files and files that can't be taken too, with the reason."""
+    commits: Mapping[str, str]
+    """See `FoundShards.commits`."""
+
+
+def list_documents(places: Sequence[Location], *, settings: InputConfig) -> ListedDocuments:
+    """Lists the files of the documents; see `list_places`."""
+    pins = {place.uri: pinned for place in places if (pinned := _pinned(place)) is not None}
+    documents = tuple(pins[place.uri][0] if place.uri in pins else place for place in places)
+    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=documents[0].storage_options)
+    read = partial(read_inventory, inventory=inventory) if inventory else None
+    files = list_places(documents, keep_left_out=True, inventory=read)
+    return ListedDocuments(places=documents, files=files, commits={uri: commit for uri, (_, commit) in pins.items()})
+
+
+def cut_listing(listed: ListedDocuments, *, settings: InputConfig) -> FoundShards:
+    """The data files of a listing in shards.
+
+    Raises:
+        InputError: there is none, or one can't be taken.
+    """
+    documents, place = listed.places, listed.places[0]
+    where = None if settings.where is None else parse_where(settings.where)
+    listing, _ = without_hidden(listed, settings=settings)
+    refused = next((reason for reason in listing.files["left_out"].drop_null().to_pylist()), None)
+    if refused is not None:
+        raise InputError(refused)
     numbers = None
     if where is not None:
         folders = _folder_keys(listing)
@@ -175,10 +207,10 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     shards = (shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_))
     return FoundShards(
         shards=[replace(shard, number_keys=numbers) for shard in shards],
-        files=_found_files([each.files for _, each in files], is_pinned=bool(pins), trust=settings.trust),
+        files=_found_files([each.files for _, each in files], is_pinned=bool(listed.commits), trust=settings.trust),
         sizes=pa.concat_tables(each.files for _, each in files)["size_bytes"],
         left_out=left_out,
-        commits={uri: commit for uri, (_, commit) in pins.items()},
+        commits=listed.commits,
         places=tuple(place.uri for place in documents),
     )
 
@@ -196,26 +228,14 @@ class FoundFiles:
     """See `FoundShards.commits`."""
 
 
-def find_files(*places: Location, settings: InputConfig) -> FoundFiles:
-    """The files of the documents for `input.format: files`; opens none of them. Those that can't be taken are listed
-    with the reason.
+def find_files(listed: ListedDocuments, *, settings: InputConfig) -> FoundFiles:
+    """The files of a listing for `input.format: files`. Those that can't be taken have the reason.
 
     Raises:
-        InputError: there is no file, or the places are on several file systems, or one is part of a table of a lake.
+        InputError: there is none.
     """
     where = None if settings.where is None else parse_where(settings.where)
-    pins = {place.uri: pinned for place in places if (pinned := _pinned(place)) is not None}
-    documents = [pins[place.uri][0] if place.uri in pins else place for place in places]
-    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=documents[0].storage_options)
-    read = partial(read_inventory, inventory=inventory) if inventory else None
-    listing = list_places(documents, keep_left_out=True, inventory=read)
-    is_hidden = pc.fill_null(pc.equal(listing.files["left_out"], HIDDEN_NAME), False)
-    hidden = tuple(file.name for file in _taken(listing, is_hidden))
-    listing = _taken(listing, pc.invert(is_hidden))
-    if not listing:
-        raise InputError(
-            f"{', '.join(map(str, places))} holds no files: all {len(hidden)} names start with ., _ or ~$; rename them"
-        )
+    listing, hidden = without_hidden(listed, settings=settings)
     numbers = None
     if where is not None:
         keys = [*_folder_keys(listing).values()]
@@ -224,8 +244,26 @@ def find_files(*places: Location, settings: InputConfig) -> FoundFiles:
     if settings.slice:
         listing = _taken(listing, _each_file(listing, lambda file: settings.takes(file.name)))
     _require_some(listing, settings=settings)
-    commits = {uri: commit for uri, (_, commit) in pins.items()}
-    return FoundFiles(listing=listing, hidden=hidden, numbers=numbers, commits=commits)
+    return FoundFiles(listing=listing, hidden=hidden, numbers=numbers, commits=listed.commits)
+
+
+def without_hidden(listed: ListedDocuments, *, settings: InputConfig) -> tuple[Listing, tuple[str, ...]]:
+    """The files without hidden ones, and the names of these.
+
+    Raises:
+        InputError: all are hidden.
+    """
+    is_hidden = pc.fill_null(pc.equal(listed.files.files["left_out"], HIDDEN_NAME), False)
+    if not pc.any(is_hidden, min_count=0).as_py():
+        return listed.files, ()
+    hidden = tuple(file.name for file in _taken(listed.files, is_hidden))
+    files = _taken(listed.files, pc.invert(is_hidden))
+    if not files:
+        raise InputError(
+            f"{', '.join(map(str, listed.places))} holds no files: all {len(hidden)} names start with ., _ or ~$; "
+            "rename them"
+        )
+    return files, hidden
 
 
 def _find_table(documents: Sequence[Location]) -> Table | None:

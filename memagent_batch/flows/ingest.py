@@ -18,10 +18,10 @@ from memagent_batch.ingest.ingest import FoundSources, find_sources, ingest
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.runs.claim import require_disjoint
-from memagent_batch.store.claims import new_run_id
 from memagent_batch.store.database import run_query
 from memagent_batch.store.delta import OutputTable, RunNumber
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.writer import new_run_id
 
 MAX_LOCAL_FILES = 100
 """Most document files that `executor: auto` reads one after another in this process, some 0.2 s each."""
@@ -60,7 +60,7 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     output = Location(uri=job.output, storage_options=job.storage_options)
     require_disjoint(sources, output=job.output)
     log_step("listing the sources")
-    found = find_sources(sources, output, retry_failed=job.retry_failed, allow_code=job.allow_code)
+    found = find_sources(sources, output, retry_failed=job.retry_failed)
     if found.is_in_place:
         raise OutputError(f"documents: {found.output} is an output with documents already; `answer` takes it as it is")
     run = next_run(output)
@@ -139,5 +139,23 @@ def require_read(output: Location, counts: Mapping[str, int], *, max_failed_shar
             f"{failed} of {num} sources failed; `error` and `losses` in the table {output / SOURCES_TABLE} say why: "
             "fix the cause, and run it again with retry_failed"
         )
-    if not_read := counts.get("sources_not_read", 0):
-        raise NotReadError(f"{not_read} of {num} sources were not read; the same command reads them")
+    require_sources_reached(output)
+
+
+def require_sources_reached(output: Location) -> None:
+    """Returns if every source could be fetched.
+
+    Raises:
+        NotReadError: some could not be read now.
+    """
+    table = OutputTable(output=output, name=SOURCES_TABLE)
+    if not table.exists():
+        return
+    lost = table.dataset().to_table(["source", "losses"])
+    lines = run_query(f"select distinct source, detail from ({_LOSSES}) where kind = 'not_read'", {"sources": lost})
+    if lines.num_rows:
+        first = lines.to_pylist()[0]
+        raise NotReadError(
+            f"{lines.num_rows} of {lost.num_rows} sources were not read, such as {first['source']}: {first['detail']}; "
+            "the same command reads them"
+        )

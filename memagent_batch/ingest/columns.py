@@ -77,8 +77,8 @@ def require_carried(settings: InputConfig) -> None:
             )
         if (other := stored.setdefault(target.lower(), name)) != name:
             raise InputError(
-                f"input.carry_columns: {other!r} and {name!r} would both be {target!r} (SQL does not tell small letters "
-                "from capitals); rename one with input.carry"
+                f"input.carry_columns: {other!r} and {name!r} would both be {target!r} (SQL does not tell small "
+                "letters from capitals); rename one with input.carry"
             )
 
 
@@ -97,7 +97,7 @@ def find_columns(
     Raises:
         InputError: a file can't be opened.
     """
-    wanted = {name: stored for name, stored in settings.carried.items()}
+    wanted = settings.carried
     if not wanted and where is None:
         return ()
     names: dict[str, pa.DataType | None] = dict.fromkeys(wanted)

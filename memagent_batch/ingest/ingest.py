@@ -139,9 +139,7 @@ class Ingested:
     """Carried columns, as `documents` names them."""
 
 
-def find_sources(
-    config: SourceConfig, output: Location, *, retry_failed: bool = False, allow_code: bool = False
-) -> FoundSources:
+def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool = False) -> FoundSources:
     """Lists the sources and compares them with the table `sources` of an output; opens none of them.
 
     Raises:
@@ -155,7 +153,7 @@ def find_sources(
     listing = list_sources(places, settings=config.input)
     readers, decisive = readers_of_rows(), dict[str, Any]()
     if listing.files is not None:
-        converters = choose_converters(config.ingest, allow_code=allow_code)
+        converters = choose_converters(config.ingest)
         readers = [KINDS_READER, *(each.reader for each in converters.values())]
         decisive = {
             "endings": sorted(kind for kind in converters if kind.startswith(".")),
@@ -163,7 +161,9 @@ def find_sources(
             "output_mib": config.ingest.output_mib,
         }
     scope = scope_of(config.input)
-    decided = settings_hash(config.input, numbers=listing.numbers, readers=decisive)
+    decided = settings_hash(
+        config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
+    )
     changes = compare_sources(
         output, listing, scope=scope, settings_hash=decided, readers=readers, retry_failed=retry_failed
     )
@@ -188,11 +188,11 @@ def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
     )
 
 
-def choose_converters(config: IngestConfig, *, allow_code: bool) -> dict[str, ChosenConverter]:
+def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:
     """The converter of each kind or ending.
 
     Raises:
-        SettingsError: a kind or converter is unknown, not installed, or code of the user's that is not allowed.
+        SettingsError: a kind or converter is unknown, or not installed.
     """
     for kind in config.converters:
         if kind not in list(FileKind) and not kind.startswith("."):
@@ -200,11 +200,10 @@ def choose_converters(config: IngestConfig, *, allow_code: bool) -> dict[str, Ch
                 f"ingest.converter: {kind!r} is not one of {', '.join(FileKind)}, and no ending such as .dat"
             )
     names = {kind.value: kind.value for kind in FileKind} | {**config.converters}
-    return {kind: _converter(name, config, allow_code=allow_code) for kind, name in names.items()}
+    return {kind: _converter(name, config) for kind, name in names.items()}
 
 
-def _converter(name: str, config: IngestConfig, *, allow_code: bool) -> ChosenConverter:
-    CONVERTERS.require(name, allows_code=allow_code)
+def _converter(name: str, config: IngestConfig) -> ChosenConverter:
     version = make_converter(CONVERTERS.find(name), converter_settings(config)).version()
     return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
 

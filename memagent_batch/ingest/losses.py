@@ -1,4 +1,4 @@
-"""What of a file is not in the text: the statuses of its parts as rows of `losses`, and losses in a line for a person."""
+"""What of a file is not in the text: statuses of its parts as rows of `losses`, and losses in a line for a person."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

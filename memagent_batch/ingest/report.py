@@ -5,17 +5,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from memagent_batch.ingest.document_files import DocumentWriter
+from memagent_batch.ingest.document_files import FILES, DocumentWriter, files_table
 from memagent_batch.ingest.rows import BAD_FILE, DocumentValues
 from memagent_batch.ingest.tables import SOURCES, LossRow
 from memagent_batch.store.location import Location
 
 OLD_ROWS = pa.schema([pa.field("document_id", pa.large_string()), pa.field("row_hash", pa.int64())])
-REPORTED_DOCUMENT = pa.struct(
+REPORTED_DOCUMENT = pa.schema(
     [
         pa.field("document_id", pa.large_string(), nullable=False),
         pa.field("row_hash", pa.int64(), nullable=False),
@@ -31,18 +31,14 @@ REPORTS = pa.schema(
         *SOURCES,
         pa.field("is_unchanged", pa.bool_(), nullable=False),
         pa.field("is_retried", pa.bool_(), nullable=False),
-        pa.field("documents", pa.large_list(REPORTED_DOCUMENT)),
-        pa.field(
-            "files",
-            pa.list_(
-                pa.struct(
-                    [pa.field("path", pa.string()), pa.field("num_bytes", pa.int64()), pa.field("num_rows", pa.int64())]
-                )
-            ),
-        ),
+        pa.field("documents", pa.large_list(pa.struct(REPORTED_DOCUMENT))),
+        pa.field("files", pa.list_(pa.struct(FILES))),
     ]
 )
-"""Rows of `sources` without version and size, with what else the driver needs. The first row of a task has the files that it wrote."""
+"""Rows of `sources` without version and size, with what else the driver needs.
+
+The first row of a task has the files that it wrote.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,46 +121,34 @@ class TaskReport:
 
     def tables(self) -> Iterator[pa.Table]:
         """The report, once all files are complete; rows of `REPORTS`."""
-        paths = [file.path for file in self._writer.files]
-        now, rows = datetime.now(UTC), []
-        for source in self._sources:
-            rows.append(
-                {
-                    "source": source.source,
-                    "scope": self._context.scope,
-                    "version": None,
-                    "content_hash": source.content_hash,
-                    "num_bytes": 0,
-                    "kind": source.kind,
-                    "reader": source.reader,
-                    "settings_hash": self._context.settings_hash,
-                    "num_documents": sum(not each[4] for each in source.documents),
-                    "status": "ok" if source.error is None else "failed",
-                    "error": source.error,
-                    "losses": source.losses,
-                    "run_id": self._context.run_id,
-                    "ingested_at": now,
-                    "is_unchanged": source.is_unchanged,
-                    "is_retried": source.is_retried,
-                    "documents": [
-                        dict(
-                            zip(
-                                REPORTED_DOCUMENT.names,
-                                (*each[:5], None if each[5] is None else paths[each[5]]),
-                                strict=True,
-                            )
-                        )
-                        for each in source.documents
-                    ],
-                    "files": [],
-                }
-            )
+        rows = [self._row(source, now=datetime.now(UTC)) for source in self._sources]
         if rows:
-            rows[0]["files"] = [
-                {"path": file.path, "num_bytes": file.num_bytes, "num_rows": file.num_rows}
-                for file in self._writer.files
-            ]
+            rows[0]["files"] = files_table(self._writer.files).to_pylist()
         yield pa.Table.from_pylist(rows, schema=REPORTS)
+
+    def _row(self, source: SourceReport, *, now: datetime) -> dict[str, Any]:
+        paths = [file.path for file in self._writer.files]
+        documents = ((*each[:5], None if each[5] is None else paths[each[5]]) for each in source.documents)
+        return {
+            "source": source.source,
+            "scope": self._context.scope,
+            "version": None,
+            "content_hash": source.content_hash,
+            "num_bytes": 0,
+            "kind": source.kind,
+            "reader": source.reader,
+            "settings_hash": self._context.settings_hash,
+            "num_documents": sum(not each[4] for each in source.documents),
+            "status": "ok" if source.error is None else "failed",
+            "error": source.error,
+            "losses": source.losses,
+            "run_id": self._context.run_id,
+            "ingested_at": now,
+            "is_unchanged": source.is_unchanged,
+            "is_retried": source.is_retried,
+            "documents": [dict(zip(REPORTED_DOCUMENT.names, each, strict=True)) for each in documents],
+            "files": [],
+        }
 
 
 def pack_old_rows(rows: pa.Table) -> bytes:
@@ -174,7 +158,7 @@ def pack_old_rows(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, OLD_ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(rows.select(OLD_ROWS.names).cast(OLD_ROWS))
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def read_old_rows(packed: bytes) -> dict[str, int]:

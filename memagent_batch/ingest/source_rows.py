@@ -1,4 +1,4 @@
-"""Commits of the table `sources`: rows of sources that were read are replaced, those of sources that are gone removed."""
+"""Commits of the table `sources`: rows of sources that were read are replaced, those of gone sources removed."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

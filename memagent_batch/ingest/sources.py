@@ -12,14 +12,27 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig, Trust
-from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.listing import InputFile, Listing
-from memagent_batch.documents.shards import FoundShards, Shard, find_files, find_shards, pack_paths
+from memagent_batch.convert.converter import ending_of
+from memagent_batch.convert.kinds import ENDINGS, PLAIN, FileKind
+from memagent_batch.documents.formats.formats import Format, format_ending, is_data_file
+from memagent_batch.documents.lake.table import table_name
+from memagent_batch.documents.listing import InputFile, Listing, is_delta_folder, usable_file_system
+from memagent_batch.documents.shards import (
+    FoundShards,
+    ListedDocuments,
+    Shard,
+    cut_listing,
+    find_files,
+    find_shards,
+    list_documents,
+    pack_paths,
+)
 from memagent_batch.documents.where import parse_where
 from memagent_batch.ingest.row_tasks import rows_reader
 from memagent_batch.ingest.tables import SOURCES_TABLE
 from memagent_batch.store.database import open_database, query_to_disk, run_query
 from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
 LISTED = pa.schema(
@@ -64,22 +77,47 @@ def list_sources(places: Sequence[Location], *, settings: InputConfig) -> Source
     Raises:
         InputError: there is none, or one that can't be taken; names it.
     """
-    if settings.format == "files":
-        found = find_files(*places, settings=settings)
-        return SourceListing(
-            sources=_listed_files(found.listing, settings=settings),
-            files=found.listing,
-            numbers=found.numbers,
-            left_out=found.hidden,
-            versions=found.commits,
-        )
-    shards = find_shards(*places, settings=settings)
+    listed = None if _are_tables(places) else list_documents(places, settings=settings)
+    if listed is None:
+        shards = find_shards(*places, settings=settings)
+    elif settings.format == "files" or (settings.format == "auto" and has_document_files(listed.files)):
+        return _files_listing(listed, settings=settings)
+    else:
+        shards = cut_listing(listed, settings=settings)
     return SourceListing(
         sources=_listed_shards(shards, settings=settings),
         shards=tuple(shards.shards),
         numbers=next((shard.number_keys for shard in shards.shards), None),
         left_out=shards.left_out,
         versions=shards.versions,
+    )
+
+
+def _are_tables(places: Sequence[Location]) -> bool:
+    """Whether a place is a table of a lake, named as one or by its folder."""
+    return any(table_name(place.uri) for place in places) or (len(places) == 1 and _is_delta(places[0]))
+
+
+def _is_delta(place: Location) -> bool:
+    with input_errors(place.uri), usable_file_system(place):
+        return is_delta_folder(place)
+
+
+def has_document_files(files: Listing) -> bool:
+    """Whether a listing holds document files such as PDF, and no data files."""
+    endings = {ending_of(file.path) for file in files if file.left_out is None}
+    is_data = any(is_data_file(f"x{ending}") for ending in {format_ending(file.path) for file in files})
+    return not is_data and any(ENDINGS.get(ending, FileKind.TEXT) not in PLAIN for ending in endings)
+
+
+def _files_listing(listed: ListedDocuments, *, settings: InputConfig) -> SourceListing:
+    found = find_files(listed, settings=settings)
+    return SourceListing(
+        sources=_listed_files(found.listing, settings=settings),
+        files=found.listing,
+        numbers=found.numbers,
+        left_out=found.hidden,
+        versions=found.commits,
     )
 
 
@@ -109,14 +147,17 @@ def scope_of(settings: InputConfig) -> str | None:
     return "; ".join(filter(None, (where, part))) or None
 
 
-def settings_hash(settings: InputConfig, *, numbers: frozenset[str] | None, readers: Mapping[str, Any]) -> str:
+def settings_hash(
+    settings: InputConfig, *, numbers: frozenset[str] | None, reads_files: bool, others: Mapping[str, Any]
+) -> str:
     """The hash of what decides which documents a source gives, beside its content, its readers and the scope."""
     excluded = {"where", "slice", "inventory", "trust", "carry_columns", "carry"}
     decisive = {
         **settings.model_dump(mode="json", exclude=excluded),
+        **({"format": "files"} if reads_files else {}),
         "carried": sorted(settings.carried.items()),
         "numbers": sorted(numbers or ()),
-        **readers,
+        **others,
     }
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 

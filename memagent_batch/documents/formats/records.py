@@ -118,7 +118,7 @@ class Unreadable:
 
 
 Value = Any
-"""A value of a record: text or None; a list of kind REFERENCES, `Unreadable` of kind DOCUMENT, anything of kind TYPED."""
+"""A value of a record: text or None; a list of REFERENCES, `Unreadable` in place of a DOCUMENT, anything TYPED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
