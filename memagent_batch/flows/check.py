@@ -122,7 +122,7 @@ def read_inputs(job: JobConfig) -> Inputs:
     listed = Location(uri=job.questions, storage_options=job.storage_options) if job.questions else None
     require_carry_columns(job.input, reserved=(*ANSWERS.names, *SOURCE_COLUMNS.names))
     questions = rows_of_slice(read_questions(listed, ask=job.ask), job.input)
-    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed, allow_code=job.allow_code)
+    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed)
     return Inputs(sources=sources, questions=questions)
 
 
