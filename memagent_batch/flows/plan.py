@@ -158,7 +158,7 @@ def make_plan(checked: CheckedJob) -> Plan:
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)
-    log_documents(index)
+    log_documents(index, num_sources=checked.inputs.sources.num_sources, left_out=ingested.left_out)
     warn_of_bad_files(index)
     warn_of_missing(missing)
     if engine_settings(job.agent).has_weights:

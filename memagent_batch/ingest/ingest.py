@@ -160,6 +160,8 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
             "file_mib": config.ingest.file_mib,
             "output_mib": config.ingest.output_mib,
         }
+    if listing.columns:
+        decisive["columns"] = listing.columns
     scope = scope_of(config.input)
     decided = settings_hash(
         config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
@@ -180,7 +182,7 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
 
 def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
     """Whether the documents are an output with a table `documents`."""
-    if len(places) != 1 or table_name(config.documents[0]) or "*" in config.documents[0]:
+    if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
         return False
     return (
         not places[0].uri.startswith(("http://", "https://", "hf://"))
