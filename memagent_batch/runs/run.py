@@ -11,7 +11,6 @@ from typing import Any, cast
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.domain.texts.shares import quantity
@@ -20,6 +19,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import asked_documents, asked_questions
 from memagent_batch.runs.history import PastRun, begin, finish, next_number
+from memagent_batch.runs.document_texts import documents_record
 from memagent_batch.runs.manifest import (
     FORMAT,
     Manifest,
@@ -39,7 +39,7 @@ from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import write_asked
-from memagent_batch.wiring import ReaderIdentity
+from memagent_batch.wiring import ReaderIdentity, make_output
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,6 @@ class ActiveRun:
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
-    sources: SourceConfig
-    """The documents at the versions that were indexed."""
 
     @property
     def run_id(self) -> str:
@@ -144,7 +142,8 @@ def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_i
             asked=plan.num_readings,
             fingerprint=reader.fingerprint,
             settings=public_settings(job),
-            tables={} if plan.indexed is None else {**plan.indexed.versions},
+            tables={**plan.lake_versions},
+            documents_table=documents_record(plan.stored, output=make_output(job)),
             sample=_sample(job, plan),
             again=plan.again.record if plan.again else None,
             asked_id=asked_id,
@@ -163,7 +162,6 @@ def _active(
         reader=reader,
         began_seconds=time.monotonic(),
         projection=make_projection(output, job, run_id=number.run_id, reader=reader, plan=plan),
-        sources=plan.pinned(job),
     )
 
 
@@ -301,6 +299,7 @@ def _own_fields(run: ActiveRun) -> dict[str, Any]:
         "sample": run.record.sample,
         "again": run.record.again,
         "asked_id": run.record.asked_id,
+        "documents_table": run.record.documents_table,
     }
 
 

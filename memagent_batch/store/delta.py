@@ -211,6 +211,7 @@ class OutputTable:
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
         is_first: bool = False,
+        read_version: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Commits files in one transaction, and creates the table if it is not there; returns the new version.
@@ -223,6 +224,8 @@ class OutputTable:
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
             is_first: Whether the run takes its number by this commit: no other run may have it.
+            read_version: The version that the changes were made for: nothing is committed if another run of the same
+                writer has committed since. By default the latest.
             metadata: Texts for the table's history, beside the run's id.
 
         Raises:
@@ -232,7 +235,7 @@ class OutputTable:
         from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        table = self._open() or self._create(schema, partition_by)
+        table = self._open(read_version) or self._create(schema, partition_by)
         newest = int(table.transaction_version(run.writer) or 0)
         if newest > run.number or (is_first and newest == run.number):
             raise _superseded(self.output, run)

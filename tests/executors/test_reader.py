@@ -208,7 +208,7 @@ def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(
 
 def unfetched(document: str) -> Event:
     """What a reader reports of a document that could not be fetched."""
-    fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
+    fields = {"error_type": "EngineUnavailableError", "error_message": f"{document}: can't be fetched"}
     return Event(kind=EventKind.READING_NOT_READ, message=f"{document} not read", fields=fields)
 
 

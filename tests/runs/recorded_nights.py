@@ -25,7 +25,6 @@ from memagent_batch.runs.history import (
     find_run,
     recorded_plan,
     repair_last_run_record,
-    write_kept_index,
 )
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
@@ -43,7 +42,7 @@ from tests.store.turn_log.logs import outcome_row
 FAILS = "fails"
 """A document with this in its text is read to no end."""
 AWAY = "away"
-"""A document with this in its text can't be fetched in a night in which texts are away."""
+"""A document with this in its text can't be read in a night in which the endpoint is away."""
 
 
 class Killed(Exception):  # noqa: N818 - not an error
@@ -78,7 +77,7 @@ class Nights:
             reader: The fingerprint.
             killed_at: Where the run dies.
             retried: Whether failed readings are read again, with success.
-            away: Whether documents with `AWAY` in their texts can't be fetched.
+            away: Whether documents with `AWAY` in their texts can't be read.
             settings: Further settings.
 
         Raises:
@@ -121,7 +120,6 @@ class Nights:
                 for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
             ]
         _die_at("manifest", killed_at)
-        write_kept_index(self.output, plan, run_id=run.run_id)
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
 
     def last(self) -> PastRun:
@@ -203,7 +201,7 @@ class Nights:
 
 def index_of(documents: Mapping[str, str | None]) -> pa.Table:
     """The index of documents by their texts; one without a text can't be read."""
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    place = {"file": "p.parquet", "row_group": 0, "row": 0, "num_bytes": 9}
     rows = [
         {
             "document_id": name,
@@ -245,7 +243,7 @@ def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
 
 
 def _not_read(text: str) -> dict[str, Any]:
-    said = {"status": Status.NOT_READ, "error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
+    said = {"status": Status.NOT_READ, "error_type": "EngineUnavailableError", "error_message": f"'{text}' is away"}
     return {**_outcome(text, failed=True), **said}
 
 
