@@ -18,8 +18,8 @@ from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import asked_documents, asked_questions
-from memagent_batch.runs.history import PastRun, begin, finish, next_number
 from memagent_batch.runs.document_texts import documents_record
+from memagent_batch.runs.history import PastRun, begin, finish, next_number
 from memagent_batch.runs.manifest import (
     FORMAT,
     Manifest,
