@@ -93,7 +93,9 @@ def _stored_batches(output: OutputTable, names: list[str], *, settings: InputCon
     for path in output.files():
         for group in read_row_groups(output.place / path, columns=names):
             rows = group.append_column("file", pa.array([path] * group.num_rows, pa.string()))
-            yield rows.append_column("is_inside", pa.array(is_inside(group, settings))).select(STORED.names).cast(STORED)
+            yield (
+                rows.append_column("is_inside", pa.array(is_inside(group, settings))).select(STORED.names).cast(STORED)
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -18,8 +18,8 @@ from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import asked_documents, asked_questions
-from memagent_batch.runs.history import PastRun, begin, finish, next_number
 from memagent_batch.runs.document_texts import documents_record
+from memagent_batch.runs.history import PastRun, begin, finish, next_number
 from memagent_batch.runs.manifest import (
     FORMAT,
     Manifest,
@@ -204,7 +204,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
     """
     last = before.manifest
     readings = last["changes"]["readings"]
-    manifest: Manifest = {
+    manifest = {
         **last,
         "run_id": run.run_id,
         **_own_fields(run),
@@ -222,9 +222,10 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
         "spent": NOTHING_SPENT,
     }
     manifest.pop("replicas_given_up", None)
-    finish(run.output, run.number, run.record, manifest, has_begun=False)
-    _log_closed(manifest)
-    return manifest
+    closed = cast("Manifest", manifest)
+    finish(run.output, run.number, run.record, closed, has_begun=False)
+    _log_closed(closed)
+    return closed
 
 
 def close_run(
@@ -251,7 +252,7 @@ def close_run(
     versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
     had = {name for name, update in updates.items() if update.schema is not None}
     changed = changed_questions(before.questions if before else None, questions)
-    manifest: Manifest = {
+    manifest = {
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": {**sums.counts, "asked": run.record.asked, "memories_rows": _num_rows(updates, "memories")},
@@ -276,15 +277,15 @@ def close_run(
         "digest_before": before.manifest["digest"] if before else "",
         "spent": spent,
         **_own_fields(run),
+        **({"replicas_given_up": replicas_given_up} if replicas_given_up else {}),
     }
-    if replicas_given_up:
-        manifest["replicas_given_up"] = replicas_given_up
-    finish(run.output, run.number, run.record, manifest)
-    _log_closed(manifest)
-    return manifest
+    closed = cast("Manifest", manifest)
+    finish(run.output, run.number, run.record, closed)
+    _log_closed(closed)
+    return closed
 
 
-def _own_fields(run: ActiveRun) -> Any:
+def _own_fields(run: ActiveRun) -> dict[str, Any]:
     """What a manifest says of the run itself, whatever it changed."""
     return {
         "fingerprint": run.reader.fingerprint,
