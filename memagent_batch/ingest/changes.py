@@ -154,6 +154,17 @@ def find_changes(seen: pa.Table, judged: pa.Table, *, root: Location) -> Changes
         )
 
 
+def require_readable(seen: pa.Table, reported: pa.Table) -> None:
+    """Refuses sources of which nothing can be read: more likely a wrong column or format than broken files.
+
+    Raises:
+        InputError: says why the first one can't be read.
+    """
+    if seen.num_rows and pc.all(seen["is_bad"]).as_py():
+        error = reported["error"].drop_null()[0]
+        raise InputError(f"documents: none of the {seen.num_rows} files or rows can be read: {error}")
+
+
 def require_unique_ids(seen: pa.Table, judged: pa.Table, *, root: Location) -> None:
     """Refuses two documents of one id.
 

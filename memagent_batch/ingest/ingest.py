@@ -9,7 +9,7 @@
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from shutil import rmtree
@@ -39,6 +39,7 @@ from memagent_batch.ingest.changes import (
     judge_by_id,
     judge_by_source,
     read_stored,
+    require_readable,
     rewrite_changed,
     seen_documents,
 )
@@ -63,6 +64,7 @@ from memagent_batch.ingest.sources import (
     settings_hash,
 )
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
+from memagent_batch.masking import mask_url
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
@@ -144,6 +146,8 @@ class Ingested:
     """Version of `documents`; None if there is no such table yet, in a plan."""
     files: tuple[Location, ...]
     """The Parquet files of `documents`, in a plan also those that were not committed."""
+    num_documents: int
+    """Documents of these files, with rows in place of what can't be read."""
     schema: pa.Schema
     changed: pa.Table
     """`CHANGED`: documents that this ingest has added, changed or removed."""
@@ -254,11 +258,12 @@ def _stored(found: FoundSources) -> Ingested:
     """The documents of an output, as they are."""
     table = OutputTable(output=found.output, name=DOCUMENTS_TABLE)
     version = table.version()
-    schema = table.schema(version)
+    schema, files = table.schema(version), table.files(version)
     return Ingested(
         output=found.output,
         documents_version=version,
-        files=tuple(table.place / path for path in table.files(version)),
+        files=tuple(table.place / path for path in files),
+        num_documents=sum(file.num_rows for file in files.values()),
         schema=schema,
         changed=CHANGED.empty_table(),
         counts={},
@@ -284,8 +289,9 @@ class _Ingest:
         self._scratch = scratch
         self._version = self._documents.version()
         self._table_schema = None if self._version is None else self._documents.schema(self._version)
-        self._files = {} if self._version is None else self._places(self._documents.files(self._version).values())
+        self._files = {} if self._version is None else self._documents.files(self._version)
         """The files of `documents` as they are after the ingest."""
+        self._scratch_files = set[str]()
 
     def run(self) -> Ingested:
         """Reads, compares and commits."""
@@ -299,10 +305,18 @@ class _Ingest:
                 changed = self._apply(self._read(shards, columns=columns, schema=schema), schema=schema)
         else:
             changed = CHANGED.empty_table()
+        self._require_documents()
         return self._ingested(changed, columns=columns, schema=schema)
 
-    def _places(self, files: Iterable[TableFile], *, folder: Location | None = None) -> dict[str, Location]:
-        return {file.path: (folder or self._documents.place) / file.path for file in files}
+    def _require_documents(self) -> None:
+        if any(file.num_rows for file in self._files.values()):
+            return
+        part = self._settings.slice
+        of_slice = f" of slice {part}: divide the documents into fewer slices" if part else ""
+        raise InputError(
+            f"documents: the files at {', '.join(map(mask_url, self._found.config.documents))} hold no "
+            f"document{of_slice}"
+        )
 
     def _extended_schema(self, schema: pa.Schema) -> pa.Schema:
         """The schema of the table, with the new columns of this job, which the table gets now."""
@@ -496,7 +510,10 @@ class _Ingest:
             unchanged=pa.concat_tables([unchanged, stays.cast(_SOURCE_NAMES)]),
             is_last=is_last,
         )
-        changes = find_changes(on_disk(map(seen_documents, reports), schema=SEEN), judged, root=self._root)
+        seen = on_disk(map(seen_documents, reports), schema=SEEN)
+        if not stored.num_rows:
+            require_readable(seen, reported)
+        changes = find_changes(seen, judged, root=self._root)
         self._commit_documents(reported, changes, schema=schema)
         self._commit_sources(reported, is_last=is_last)
         return changes.documents
@@ -512,14 +529,13 @@ class _Ingest:
         )
         for file in old:
             del self._files[file.path]
-        self._files |= self._places([*new, *rewritten], folder=self._scratch)
-        if self._scratch is None and (new or old or self._version is None):
+        self._files |= {file.path: file for file in (*new, *rewritten)}
+        if self._scratch is not None:
+            self._scratch_files |= {file.path for file in (*new, *rewritten)}
+        elif new or old or self._version is None:
             self._version = self._documents.commit(
                 run=self._run, schema=schema, add=[*new, *rewritten], remove=old, read_version=self._version
             )
-
-    def _table_bytes(self) -> int:
-        return sum(file.num_bytes for file in self._documents.files(self._version).values())
 
     def _commit_sources(self, reported: pa.Table, *, is_last: bool) -> None:
         if self._scratch is not None:
@@ -553,7 +569,7 @@ class _Ingest:
         stored = self._read_stored()
         part_sources = read_part_sources(self._documents, self._version)
         source_bytes = self._found.changed_bytes
-        table_bytes = 0 if self._version is None else self._table_bytes()
+        table_bytes = sum(file.num_bytes for file in self._files.values())
         num_buckets = choose_buckets(source_bytes=source_bytes, table_bytes=table_bytes)
         read = partial(read_parts, context=context, settings=settings, folder=folder, num_buckets=num_buckets)
         reports = [READ_PARTS.empty_table()]
@@ -591,9 +607,10 @@ class _Ingest:
         )
         join = partial(join_parts, context=context, settings=settings, folder=folder, root=self._root)
         joined = [on_disk([report], schema=REPORTS) for report in self._executor.map(join, joins)]
-        found = find_changes(
-            on_disk(map(seen_documents, joined), schema=SEEN), judge_by_id(stored, changes.affected()), root=self._root
-        )
+        seen = on_disk(map(seen_documents, joined), schema=SEEN)
+        if not stored.num_rows:
+            require_readable(seen, reported)
+        found = find_changes(seen, judge_by_id(stored, changes.affected()), root=self._root)
         files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
         self._commit_documents(files, found, schema=schema)
         self._commit_sources(reported.select(REPORTS.names), is_last=True)
@@ -606,7 +623,11 @@ class _Ingest:
         return Ingested(
             output=self._found.output,
             documents_version=self._version,
-            files=tuple(self._files.values()),
+            files=tuple(
+                (self._scratch if path in self._scratch_files and self._scratch else self._documents.place) / path
+                for path in self._files
+            ),
+            num_documents=sum(file.num_rows for file in self._files.values()),
             schema=schema,
             changed=changed,
             counts={
