@@ -15,6 +15,7 @@ from memagent_batch.config.sources import InputConfig, SourceConfig
 from memagent_batch.config.storage import StorageOptions
 from memagent_batch.documents.shards import Shard, cut_shards, find_shards
 from memagent_batch.documents.stored import StoredDocuments, StoredText
+from memagent_batch.errors import InputError
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.ingest.ingest import find_sources, ingest
 from memagent_batch.store.delta import RunNumber
@@ -150,8 +151,16 @@ def read_stored(uri: str, settings: InputConfig | None = None, **options: Any) -
 
 
 def read(uri: str, settings: InputConfig | None = None, **options: Any) -> dict[str, str | None]:
-    """Texts by document_id; None for one that can't be read."""
-    settings = settings or InputConfig()
+    """Texts by document_id; None for one that can't be read. Nothing for sources without a document."""
+    try:
+        return _read(uri, settings or InputConfig(), **options)
+    except InputError as error:
+        if "hold no document" in str(error):
+            return {}
+        raise
+
+
+def _read(uri: str, settings: InputConfig, **options: Any) -> dict[str, str | None]:
     with ingested(uri, settings=settings, **options) as stored:
         index = stored.read_index(settings).taken
         texts: dict[str, str | None] = dict.fromkeys(index["document_id"].to_pylist())
