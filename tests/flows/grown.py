@@ -12,7 +12,7 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import NotReadError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.local import LocalExecutor
@@ -94,9 +94,9 @@ class StoppedExecutor(LocalExecutor):
 
     @contextmanager
     def read(
-        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
-        first = pa.concat_tables(bundles).slice(0, self._num_documents)
-        with super().read([first], task=task, sources=sources, splits=splits) as rows:
+        first = pa.concat_tables(batches).slice(0, self._num_documents)
+        with super().read([first], task=task, documents=documents, splits=splits) as rows:
             yield rows
         raise NotReadError(f"{self._num_documents} documents are read")
