@@ -138,9 +138,12 @@ class Golden:
         began, folder = time.monotonic(), self.out / name
         folder.mkdir(parents=True)
         code = self.command(*words, job=job)
+        output = output or job["output"]
+        if Path(output, "answers/log").exists():  # of a scan, in older code
+            output = f"{output}/answers"
         (folder / "exit.jsonl").write_text(json.dumps({"document_id": "", "code": code}) + "\n")
         for table in TABLES:
-            rows = read_table(output or job["output"], table, job.get("storage_options", {}))
+            rows = read_table(output, table, job.get("storage_options", {}))
             lines = sorted(json.dumps(self.cell(row), sort_keys=True, ensure_ascii=False) for row in rows)
             (folder / f"{table}.jsonl").write_text("".join(f"{line}\n" for line in lines))
         print(f"{name}: {time.monotonic() - began:.0f} s, exit code {code}", flush=True)
