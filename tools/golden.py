@@ -166,19 +166,20 @@ def read_table(output: str, table: str, options: Mapping[str, Any]) -> list[dict
     from memagent_batch.errors import OutputError
     from memagent_batch.store.location import Location
 
-    try:
-        if hasattr(ma, "table"):
-            rows: list[dict[str, Any]] = ma.table(output, table, storage_options=options).to_pylist()
-            return rows
-        if table == "rollouts":
-            record = Path(output) / "rollouts.json"
-            files = [f"{output}/{name}" for name in json.loads(record.read_text())["files"]] if record.exists() else []
-        else:
+    if hasattr(ma, "table"):
+        log = Location(uri=f"{output}/{table}/_delta_log", storage_options=options)
+        rows: list[dict[str, Any]] = ma.table(output, table, storage_options=options).to_pylist() if log.files() else []
+        return rows
+    if table == "rollouts":
+        record = Path(output) / "rollouts.json"
+        files = [f"{output}/{name}" for name in json.loads(record.read_text())["files"]] if record.exists() else []
+    else:
+        try:
             files = ma.table_files(output, table, storage_options=options)
-    except OutputError as error:
-        if "no table" not in str(error) and "no such table" not in str(error):
-            raise
-        return []
+        except OutputError as error:
+            if "has no table" not in str(error):
+                raise
+            return []
     data = [Location(uri=name, storage_options=options).read_bytes() for name in files]
     return [row for file in data for row in pq.read_table(io.BytesIO(file)).to_pylist()]
 
