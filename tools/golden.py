@@ -162,10 +162,11 @@ class Golden:
 
 def read_table(output: str, table: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the rows of a table of the last finished run, or none if there is no such table."""
-    import memagent_batch as ma
+    import memagent_batch
     from memagent_batch.errors import OutputError
     from memagent_batch.store.location import Location
 
+    ma: Any = memagent_batch  # older and newer code
     if hasattr(ma, "table"):
         log = Location(uri=f"{output}/{table}/_delta_log", storage_options=options)
         rows: list[dict[str, Any]] = ma.table(output, table, storage_options=options).to_pylist() if log.files() else []
