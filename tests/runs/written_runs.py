@@ -40,7 +40,7 @@ def write_run(
         questions: The question list, with hashes.
         texts: Texts by document_id, as the run read them; by default the documents stay as they are.
         schemas: Schemas of tables, where they differ from those that every run writes.
-        manifest: Parts of the manifest that differ from the usual ones.
+        manifest: Parts of the manifest that differ from the usual ones; `since` for that of its changes.
     """
     before = last_run(output)
     number = OutputTable(output=output, name=RUNS_TABLE).run_number("memagent") + 1
@@ -66,7 +66,7 @@ def write_run(
         "started_at": "2026-11-22T01:00:00+00:00",
         "finished_at": "2026-11-22T01:07:12+00:00",
         "seconds": 432.0,
-        "changes": _changes(before, kept=statuses.total()),
+        "changes": _changes(manifest.pop("since", before and before.run_id), kept=statuses.total()),
         "table_versions": versions,
         "digest": "d",
         "digest_before": "",
@@ -78,14 +78,16 @@ def write_run(
     return open_run(output, run_id)
 
 
-def rewrite_answers(output: Location, run_id: str, change: Callable[[list[Row]], list[Row]]) -> PastRun:
+def rewrite_answers(
+    output: Location, run_id: str, change: Callable[[list[Row]], list[Row]], **manifest: Any
+) -> PastRun:
     """Writes a run with the tables of the last one, but for rows of `answers`; returns it."""
     before = find_run(output)
     tables = {name: before.dataset(name).to_table().to_pylist() for name in before.manifest["table_versions"]}
     tables["answers"] = change(tables["answers"])
     schemas = {name: before.dataset(name).schema for name in tables}
     kept = {name: before.manifest[name] for name in ("settings", "fingerprint")}  # type: ignore[literal-required]
-    return write_run(output, tables, run_id=run_id, questions=before.questions, schemas=schemas, **kept)
+    return write_run(output, tables, run_id=run_id, questions=before.questions, schemas=schemas, **kept | manifest)
 
 
 def record_of(manifest: Mapping[str, Any]) -> RunRecord:
@@ -154,9 +156,9 @@ def _counts(statuses: Counter[str], *, memories: int) -> dict[str, int]:
     return {"asked": statuses.total(), **named, "answers_rows": statuses.total(), "memories_rows": memories}
 
 
-def _changes(before: PastRun | None, *, kept: int) -> dict[str, Any]:
+def _changes(since: str | None, *, kept: int) -> dict[str, Any]:
     return {
-        "since": before.run_id if before else None,
+        "since": since,
         "answers": 0,
         "documents": {"added": 0, "changed": 0, "removed": 0, "unchanged": 1},
         "questions": {"added": 0, "changed": 0, "removed": 0, "unchanged": 1},
