@@ -53,7 +53,7 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     """Writes the run into an output; returns the truth."""
     truth = truth_of(made)
     texts = {
-        name: f"Contract {number}.{made.hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here, or not.\n"
+        name: f"Contract {number}.{made.hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here or not.\n"
         for number, name in enumerate(truth)
     }
     rows = _answer_rows(made, truth, texts)
