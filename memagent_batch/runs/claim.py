@@ -85,7 +85,7 @@ def _require_place(output: Location) -> dict[str, Any] | None:
 
 
 def asked_documents(job: JobConfig) -> str | list[str]:
-    """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
+    """Where the documents are, for the record of a run: the URI of the one place, or of each of several."""
     places = list(dict.fromkeys(_asked_place(uri, job) for uri in job.documents))
     return places[0] if len(places) == 1 else places
 
@@ -157,7 +157,7 @@ def _finds(documents: str, files: Iterable[str], *, is_pattern: bool) -> bool:
 
 
 def asked_questions(job: JobConfig) -> list[str]:
-    """Where the questions come from, for `run.json`."""
+    """Where the questions come from, for the record of a run."""
     listed = _asked_place(job.questions, job) if job.questions else None
     asked = [str(each if isinstance(each, str) else each.get("question", "")) for each in job.ask]
     return [text for text in (listed, *asked) if text]
@@ -178,12 +178,11 @@ def _after_move(
     """
     if not isinstance(recorded, str):
         return [str(_after_move(place, now, record=record, job=job)) for place in recorded]
-    place = recorded.removeprefix(f"{LakeKind.DELTA}://")  # as earlier versions wrote the folder of a table
     old, new = (
         posixpath.dirname(canonical(output, job)) for output in (record["settings"].get("output", ""), job.output)
     )
-    is_moved = place.startswith(f"{old}/") and place not in ([now] if isinstance(now, str) else now)
-    return new + place.removeprefix(old) if is_moved else place
+    is_moved = recorded.startswith(f"{old}/") and recorded not in ([now] if isinstance(now, str) else now)
+    return new + recorded.removeprefix(old) if is_moved else recorded
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:

@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 
 from memagent_batch.errors import OutputError, StorageError, SupersededError
 from memagent_batch.runs.manifest import FORMAT, Manifest, RunRecord
-from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+from memagent_batch.runs.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.delta import OutputTable, RunNumber, write_table_files
-from memagent_batch.store.errors import output_errors
+from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import read_asked
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -108,21 +108,20 @@ class PastRun:
             return self.table(name).dataset(self.version(name))
         return self.table(name).dataset()
 
+    def read(self, name: str) -> pa.Table:
+        """Reads a table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table, or files of that version were vacuumed.
+        """
+        with table_errors(self.table(name).place.uri, remedy=GONE_REMEDY):
+            return self.dataset(name).to_table()
+
     def evidence(self) -> ds.Dataset:
         """The table `evidence`; without rows if the run asked for none."""
         if EVIDENCE_TABLE in self.manifest["table_versions"]:
             return self.dataset(EVIDENCE_TABLE)
         return ds.dataset(EVIDENCE.empty_table())
-
-
-def run_output(place: Location) -> Location:
-    """Where runs write; of the folder of `memagent scan` its answers."""
-    answers = place / ANSWERS_TABLE
-    is_scan = (
-        not OutputTable(output=place, name=RUNS_TABLE).exists()
-        and OutputTable(output=answers, name=RUNS_TABLE).exists()
-    )
-    return answers if is_scan else place
 
 
 def require_readable(output: Location) -> None:
@@ -135,9 +134,7 @@ def require_readable(output: Location) -> None:
         if (output / name).exists():
             raise OutputError(
                 f"output: {output} was written by an earlier version of memagent-batch, whose tables this version does "
-                "not read ({name} is there); keep it for that version, and choose an empty folder".replace(
-                    "{name}", name
-                )
+                f"not read ({name} is there); keep it for that version, and choose an empty folder"
             )
 
 
