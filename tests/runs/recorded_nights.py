@@ -1,44 +1,39 @@
 """Nights of a scan without Ray and without an engine: whole runs, whose readings are written into the log by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.feather
-import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, with_missing
+from memagent_batch.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA, with_missing
 from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
-from memagent_batch.executors.write import write_tables
+from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.executors.progress.progress import Progress
+from memagent_batch.flows.answer import ReadPlan, write
+from memagent_batch.flows.plan import scan_plan
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.runs.history import (
-    LATEST,
-    PastRun,
-    find_run,
-    recorded_plan,
-    repair_last_run_record,
-    write_kept_index,
-)
+from memagent_batch.runs.history import LATEST, PastRun, find_run, last_run, undo_unfinished
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.run import ActiveRun, begin_run, close_run
-from memagent_batch.runs.tables import table_files
+from memagent_batch.runs.run import ActiveRun, begin_run
+from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.index import LogIndex, scan_log
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
 from memagent_batch.wiring import ReaderIdentity
 from tests.store.turn_log.logs import outcome_row
+from tests.tables import table_rows
 
 FAILS = "fails"
 """A document with this in its text is read to no end."""
@@ -63,6 +58,9 @@ class Nights:
         questions: Mapping[str, str],
         *,
         bound: Mapping[tuple[str, str], str] | None = None,
+        outside: Mapping[str, str | None] = MappingProxyType({}),
+        carried: Mapping[str, Mapping[str, str | None]] = MappingProxyType({}),
+        value_type: ValueType | None = None,
         reader: str = "f",
         killed_at: str = "",
         retried: bool = False,
@@ -75,17 +73,25 @@ class Nights:
             documents: Texts by document_id.
             questions: Questions for every document, by question_id.
             bound: Questions for one document, by document_id and question_id.
+            outside: Documents that are there, and that a limit leaves out.
+            carried: Values of carried columns, by column and document_id.
+            value_type: Type that the questions ask for.
             reader: The fingerprint.
-            killed_at: Where the run dies.
+            killed_at: Where the run dies: "reading", "tables" (before the first commit), or after the commit of the
+                table of this name.
             retried: Whether failed readings are read again, with success.
             away: Whether documents with `AWAY` in their texts can't be fetched.
             settings: Further settings.
 
         Raises:
-            Killed: at the point `killed_at`: "reading", "tables", or "manifest".
+            Killed: at the point `killed_at`.
         """
         job = job_of(documents="docs", questions="list", output=self.output.uri, **settings)
-        plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples)
+        plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples, value_type=value_type)
+        plan.outside = index_of(outside) if outside else None
+        for name, values in carried.items():
+            column = pa.array([values.get(each) for each in plan.documents["document_id"].to_pylist()], pa.string())
+            plan.documents = plan.documents.append_column(CARRY_PREFIX + name, column)
         texts = {text_hash(text): text for text in documents.values() if text}
         return self.run_plan(plan, texts, job=job, reader=reader, killed_at=killed_at, retried=retried, away=away)
 
@@ -105,41 +111,31 @@ class Nights:
 
         `values`: columns of what follow-up questions bring, by the text of the document.
         """
+        before = last_run(self.output)
         run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
-        before = repair_last_run_record(self.output)
+        undo_unfinished(self.output, run.number)
         not_read = self._read(run, plan, texts, retried=retried, away=away)
         self._close(run, plan, texts, values=values, retried=retried)
         _die_at("reading", killed_at)
-        index = self._scan(plan, reader=reader)
-        remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
-        _die_at("tables", killed_at)
-        kept = kept_parts(self.output)
-        with removed_on_failure(self.output, tables=ANSWER_TABLES, run_id=run.run_id):
-            reports = [
-                row
-                for part in attach_not_read(plan_parts(plan, index), not_read)
-                for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
-            ]
-        _die_at("manifest", killed_at)
-        write_kept_index(self.output, plan, run_id=run.run_id)
-        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        read = ReadPlan(index=self._scan(plan, reader=reader), not_read=not_read)
+        progress = Progress(run_id=run.run_id, asked=run.record.asked, model="m", policy="overwrite")
+        with dying_at(killed_at) if killed_at else nullcontext():
+            return write(plan, read, run=run, executor=LocalExecutor(), before=before, progress=progress)
 
     def last(self) -> PastRun:
         return find_run(self.output, LATEST)
 
-    def table(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for path in table_files(self.output.uri, name, storage_options=self.output.storage_options):
-            with Location(uri=path, storage_options=self.output.storage_options).open() as stream:
-                read = pq.read_table if path.endswith(".parquet") else pa.feather.read_table
-                rows += read(stream).to_pylist()
-        return rows
+    def table(self, name: str, *, run_id: str = LATEST) -> list[dict[str, Any]]:
+        return table_rows(self.output.uri, name, run_id=run_id)
 
     def answers(self) -> dict[tuple[str, str], Any]:
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
+    def files(self, name: str) -> set[str]:
+        return set(OutputTable(output=self.output, name=name).files())
+
     def _scan(self, plan: Plan, *, reader: str) -> LogIndex:
-        return scan_log(self.output, fingerprint=reader, follow_up_readings=plan.asked.follow_up_readings)
+        return scan_plan(self.output, plan, fingerprint=reader, executor=LocalExecutor())
 
     def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, retried: bool, away: bool) -> pa.Table:
         index = self._scan(plan, reader=run.reader.fingerprint)
@@ -252,3 +248,18 @@ def _not_read(text: str) -> dict[str, Any]:
 def _die_at(point: str, killed_at: str) -> None:
     if point == killed_at:
         raise Killed
+
+
+@contextmanager
+def dying_at(point: str) -> Iterator[None]:
+    """A run dies here before its first commit (`tables`), or after the commit of the table of this name."""
+    commit = OutputTable.commit
+
+    def commit_and_die(table: OutputTable, **arguments: Any) -> int:
+        _die_at("tables", point)
+        version = commit(table, **arguments)
+        _die_at(table.name, point)
+        return version
+
+    with patch.object(OutputTable, "commit", commit_and_die):
+        yield
