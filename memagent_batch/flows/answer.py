@@ -21,15 +21,24 @@ from memagent_batch.flows.check import CheckedJob, check
 from memagent_batch.flows.plan import make_plan, scan_plan
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.history import PastRun, last_run, require_newest, undo_unfinished
+from memagent_batch.runs.history import PastRun, has_unfinished, last_run, require_newest, undo_unfinished
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.projection import table_schemas
 from memagent_batch.runs.row_changes import RowChanges, row_changes
-from memagent_batch.runs.run import ActiveRun, TableUpdate, begin_run, close_run, partition_columns
+from memagent_batch.runs.run import (
+    ActiveRun,
+    TableUpdate,
+    begin_run,
+    close_quiet_run,
+    close_run,
+    partition_columns,
+    quiet_run,
+    writer_of,
+)
 from memagent_batch.runs.state import write_progress
-from memagent_batch.runs.sums import answers_dataset, sum_readings
+from memagent_batch.runs.sums import answers_dataset, count_turns, sum_readings
 from memagent_batch.runs.tables import ANSWERS_TABLE, READING_TABLES
 from memagent_batch.store.delta import OutputTable, as_stored
 from memagent_batch.store.turn_log.index import LogIndex
@@ -65,10 +74,12 @@ def answer_checked(checked: CheckedJob) -> Manifest:
 def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
     executor, job, output = checked.executor, checked.job, make_output(checked.job)
-    before = last_run(output)
     index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
     bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+    if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
+        return manifest
     run = begin_run(output, job, reader=checked.reader, plan=plan)
+    before = last_run(output)
     progress = Progress(
         run_id=run.run_id,
         asked=run.record.asked,
@@ -83,6 +94,35 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
         return manifest
+
+
+def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manifest | None:
+    """Closes a run by one commit if no row of the tables changes; returns None if one does."""
+    job, output = checked.job, make_output(checked.job)
+    before = last_run(output)
+    if before is None or has_unfinished(output, writer=writer_of(job)):
+        return None
+    run = quiet_run(output, job, reader=checked.reader, plan=plan)
+    was = {name: before.manifest[name] for name in ("sample", "again")}
+    is_same_scope = before.manifest["counts"]["asked"] == run.record.asked and was == {
+        "sample": run.record.sample,
+        "again": run.record.again,
+    }
+    if not is_same_scope:
+        return None
+    answers = OutputTable(output=output, name=ANSWERS_TABLE)
+    version = before.version(ANSWERS_TABLE)
+    with row_changes(plan, index, answers=answers, version=version, rules=_rules(run, plan)) as (changes, _):
+        if not changes.is_empty:
+            return None
+    return close_quiet_run(run, before=before, changes=changes, questions=plan.asked.hashed)
+
+
+def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
+    """What decides rows beside documents and questions, as JSON."""
+    schemas = table_schemas(run.projection, plan.documents.schema)
+    layout = {name: [str(schema), partition_columns(run.job, schema)] for name, schema in schemas.items()}
+    return {**run.projection.rules(), "layout": layout}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +238,8 @@ def write(
     """
     versions = before.manifest["table_versions"] if before else {}
     answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
-    rules = run.projection.rules()
     base = versions.get(ANSWERS_TABLE)
-    with row_changes(plan, read.index, answers=answers, version=base, rules=rules) as (changes, database):
+    with row_changes(plan, read.index, answers=answers, version=base, rules=_rules(run, plan)) as (changes, database):
         parts = list(attach_not_read(plan_parts(plan, database), read.not_read))
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, before=before)
     folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
@@ -220,6 +259,7 @@ def write(
         missing=missing,
         questions=plan.asked.hashed,
         before=before,
+        turns=count_turns(read.index.turns, since=before.run_id if before else ""),
         spent=progress.spent(),
         replicas_given_up=progress.replicas_given_up,
     )

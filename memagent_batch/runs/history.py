@@ -243,7 +243,7 @@ def begin(output: Location, make_record: Callable[[str], RunRecord], *, writer: 
     for _ in range(_BEGIN_TRIES):
         run = next_number(output, writer=writer, after=after)
         try:
-            _commit(table, run, _row(run, make_record(run.run_id)))
+            _commit(table, run, _row(run, make_record(run.run_id)), is_first=True)
         except SupersededError:
             continue
         return run
@@ -256,8 +256,8 @@ def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
     return RunNumber(number=number, run_id=new_run_id(after=max(after, last_record_run_id(output))), writer=writer)
 
 
-def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manifest) -> None:
-    """Commits the row of a finished run in place of the one that it wrote when it began.
+def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manifest, *, has_begun: bool = True) -> None:
+    """Commits the row of a finished run, in place of the one that it wrote when it began, if it has.
 
     Raises:
         SupersededError: a newer run has begun; nothing was changed.
@@ -279,7 +279,7 @@ def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manife
         "digest": manifest["digest"],
         "manifest": json.dumps(manifest, ensure_ascii=False),
     }
-    _commit(OutputTable(output=output, name=RUNS_TABLE), run, row)
+    _commit(OutputTable(output=output, name=RUNS_TABLE), run, row, is_first=not has_begun)
 
 
 def run_number_of(output: Location, run_id: str) -> RunNumber:
@@ -316,7 +316,7 @@ def _row(run: RunNumber, record: RunRecord) -> RunRow:
     }
 
 
-def _commit(table: OutputTable, run: RunNumber, row: RunRow) -> None:
+def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
     """Commits a row in place of the one that the run has, and those of many small files as one file."""
     files = table.files() if table.exists() else {}
     replaced = [each for path, each in files.items() if run.run_id in path]
@@ -326,7 +326,13 @@ def _commit(table: OutputTable, run: RunNumber, row: RunRow) -> None:
         others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id)
         rows = pa.concat_tables([others.cast(RUNS), rows])
     written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
-    table.commit(run=run, schema=RUNS, add=written, remove=replaced)
+    table.commit(run=run, schema=RUNS, add=written, remove=replaced, is_first=is_first)
+
+
+def has_unfinished(output: Location, *, writer: str) -> bool:
+    """Whether the latest run of a writer has not finished: it is running, or was killed or stopped."""
+    rows = _rows(output, columns=["run_id", "state"], only=ds.field("writer") == writer)
+    return bool(rows) and max(rows, key=lambda row: row["run_id"])["state"] != FINISHED
 
 
 def undo_unfinished(output: Location, run: RunNumber) -> None:

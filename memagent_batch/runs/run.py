@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any
 
 import pyarrow as pa
 
@@ -43,6 +44,12 @@ from memagent_batch.wiring import ReaderIdentity
 log = logging.getLogger(__name__)
 
 SHOWN_MISSING = 20
+NOTHING_SPENT: Spent = {
+    "num_turns": 0,
+    "num_prompt_tokens": 0,
+    "num_cached_prompt_tokens": 0,
+    "num_completion_tokens": 0,
+}
 WRITER = "memagent"
 """Name of the application transaction of runs; a slice adds its own."""
 
@@ -103,9 +110,9 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
     return run
 
 
-def quiet_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_id: str) -> ActiveRun:
+def quiet_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
     """A run that has nothing to read and nothing to write: its one commit is the one that closes it."""
-    make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
+    make = _record_maker(job, reader=reader, plan=plan, asked_id=write_asked(output, plan.asked.hashed))
     number = next_number(output, writer=writer_of(job), after=last_run_id(output))
     run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
     _log_started(run)
@@ -191,6 +198,37 @@ class TableUpdate:
         return [*self.kept, *self.added]
 
 
+def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, questions: pa.Table) -> Manifest:
+    """Closes a run in which no row changed, by one commit.
+
+    Raises:
+        SupersededError: a newer run has begun; nothing was changed.
+    """
+    last = before.manifest
+    readings = last["changes"]["readings"]
+    manifest: Manifest = {
+        **last,
+        "run_id": run.run_id,
+        **_own_fields(run),
+        "changes": {
+            "since": before.run_id,
+            "documents": changes.documents,
+            "questions": changed_questions(before.questions, questions),
+            "readings": {**readings, "read": 0, "kept": readings["read"] + readings["kept"]},
+            "turns": {"asked": 0, "reused": 0},
+            "answers": 0,
+            "tables": _lake_versions(run, before),
+        },
+        "digest_before": last["digest"],
+        "digest": _digest_again(before),
+        "spent": NOTHING_SPENT,
+    }
+    manifest.pop("replicas_given_up", None)
+    finish(run.output, run.number, run.record, manifest, has_begun=False)
+    _log_closed(manifest)
+    return manifest
+
+
 def close_run(
     run: ActiveRun,
     *,
@@ -200,6 +238,7 @@ def close_run(
     missing: Sequence[str],
     questions: pa.Table,
     before: PastRun | None,
+    turns: Mapping[str, int],
     spent: Spent | None = None,
     replicas_given_up: int = 0,
 ) -> Manifest:
@@ -222,22 +261,15 @@ def close_run(
         "num_follow_ups_failed": sums.num_follow_ups_failed,
         "unread": sums.unread,
         "totals": sums.totals,
-        "fingerprint": run.reader.fingerprint,
-        "reader": run.reader.parts,
-        "settings": public_settings(run.job),
-        "versions": package_versions(),
-        "started_at": run.record.started_at,
-        "finished_at": datetime.now(UTC).isoformat(),
-        "seconds": round(time.monotonic() - run.began_seconds, 3),
         "changes": {
             "since": before.run_id if before else None,
             "documents": changes.documents,
             "questions": changed,
             "readings": sums.readings,
+            "turns": turns,
             "answers": sums.num_changed,
             "tables": _lake_versions(run, before),
         },
-        "tables": {**run.record.tables},
         "table_versions": {name: version for name, version in versions.items() if name in had and version is not None},
         "digest": digest_of(
             {name: [file.path for file in update.files] for name, update in updates.items() if name in had},
@@ -245,15 +277,37 @@ def close_run(
         ),
         "digest_before": before.manifest["digest"] if before else "",
         "spent": spent,
-        "sample": run.record.sample,
-        "again": run.record.again,
-        "asked_id": run.record.asked_id,
+        **_own_fields(run),
     }
     if replicas_given_up:
         manifest["replicas_given_up"] = replicas_given_up
     finish(run.output, run.number, run.record, manifest)
     _log_closed(manifest)
     return manifest
+
+
+def _own_fields(run: ActiveRun) -> Any:
+    """What a manifest says of the run itself, whatever it changed."""
+    return {
+        "fingerprint": run.reader.fingerprint,
+        "reader": run.reader.parts,
+        "settings": public_settings(run.job),
+        "versions": package_versions(),
+        "started_at": run.record.started_at,
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
+        "tables": {**run.record.tables},
+        "sample": run.record.sample,
+        "again": run.record.again,
+        "asked_id": run.record.asked_id,
+    }
+
+
+def _digest_again(before: PastRun) -> str:
+    """The digest of a run that leaves all tables as they were."""
+    versions = before.manifest["table_versions"]
+    files = {name: list(before.table(name).files(version)) for name, version in versions.items()}
+    return digest_of(files, before=before.manifest["digest"])
 
 
 def digest_of(files: Mapping[str, Sequence[str]], *, before: str) -> str:

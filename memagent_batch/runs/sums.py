@@ -67,6 +67,12 @@ from before full join after on before.name = after.name and before.place is not 
 """
 
 
+_TURNS = """
+select coalesce(sum(num_turns - num_copies), 0)::bigint as asked, coalesce(sum(num_copies), 0)::bigint as reused
+from turns where run_id > $since
+"""
+
+
 class ReadingCounts(TypedDict):
     """Where the rows of `answers` come from; the four add up to all readings asked for."""
 
@@ -169,6 +175,17 @@ def _num_changed(before: ds.Dataset, after: ds.Dataset) -> int:
     with open_database(tables) as database:
         ((count,),) = database.sql(_CHANGED.format(differs=differs)).fetchall()
     return int(count)
+
+
+def count_turns(turns: pa.Table, *, since: str) -> dict[str, int]:
+    """Turns that were asked since a run, and those that were taken from other versions of their documents.
+
+    Args:
+        turns: `LogIndex.turns`.
+        since: The last finished run; empty for all turns.
+    """
+    (counts,) = run_query(_TURNS, {"turns": turns}, since=since).to_pylist()
+    return cast("dict[str, int]", counts)
 
 
 def changed_questions(before: pa.Table | None, after: pa.Table) -> dict[str, int]:

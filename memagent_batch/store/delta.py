@@ -210,6 +210,7 @@ class OutputTable:
         remove: Iterable[TableFile] = (),
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
+        is_first: bool = False,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Commits files in one transaction, and creates the table if it is not there; returns the new version.
@@ -221,6 +222,7 @@ class OutputTable:
             remove: Files of the latest version whose rows are no longer those of the table.
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
+            is_first: Whether the run takes its number by this commit: no other run may have it.
             metadata: Texts for the table's history, beside the run's id.
 
         Raises:
@@ -231,7 +233,9 @@ class OutputTable:
         from deltalake.transaction import AddAction, RemoveAction
 
         table = self._open() or self._create(schema, partition_by)
-        self._require_newest(table, run)
+        newest = int(table.transaction_version(run.writer) or 0)
+        if newest > run.number or (is_first and newest == run.number):
+            raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -315,11 +319,6 @@ class OutputTable:
                 storage_options=deltalake_options(place.storage_options),
             )
         return self.open()
-
-    def _require_newest(self, table: "DeltaTable", run: RunNumber) -> None:
-        newest = int(table.transaction_version(run.writer) or 0)
-        if newest > run.number:
-            raise _superseded(self.output, run)
 
     @contextmanager
     def _commit_errors(self, run: RunNumber) -> "Iterator[None]":
