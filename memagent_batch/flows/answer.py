@@ -279,12 +279,12 @@ def _write_files(
     partition_by = run.job.record.partition_by
     versions = before.manifest["table_versions"] if before else {}
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
-    files = {name: tables[name].files(versions[name]) for name in READING_TABLES if name in versions}
+    files = {name: tables[name].files(versions.get(name)) for name in READING_TABLES if tables[name].exists()}
     other = {
         name
         for name in files
         if name in schemas
-        and not _has_layout(tables[name], versions[name], schemas[name], partition_columns(run.job, schemas[name]))
+        and not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
     }
     copied, replaced = copied_parts(changes, files, copies_all=bool(other))
     task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
@@ -303,11 +303,12 @@ def _write_files(
             added=[table_file(row) for row in rows if row["table"] == name],
             removed=removed,
             replaces_all=name in other,
+            is_new=name not in files,
         )
     return updates, [row["missing"] for row in rows if row["missing"] is not None]
 
 
-def _has_layout(table: OutputTable, version: int, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
+def _has_layout(table: OutputTable, version: int | None, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
     """Whether a table has these columns with these types, and is partitioned so."""
     there = {field.name: field.type for field in table.schema(version)}
     is_same = there == {field.name: field.type for field in as_stored(schema)}

@@ -19,7 +19,7 @@ from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import asked_documents, asked_questions
-from memagent_batch.runs.history import PastRun, begin, finish, next_number
+from memagent_batch.runs.history import PastRun, begin, finish, next_number, undo_unfinished
 from memagent_batch.runs.manifest import (
     FORMAT,
     Manifest,
@@ -191,6 +191,8 @@ class TableUpdate:
     removed: Sequence[TableFile] = ()
     replaces_all: bool = False
     """Whether the table gets another schema, and all files are new."""
+    is_new: bool = False
+    """Whether the table was not there."""
 
     @property
     def files(self) -> list[TableFile]:
@@ -250,6 +252,7 @@ def close_run(
         SupersededError: a newer run has begun; what was committed is taken back by it.
     """
     _require_closed(run, sums, missing)
+    undo_unfinished(run.output, run.number)  # once more: one that was overtaken may have been about to commit
     versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
     had = {name for name, update in updates.items() if update.schema is not None}
     changed = changed_questions(before.questions if before else None, questions)
@@ -330,6 +333,7 @@ def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
         remove=() if update.replaces_all else update.removed,
         partition_by=partition_columns(run.job, update.schema) if update.schema is not None else (),
         replaces_all=update.replaces_all,
+        most=0 if update.is_new else None,
     )
 
 

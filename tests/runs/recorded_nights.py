@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -17,14 +17,15 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.executors.progress.progress import Progress
-from memagent_batch.flows.answer import ReadPlan, write
+from memagent_batch.flows import answer as answer_flow
+from memagent_batch.flows.answer import ReadPlan, answer_plan
+from memagent_batch.flows.check import CheckedJob
 from memagent_batch.flows.plan import scan_plan
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.history import LATEST, PastRun, find_run, last_run, undo_unfinished
+from memagent_batch.runs.history import LATEST, PastRun, find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.run import ActiveRun, begin_run
+from memagent_batch.runs.run import ActiveRun
 from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
@@ -86,6 +87,7 @@ class Nights:
         Raises:
             Killed: at the point `killed_at`.
         """
+        settings = {"input": {"carry_columns": tuple(carried)}, **settings}
         job = job_of(documents="docs", questions="list", output=self.output.uri, **settings)
         plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples, value_type=value_type)
         plan.outside = index_of(outside) if outside else None
@@ -111,16 +113,23 @@ class Nights:
 
         `values`: columns of what follow-up questions bring, by the text of the document.
         """
-        before = last_run(self.output)
-        run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
-        undo_unfinished(self.output, run.number)
-        not_read = self._read(run, plan, texts, retried=retried, away=away)
-        self._close(run, plan, texts, values=values, retried=retried)
-        _die_at("reading", killed_at)
-        read = ReadPlan(index=self._scan(plan, reader=reader), not_read=not_read)
-        progress = Progress(run_id=run.run_id, asked=run.record.asked, model="m", policy="overwrite")
-        with dying_at(killed_at) if killed_at else nullcontext():
-            return write(plan, read, run=run, executor=LocalExecutor(), before=before, progress=progress)
+        job = job.model_copy(update={"retry_failed": retried})
+
+        def read(plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, **_: Any) -> ReadPlan:
+            not_read = self._read(run, plan, texts, bundles, retried=retried, away=away)
+            self._close(run, plan, texts, values=values, retried=retried)
+            _die_at("reading", killed_at)
+            return ReadPlan(index=self._scan(plan, reader=reader), not_read=not_read)
+
+        checked = CheckedJob(
+            job=job,
+            inputs=cast("Any", None),  # they are in the plan
+            executor=LocalExecutor(),
+            reader=ReaderIdentity(fingerprint=reader, parts={}),
+            follow_ups=plan.asked.follow_ups,
+        )
+        with patch.object(answer_flow, "read_plan", read), dying_at(killed_at) if killed_at else nullcontext():
+            return answer_plan(plan, checked)
 
     def last(self) -> PastRun:
         return find_run(self.output, LATEST)
@@ -137,12 +146,20 @@ class Nights:
     def _scan(self, plan: Plan, *, reader: str) -> LogIndex:
         return scan_plan(self.output, plan, fingerprint=reader, executor=LocalExecutor())
 
-    def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, retried: bool, away: bool) -> pa.Table:
-        index = self._scan(plan, reader=run.reader.fingerprint)
+    def _read(
+        self,
+        run: ActiveRun,
+        plan: Plan,
+        texts: Mapping[str, str],
+        bundles: list[pa.Table],
+        *,
+        retried: bool,
+        away: bool,
+    ) -> pa.Table:
         questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
         not_read: list[dict[str, Any]] = []
-        for bundle in plan.pending(index, retry_failed=retried):
+        for bundle in bundles:
             for document in bundle.to_pylist():
                 for reading in document["readings"]:
                     text = texts[document["document_hash"]]
@@ -237,7 +254,7 @@ def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
         row = outcome_row(Status.FAILED, error_type="E", error_message="the engine refused it", engine_seconds=0.0)
     else:
         row = outcome_row(response=f"\\boxed{{{text}}}", memory=f"noted: {text}", engine_seconds=0.0)
-    return dict(row)
+    return {**row, "started_at": datetime.now(UTC)}
 
 
 def _not_read(text: str) -> dict[str, Any]:
