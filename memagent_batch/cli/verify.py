@@ -38,6 +38,6 @@ class Verify(OutputsCommand, JsonCommand):
                     print(printable(f"{output}: {problem.where}: {problem.what}"))
                 num_wrong = quantity(len(result.problems), "problem")
                 print(printable(f"{output}: run {result.run_id}, {quantity(result.num_files, 'file')}, {num_wrong}"))
-                print(f"SHA-256 of its record: {result.digest}")
+                print(f"digest: {result.digest}")
         if num_problems:
             raise NotVerifiedError(f"{quantity(num_problems, 'problem')} found; see docs/how-to/verify.md")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
@@ -120,6 +121,10 @@ def check_file(place: Location, file: TableFile) -> Problem | None:
         found = file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type] # it has `readinto`
     if not found.startswith(named_hash(file.path)):
         return Problem(where=str(place), what=f"its SHA-256 is {found}, which does not begin as its name says")
+    with place.open() as stream:
+        num_rows = pq.read_metadata(stream).num_rows
+    if num_rows != file.num_rows:
+        return Problem(where=str(place), what=f"it has {num_rows:,} rows, and the table's log says {file.num_rows:,}")
     return None
 
 

@@ -82,7 +82,7 @@ class Stream:
 
     def asked(self, manifest: Manifest) -> Counter[str]:
         """Turn paths that a run asked the engine, and how often."""
-        return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if row["reused_from"] is None)
+        return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if not row["is_copy"])
 
 
 class StoppedExecutor(LocalExecutor):

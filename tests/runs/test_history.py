@@ -9,16 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError
 from memagent_batch.flows.verify import verify
-from memagent_batch.runs.history import find_run, finished_runs, last_hashes, recorded_plan, write_begun_plan
+from memagent_batch.runs.history import find_run, finished_runs, recorded_plan
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
 from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
-from tests.store.turn_log.indexes import log_index
 
 DOCUMENTS = {"a": "one", "b": "two", "broken": None}
 QUESTIONS = {"q": "Why?", "r": "Who?"}
@@ -167,26 +164,3 @@ def test_changes_count_a_reading_that_was_not_read_until_a_later_run_reads_it(ni
     second = nights.run(documents, {"q": "Why?"})
     assert second["changes"]["readings"] == {"read": 1, "kept": 1, "unreadable": 1, "not_read": 0}
     assert nights.answers() == {("a", "q"): "one", ("b", "q"): AWAY, ("c", "q"): None}
-
-
-def test_last_hashes_are_those_of_a_stopped_run_and_then_of_the_finished_one(nights: Nights) -> None:
-    nights.run({"a": "one", "b": "same"}, {"q": "Why?"})
-    stopped = plan_of({"a": "two", "b": "same"}, {"q": "Why?"})
-    write_begun_plan(nights.output, recorded_plan(stopped, LogIndex()), run_id="29990101T000000.000Z.aaaa")
-    files = {(text_hash(text), text_hash("Why?")): [f"{text}.parquet"] for text in ("one", "two", "same")}
-    index, plan = log_index(turn_files=files), plan_of({"a": "three", "b": "same"}, {"q": "Why?"})
-    hashes = last_hashes(nights.output, nights.last(), plan.documents, index=index, agent=AgentConfig(model="m"))
-    found = {(row["age"], row["document_id"], row["document_hash"]) for row in hashes.to_pylist()}
-    assert found == {(1, "a", text_hash("two")), (2, "a", text_hash("one"))}
-    (bundle,) = plan.pending(index, retry_failed=False, last_hashes=hashes)
-    rows = {row["document_id"]: (row["last_hashes"], row["turn_files"]) for row in bundle.to_pylist()}
-    assert rows["a"] == ([text_hash("two"), text_hash("one")], ["one.parquet", "two.parquet"])
-    assert rows["b"] == ([], ["same.parquet"])
-
-
-def test_last_hash_is_found_though_another_document_has_that_text_now(nights: Nights) -> None:
-    nights.run({"a": "one"}, {"q": "Why?"})
-    index = log_index(turn_files={(text_hash("one"), text_hash("Why?")): ["one.parquet"]})
-    documents = plan_of({"a": "two", "copy": "one"}, {"q": "Why?"}).documents
-    hashes = last_hashes(nights.output, nights.last(), documents, index=index, agent=AgentConfig(model="m"))
-    assert hashes.to_pylist() == [{"document_id": "a", "document_hash": text_hash("one"), "age": 1}]

@@ -203,6 +203,27 @@ def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
     }
 
 
+def test_pending_names_the_log_files_of_the_same_text_and_of_other_versions_of_the_document() -> None:
+    plan = plan_of([document_of("a"), document_of("b"), document_of("c")], [question_of("q")])
+    question = text_hash("q")
+    files = {(text_hash("a"), question): ["same.parquet", "both.parquet"], (text_hash("x"), question): ["x.parquet"]}
+    of_id = {
+        ("a", question): ["both.parquet", "old.parquet"],
+        ("b", question): ["old.parquet"],
+        ("c", text_hash("other")): ["other.parquet"],
+    }
+    index = log_index(turn_files=files, turn_files_of_id=of_id)
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
+        "a": ["both.parquet", "old.parquet", "same.parquet"],
+        "b": ["old.parquet"],
+        "c": [],
+    }
+    (part,) = plan_parts(plan, index)
+    shown = [sorted(of_document) for of_document in part["turn_files"].to_pylist()]
+    assert shown == [["both.parquet", "same.parquet"], [], []], "tables are made of the rows of the text alone"
+
+
 def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     plan = plan_of([document_of("a")], [question_of("old"), question_of("new")])
     turn_files = {(text_hash("a"), text_hash("old")): ["1.parquet"]}

@@ -1,5 +1,6 @@
 """How rows follow from the log: which turns a reading had, and what stands where a reading was not read."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from memagent_batch.runs.projection import answer_row, project
 from memagent_batch.runs.results import with_doubts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
 from tests.runs.recorded_nights import index_of, plan_of
@@ -31,27 +32,38 @@ from tests.store.turn_log.logs import outcome_row
 FIRST, SECOND = "20260101T000000.000Z.aaaa", "20260101T000001.000Z.aaaa"
 
 
+def turn_of(path: str, run_id: str, *, number: int = 0) -> tuple[Prompt, Completion]:
+    kind = path.split("/")[0]
+    writes = None if kind == "answer" else Writes.MEMORY if kind == "merge" else Writes.NOTE
+    prompt = Prompt(path=path, kind=kind, token_ids=(1,), max_tokens=4, writes=writes, number=number)
+    return prompt, Completion(token_ids=(7,), text=f"{path} of {run_id}", finish_reason=FinishReason.STOP)
+
+
 class Attempts:
     def __init__(self, folder: Path) -> None:
         self.output = Location(uri=str(folder))
         self.plan = plan_of({"a": "a"}, {"q": "why?"})
 
     async def write(
-        self, run_id: str, paths: dict[str, int | None], *, ends: Status | None = None, num_turns: int = 0
+        self,
+        run_id: str,
+        paths: dict[str, int],
+        *,
+        ends: Status | None = None,
+        held: Sequence[str] = (),
+        held_from: str = FIRST,
     ) -> None:
-        """Logs turns with their numbers, and the end of the reading."""
+        """Logs turns with their numbers, and the end of the reading, which had turns of another run too."""
         writer = TurnLogWriter(self.output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
         (asked,) = self.plan.asked.hashed.to_pylist()
         hashes = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"]}
         address = ReadingAddress(**hashes, sample=0, fingerprint="f")
         for path, number in paths.items():
-            kind = path.split("/")[0]
-            writes = None if kind == "answer" else Writes.MEMORY if kind == "merge" else Writes.NOTE
-            prompt = Prompt(path=path, kind=kind, token_ids=(1,), max_tokens=4, writes=writes, number=number)
-            completion = Completion(token_ids=(7,), text=f"{path} of {run_id}", finish_reason=FinishReason.STOP)
-            writer.record_turn(address, prompt, completion)
+            writer.record_turn(address, *turn_of(path, run_id, number=number))
         if ends is not None:
-            await writer.record_outcome(address, outcome_row(ends, response="42", num_turns=num_turns))
+            had = [turn_of(path, held_from) for path in held] + [turn_of(path, run_id) for path in paths]
+            hashes = [hash_turn(*turn) for turn in had]
+            await writer.record_outcome(address, outcome_row(ends, response="42", turn_hashes=hashes))
         await writer.flush()
 
     def memories(self) -> list[str]:
@@ -62,35 +74,30 @@ class Attempts:
         return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
 
 
-MERGED_ONCE: dict[str, int | None] = {"read/1/0": 0, "read/1/1": 1, "merge/1/0/0": 2}
+MERGED_ONCE = {"read/1/0": 0, "read/1/1": 1, "merge/1/0/0": 2}
 
 
 async def test_memories_leave_out_turns_that_only_a_superseded_attempt_asked(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
     await attempts.write(FIRST, {**MERGED_ONCE, "merge/2/0/0": 3, "merge/2/1/0": 4})
-    await attempts.write(SECOND, {**MERGED_ONCE, "answer": 3}, ends=Status.OK, num_turns=4)
+    await attempts.write(SECOND, {**MERGED_ONCE, "answer": 3}, ends=Status.OK)
     assert attempts.memories() == [*(f"{path} of {SECOND}" for path in MERGED_ONCE), "answer"]
 
 
 async def test_memories_of_a_reading_that_went_on_from_the_log_have_the_turns_of_both_runs(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
     await attempts.write(FIRST, {"read/1/1": 0, "read/1/0": 1})  # a policy of one's own may number them as they come
-    await attempts.write(SECOND, {"merge/1/0/0": 1, "answer": 3}, ends=Status.OK, num_turns=4)
+    held = ["read/1/1", "read/1/0"]
+    await attempts.write(SECOND, {"merge/1/0/0": 1, "answer": 3}, ends=Status.OK, held=held)
     shown = [f"read/1/0 of {FIRST}", f"read/1/1 of {FIRST}", f"merge/1/0/0 of {SECOND}", "answer"]
     assert sorted(attempts.memories()) == sorted(shown)
 
 
 async def test_memories_of_a_failed_reading_leave_out_the_turns_of_a_later_try_that_was_killed(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
-    await attempts.write(FIRST, {"read/1/0": 0, "read/1/1": 2}, ends=Status.FAILED, num_turns=2)
+    await attempts.write(FIRST, {"read/1/0": 0, "read/1/1": 2}, ends=Status.FAILED)
     await attempts.write(SECOND, {"read/1/2": 1, "merge/1/0/0": 3})
     assert attempts.memories() == [f"read/1/0 of {FIRST}", f"read/1/1 of {FIRST}"]
-
-
-async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path)
-    await attempts.write(FIRST, dict.fromkeys(MERGED_ONCE), ends=Status.OK, num_turns=2)
-    assert len(attempts.memories()) == len(MERGED_ONCE)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from memagent_batch.runs.projection import PartTables, project
 from memagent_batch.runs.tables import ANSWERS, MEMORIES, table_bytes
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.rows import hash_turn
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
 from tests.store.turn_log.logs import outcome_row
@@ -66,20 +67,24 @@ class RecordedRun:
         """
         hashes = {"document_hash": text_hash(document), "question_hash": text_hash(question)}
         address = ReadingAddress(**hashes, sample=sample, fingerprint="f")
+        turns = []
         for number, (text, reason) in reversed(list(enumerate(memories))):
             index = len(memories) - 1 - number if is_backwards else number
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
             kind, writes = ("read", Writes.NOTE) if index < notes else ("update", Writes.MEMORY)
             prompt = Prompt(path=f"update/{index}", kind=kind, token_ids=(1,), max_tokens=4, span=span, writes=writes)
             prompt = replace(prompt, number=number)
-            self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
+            turns.append((prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason)))
         found: dict[str, Any] = {"error_type": "E", "error_message": error}
         if not error:
             prompt = Prompt(path="answer", kind="answer", token_ids=(1,), max_tokens=4)
             prompt = replace(prompt, number=len(memories))
-            self.writer.record_turn(address, prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP))
+            turns.append((prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP)))
             memory = memories[-1][0] if memories else FIRST_MEMORY
             found = {"response": response, "memory": memory, "finish_reason": finish_reason}
+        for turn in turns:
+            self.writer.record_turn(address, *turn)
+        found["turn_hashes"] = [hash_turn(*turn) for turn in turns]
         cuts = sum(reason is CUT for _, reason in memories)
         status = Status.FAILED if error else Status.OK
         result = outcome_row(status, memory_truncations=cuts, num_turns=len(memories) + 1, **found)
