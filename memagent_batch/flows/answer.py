@@ -286,6 +286,8 @@ def _write_files(
         if name in schemas
         and not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
     }
+    left = {name: tables[name].schema(versions.get(name)) for name in files if name not in schemas}
+    schemas = {**schemas, **left}  # documents that the run leaves out keep their rows
     copied, replaced = copied_parts(changes, files, copies_all=bool(other))
     task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
     written = [
@@ -297,10 +299,12 @@ def _write_files(
     for name in READING_TABLES:
         removed = replaced.get(name, [])
         gone = {file.path for file in removed}
+        kept = [file for path, file in files.get(name, {}).items() if path not in gone]
+        added = [table_file(row) for row in rows if row["table"] == name]
         updates[name] = TableUpdate(
-            schema=schemas.get(name),
-            kept=[file for path, file in files.get(name, {}).items() if path not in gone],
-            added=[table_file(row) for row in rows if row["table"] == name],
+            schema=schemas.get(name) if name not in left or kept or added else None,
+            kept=kept,
+            added=added,
             removed=removed,
             replaces_all=name in other,
             is_new=name not in files,

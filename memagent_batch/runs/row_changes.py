@@ -20,6 +20,7 @@ from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.reading_state import DOCUMENT, QUESTION, with_rows
 from memagent_batch.store.database import BATCH_ROWS, on_disk, query_to_disk
 from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.errors import table_errors
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 
@@ -89,7 +90,8 @@ after as (
 select count(*) filter (before.document_id is null) as added,
        count(*) filter (before.document_id is not null and after.document_id is not null
                         and before.document_hash is distinct from after.document_hash) as changed,
-       count(*) filter (after.document_id is null and document_id in (from gone)) as removed,
+       count(*) filter (after.document_id is null and (document_id in (from gone) or document_id in (
+           select document_id from described where error_type in ('{MISSING_DOCUMENT}', '{BAD_FILE}')))) as removed,
        count(*) filter (before.document_id is not null and after.document_id is not null
                         and before.document_hash is not distinct from after.document_hash) as unchanged
 from before full join after using (document_id)
@@ -204,5 +206,6 @@ def _stored_rows(answers: OutputTable, version: int | None) -> pa.Table:
     schema = schema.set(2, pa.field("sample", pa.int32()))
     if version is None:
         return schema.empty_table()
-    scanner = answers.dataset(version).scanner(columns=[*_STORED_COLUMNS, _FILE_NAME], batch_size=BATCH_ROWS)
-    return on_disk((batch.cast(schema) for batch in scanner.to_batches()), schema=schema)
+    with table_errors(answers.place.uri, remedy="restore the file, or choose another output"):
+        scanner = answers.dataset(version).scanner(columns=[*_STORED_COLUMNS, _FILE_NAME], batch_size=BATCH_ROWS)
+        return on_disk((batch.cast(schema) for batch in scanner.to_batches()), schema=schema)

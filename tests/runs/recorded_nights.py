@@ -1,7 +1,9 @@
 """Nights of a scan without Ray and without an engine: whole runs, whose readings are written into the log by hand."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, cast
@@ -10,12 +12,13 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import JobConfig, LogConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA, with_missing
 from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows import answer as answer_flow
 from memagent_batch.flows.answer import ReadPlan, answer_plan
@@ -26,12 +29,14 @@ from memagent_batch.runs.history import LATEST, PastRun, find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.run import ActiveRun
+from memagent_batch.runs.tables import READING_TABLES
 from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import LogIndex
-from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
+from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import ReaderIdentity
 from tests.store.turn_log.logs import outcome_row
 from tests.tables import table_rows
@@ -157,28 +162,38 @@ class Nights:
         away: bool,
     ) -> pa.Table:
         questions = plan.asked.hashed.to_pylist()
-        rows: list[dict[str, Any]] = []
+        read: list[tuple[ReadingAddress, str]] = []
         not_read: list[dict[str, Any]] = []
-        for bundle in bundles:
-            for document in bundle.to_pylist():
-                for reading in document["readings"]:
-                    text = texts[document["document_hash"]]
-                    failed = FAILS in text and not retried
-                    unread = away and AWAY in text
-                    (not_read if unread else rows).append(
-                        {
-                            "run_id": run.run_id,
-                            "document_hash": document["document_hash"],
-                            "question_hash": questions[reading["question"]]["question_hash"],
-                            "sample": reading["sample"],
-                            "fingerprint": run.reader.fingerprint,
-                            **(_not_read(text) if unread else _outcome(text, failed=failed)),
-                        }
-                    )
-        if rows:
-            name = f"{OUTCOMES_FOLDER}/{run.run_id}-w-000001.parquet"
-            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=OUTCOME_LOG)))
+        for document in (row for bundle in bundles for row in bundle.to_pylist()):
+            text = texts[document["document_hash"]]
+            for reading in document["readings"]:
+                address = ReadingAddress(
+                    document_hash=document["document_hash"],
+                    question_hash=questions[reading["question"]]["question_hash"],
+                    sample=reading["sample"],
+                    fingerprint=run.reader.fingerprint,
+                )
+                if away and AWAY in text:
+                    not_read.append({"run_id": run.run_id, **asdict(address), **_not_read(text)})
+                else:
+                    read.append((address, text))
+        asyncio.run(self._log(read, run_id=run.run_id, retried=retried))
         return pa.Table.from_pylist(not_read, schema=OUTCOME_LOG)
+
+    async def _log(self, readings: list[tuple[ReadingAddress, str]], *, run_id: str, retried: bool) -> None:
+        """Logs a turn and the end of each reading."""
+        writer = TurnLogWriter(self.output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=60))
+        ended = []
+        for address, text in readings:
+            prompt = Prompt(path="update/0", kind="update", token_ids=(1,), max_tokens=4, writes=Writes.MEMORY)
+            completion = Completion(token_ids=(7,), text=f"noted: {text}", finish_reason=FinishReason.STOP)
+            writer.record_turn(address, prompt, completion)
+            row = _outcome(text, failed=FAILS in text and not retried)
+            row |= {"turn_hashes": [hash_turn(prompt, completion)], "num_turns": 1}
+            ended.append(asyncio.create_task(writer.record_outcome(address, row)))
+        await asyncio.sleep(0)
+        await writer.flush()
+        await asyncio.gather(*ended)
 
     def _close(
         self,
@@ -249,17 +264,16 @@ def plan_of(
     return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups)
 
 
-def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
+def _outcome(text: str, *, failed: bool) -> Any:
+    began: dict[str, Any] = {"started_at": datetime.now(UTC), "engine_seconds": 0.0}
     if failed:
-        row = outcome_row(Status.FAILED, error_type="E", error_message="the engine refused it", engine_seconds=0.0)
-    else:
-        row = outcome_row(response=f"\\boxed{{{text}}}", memory=f"noted: {text}", engine_seconds=0.0)
-    return {**row, "started_at": datetime.now(UTC)}
+        return outcome_row(Status.FAILED, error_type="E", error_message="the engine refused it", **began)
+    return outcome_row(response=f"\\boxed{{{text}}}", memory=f"noted: {text}", **began)
 
 
 def _not_read(text: str) -> dict[str, Any]:
-    said = {"status": Status.NOT_READ, "error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
-    return {**_outcome(text, failed=True), **said}
+    said = {"error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
+    return dict(outcome_row(Status.NOT_READ, **said))
 
 
 def _die_at(point: str, killed_at: str) -> None:
@@ -273,7 +287,8 @@ def dying_at(point: str) -> Iterator[None]:
     commit = OutputTable.commit
 
     def commit_and_die(table: OutputTable, **arguments: Any) -> int:
-        _die_at("tables", point)
+        if table.name in READING_TABLES:
+            _die_at("tables", point)
         version = commit(table, **arguments)
         _die_at(table.name, point)
         return version
