@@ -18,15 +18,13 @@ class Page(OutputsCommand):
     """
 
     command = "memagent page"
-    examples = ("memagent page out/", "memagent page s3://bucket/scan/ --to s3://bucket/site/ --without-text")
+    examples = ("memagent page out/", "memagent page s3://bucket/scan/ --to s3://bucket/site/ --context 0")
     page = "docs/how-to/page.md"
 
     to: str | None = None
     """Folder of the site (default: OUTPUT/page, in the first output; of a scan, its pages/)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
     """Characters of the document that are shown before and behind evidence."""
-    without_text: bool = False
-    """Show the evidence alone, without the text round it."""
     yes: bool = False
     """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
 
@@ -36,7 +34,7 @@ class Page(OutputsCommand):
         written = write_site(
             outputs,
             self.locate(self.to) if self.to else default,
-            context_chars=None if self.without_text else self.context,
+            context_chars=self.context,
             is_large_allowed=self.yes,
         )
         if sys.stdout.isatty():

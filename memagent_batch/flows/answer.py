@@ -201,7 +201,7 @@ def read_documents(
         is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
     )
     splits = follow_ups is not None and follow_ups.config.evidence
-    read = executor.read(calls, task=task, sources=run.sources, splits=splits)
+    read = executor.read(calls, task=task, documents=run.projection.documents, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)

@@ -108,7 +108,7 @@ def _documents(run: PastRun) -> pa.Table:
     """Reads the texts of the run's documents, except for those that are missing or have changed."""
     columns = run.dataset(ANSWERS_TABLE).to_table(columns=["document_id", "document_hash"]).drop_null().to_pydict()
     hashes = dict(zip(*columns.values(), strict=True))
-    texts = DocumentTexts(run.output, run.manifest, wanted=hashes, without="--without-text")
+    texts = DocumentTexts(run.output, run.manifest, wanted=hashes)
     rows = ([text.document_id, hashes[text.document_id], text.text] for text in texts.fetch([*hashes]))
     return on_disk((pa.record_batch([[value] for value in row], schema=DOCUMENTS) for row in rows), schema=DOCUMENTS)
 

@@ -211,6 +211,7 @@ class OutputTable:
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
         most: int | None = None,
+        read_version: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Commits files in one transaction, and creates the table if it is not there; returns the new version.
@@ -223,6 +224,8 @@ class OutputTable:
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
             most: Largest number of a run of this writer that the table may have seen; by default that of the run.
+            read_version: The version that the changes were made for: nothing is committed if another run of the same
+                writer has committed since. By default the latest.
             metadata: Texts for the table's history, beside the run's id.
 
         Raises:
@@ -232,7 +235,7 @@ class OutputTable:
         from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        table = self._open() or self._create(schema, partition_by)
+        table = self._open(read_version) or self._create(schema, partition_by)
         newest = int(table.transaction_version(run.writer) or 0)
         if newest > (run.number if most is None else most):
             raise _superseded(self.output, run)

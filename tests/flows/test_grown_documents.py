@@ -180,25 +180,26 @@ def test_documents_that_swap_their_ids_cost_nothing_and_go_on_from_what_was_read
     require_anew(stream, manifest, grown_texts)
 
 
-def test_moved_and_edited_pages_of_documents_with_equal_texts_cost_what_is_new_though_the_night_is_killed(
+def test_moved_and_edited_lines_of_documents_with_equal_texts_cost_what_is_new_though_the_night_is_killed(
     text_model: str, tmp_path: Path
 ) -> None:
-    settings = _paged(break_at="rows", chunk_tokens=50) | FOLLOW_UPS
+    policy = {"kind": "parallel", "rounds": 1, "chunk_tokens": 50, "break_at": "lines"}
+    settings = {"policy": policy} | FOLLOW_UPS
     lines = text_of("a", days=6).splitlines(keepends=True)
     text, other = "".join(lines), text_of("d", days=3)
-    stream = Pages(tmp_path, text_model, **settings)
+    stream = Stream(tmp_path, text_model, **settings)
     stream.night({"a": text, "b": text, "d": other})
     moved = [lines[4], *lines[:2], LINE.format(day=9, name="a"), lines[3], lines[5]]
-    texts = {"b": "".join(moved), "c": "".join(moved), "a": text, "d": other + LINE.format(day=9, name="d")}
+    texts = {"a": "".join(moved), "b": text, "c": "".join(moved), "d": other + LINE.format(day=9, name="d")}
     before = {row["run_id"] for row in stream.logged()}
     stream.stopped_night(texts, num_documents=1)
     manifest = stream.night(texts)
     asked = Counter(row["path"] for row in stream.logged() if row["run_id"] not in before and not row["is_copy"])
     read = {path: times for path, times in asked.items() if path.startswith("read/")}
-    assert read == {"read/1/3": 2 * NUM_QUESTIONS}, "one page of each that was edited, whoever has it"
-    assert {row["document_id"] for row in stream.logged(run_id=manifest["run_id"])} <= {"b", "c", "d"}
+    assert read == {"read/1/3": 2 * NUM_QUESTIONS}, "the line of `a` that was edited and the new one of `d`"
+    assert {row["document_id"] for row in stream.logged(run_id=manifest["run_id"])} <= {"a", "d"}
     assert verify(Location(uri=str(stream.output))).problems == []
-    other_stream = Pages(tmp_path, text_model, output="anew", **settings)
+    other_stream = Stream(tmp_path, text_model, output="anew", **settings)
     assert stream.tables(manifest) == other_stream.tables(other_stream.night(texts))
 
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.readings import Policy, Status
+from memagent_batch.domain.readings import Policy, Question, Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineUnavailableError
 from memagent_batch.policies.overwrite import GatedPolicy, OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
+from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.location import Location
@@ -26,8 +27,8 @@ from memagent_batch.store.turn_log.index import reading_key
 from memagent_batch.store.turn_log.turns import DocumentTurns, read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.policies.token_documents import PROMPTS
-from tests.reading.test_read import AGENT, WHO
 
+WHO = Question(question_id="who", text="Who?")
 PARAGRAPH_TOKENS = 5
 BUDGETS: dict[str, Any] = {"chunk_tokens": PARAGRAPH_TOKENS, "memory_tokens": 6, "answer_tokens": 6}
 POLICIES: list[Policy] = [
@@ -103,7 +104,8 @@ class Log:
 
     def __init__(self, folder: Path, policy: Policy, *, is_sampled: bool) -> None:
         self.output = Location(uri=str(folder))
-        self.agent = replace(AGENT, policy=policy, prompts=replace(PROMPTS, keep_word="keep"))
+        prompts = replace(PROMPTS, keep_word="keep")
+        self.agent = LoadedAgent(policy=policy, prompts=prompts, encode=str.encode, question_tokens=10, model="m")
         self.is_sampled = is_sampled
 
     @property

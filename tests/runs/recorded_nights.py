@@ -15,6 +15,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig, LogConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA, with_missing
 from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
@@ -44,7 +45,11 @@ from tests.tables import table_rows
 FAILS = "fails"
 """A document with this in its text is read to no end."""
 AWAY = "away"
-"""A document with this in its text can't be fetched in a night in which texts are away."""
+"""A document with this in its text can't be read in a night in which the endpoint is away."""
+
+
+NO_DOCUMENTS = StoredDocuments(output=Location(uri="memory://no-documents"), version=0)
+"""Where plans have their documents that no night opens."""
 
 
 class Killed(Exception):  # noqa: N818 - not an error
@@ -86,7 +91,7 @@ class Nights:
             killed_at: Where the run dies: "reading", "tables" (before the first commit), or after the commit of the
                 table of this name.
             retried: Whether failed readings are read again, with success.
-            away: Whether documents with `AWAY` in their texts can't be fetched.
+            away: Whether documents with `AWAY` in their texts can't be read.
             settings: Further settings.
 
         Raises:
@@ -231,7 +236,7 @@ class Nights:
 
 def index_of(documents: Mapping[str, str | None]) -> pa.Table:
     """The index of documents by their texts; one without a text can't be read."""
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    place = {"file": "p.parquet", "row_group": 0, "row": 0, "num_bytes": 9}
     rows = [
         {
             "document_id": name,
@@ -261,7 +266,7 @@ def plan_of(
     ]
     index, listed = index_of(documents), pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
     documents_there = with_missing(index, missing_documents(listed["document_id"].drop_null(), index))
-    return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups)
+    return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups, stored=NO_DOCUMENTS)
 
 
 def _outcome(text: str, *, failed: bool) -> Any:
@@ -272,7 +277,7 @@ def _outcome(text: str, *, failed: bool) -> Any:
 
 
 def _not_read(text: str) -> dict[str, Any]:
-    said = {"error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
+    said = {"error_type": "EngineUnavailableError", "error_message": f"'{text}' is away"}
     return dict(outcome_row(Status.NOT_READ, **said))
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from memagent_batch.documents.texts import fetch_texts
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.runs import evidence

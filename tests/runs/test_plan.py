@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, index_schema
+from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
@@ -18,12 +17,10 @@ from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import (
-    BUNDLE_BYTES,
-    BUNDLE_FILES,
+    BATCH_BYTES,
     CALL_COLUMN,
     CALL_READINGS,
     CALLS_PER_READING,
-    GROUP_BYTES,
     WORK_COLUMNS,
     Plan,
     count_pending,
@@ -39,8 +36,8 @@ KIB = 1024
 EMPTY = LogIndex()
 
 
-def document_of(document_id: str, *, num_bytes: int = 10, path: str = "a.parquet", **values: Any) -> dict[str, Any]:
-    place = {"path": path, "format": "parquet", "start": 0, "stop": int(text_hash(document_id)[:6], 16)}
+def document_of(document_id: str, *, num_bytes: int = 10, file: str = "a.parquet", **values: Any) -> dict[str, Any]:
+    place = {"file": file, "row_group": 0, "row": int(text_hash(document_id)[:6], 16)}
     row = {"document_id": document_id, "document_hash": text_hash(document_id), "num_bytes": num_bytes, **place}
     return row | values
 
@@ -91,52 +88,26 @@ def test_pending_longest_documents_come_first() -> None:
     assert [name for name, _, _ in pending(plan)] == ["huge", "large", "middle", "small"]
 
 
-def bundles_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
+def batches_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
     return list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
 
 
-def test_pending_bundles_hold_small_files_together_in_their_order() -> None:
-    documents = [
-        document_of(f"{number:04}", path=f"{number:04}.txt", format="text", num_bytes=600) for number in range(1000)
-    ]
-    found = bundles_of(documents)
-    assert [bundle.num_rows for bundle in found] == [BUNDLE_FILES] * 3 + [1000 - 3 * BUNDLE_FILES]
-    ids = [name for bundle in found for name in bundle["document_id"].to_pylist()]
-    assert ids == [document["document_id"] for document in documents]
+def test_pending_batches_hold_short_documents_of_several_files_in_their_order() -> None:
+    documents = [document_of(f"{number:04}", file=f"{number // 100}.parquet", num_bytes=600) for number in range(1000)]
+    (batch,) = batches_of(documents)
+    assert batch["document_id"].to_pylist() == [document["document_id"] for document in documents]
 
 
-def test_pending_bundles_of_several_files_hold_at_most_their_bytes_or_one_document() -> None:
-    sizes = [3 * BUNDLE_BYTES, BUNDLE_BYTES, *[BUNDLE_BYTES // 3] * 7]
-    documents = [
-        document_of(str(number), path=f"{number}.txt", format="text", num_bytes=size)
-        for number, size in enumerate(sizes)
-    ]
-    found = bundles_of(documents)
-    assert all(b.num_rows == 1 or sum(b["num_bytes"].to_pylist()) <= BUNDLE_BYTES for b in found)
-    assert [bundle.num_rows for bundle in found[:2]] == [1, 1]
-    assert len(found) < len(sizes)
+def test_pending_batches_hold_about_their_bytes_or_one_document() -> None:
+    sizes = [3 * BATCH_BYTES, 2 * BATCH_BYTES, *[BATCH_BYTES // 4] * 8]
+    batches = batches_of([document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)])
+    found = [batch["num_bytes"].to_pylist() for batch in batches]
+    assert found == [sizes[:1], sizes[1:2], *[[BATCH_BYTES // 4] * 4] * 2]
 
 
-@pytest.mark.parametrize("format_", ["parquet", "arrow"])
-def test_pending_bundle_holds_all_small_documents_of_a_row_group(format_: str) -> None:
-    documents = [
-        document_of(f"{path}{group}{row}", path=path, format=format_, start=group, stop=row, num_bytes=10 * KIB + row)
-        for path in "ab"
-        for group in range(2)
-        for row in range(300)
-    ]
-    found = bundles_of(documents)
-    assert [bundle.num_rows for bundle in found] == [300] * 4
-    for bundle in found:
-        assert len(set(zip(bundle["path"].to_pylist(), bundle["start"].to_pylist(), strict=True))) == 1
-        assert bundle["stop"].to_pylist() == list(range(300))
-
-
-def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
-    documents = [document_of(str(row), stop=row, num_bytes=30 * KIB) for row in range(5000)]
-    found = bundles_of(documents)
-    assert len(found) == 3
-    assert all(sum(bundle["num_bytes"].to_pylist()) <= GROUP_BYTES for bundle in found)
+def test_pending_batches_of_a_great_many_tiny_documents_are_bounded() -> None:
+    batches = batches_of([document_of(str(row), row=row, num_bytes=3) for row in range(40_000)])
+    assert [batch.num_rows for batch in batches] == [16_384, 16_384, 7_232]
 
 
 @given(
@@ -144,17 +115,19 @@ def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
         st.builds(
             document_of,
             st.uuids().map(str),
-            num_bytes=st.one_of(st.integers(0, 100), st.integers(0, 3 * BUNDLE_BYTES)),
-            path=st.sampled_from(["a", "b"]),
-            format=st.sampled_from(["parquet", "text", "jsonl"]),
-            start=st.integers(0, 3),
+            num_bytes=st.one_of(st.integers(0, 100), st.integers(0, 3 * BATCH_BYTES)),
+            file=st.sampled_from(["a", "b"]),
+            row_group=st.integers(0, 3),
         ),
         max_size=60,
     )
 )
-def test_pending_bundles_of_any_documents_hold_each_of_them_once(documents: list[dict[str, Any]]) -> None:
-    found = [name for bundle in bundles_of(documents) for name in bundle["document_id"].to_pylist()]
+def test_pending_batches_of_any_documents_hold_each_of_them_once(documents: list[dict[str, Any]]) -> None:
+    batches = batches_of(documents)
+    found = [name for batch in batches for name in batch["document_id"].to_pylist()]
     assert sorted(found) == sorted(document["document_id"] for document in documents)
+    first_bytes = (sum(batch["num_bytes"].to_pylist()[:-1]) for batch in batches)
+    assert all(num_bytes < BATCH_BYTES for num_bytes in first_bytes)
 
 
 def test_pending_same_question_under_two_ids_is_read_once() -> None:
@@ -313,10 +286,9 @@ def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: 
     num_documents, num_bytes = 9, 256 * KIB * KIB
     empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
     offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
-    schema = index_schema(InputConfig(carry_columns=("summary",)))
-    carried = pa.Array.from_buffers(schema.types[-1], num_documents, [None, offsets, pa.py_buffer(empty)])
+    carried = pa.Array.from_buffers(pa.large_string(), num_documents, [None, offsets, pa.py_buffer(empty)])
     documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
-    documents = documents.append_column(schema.field(-1), carried)
+    documents = documents.append_column("carry:summary", carried)
     plan = Plan(documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1)
     assert len(pending(plan)) == num_documents
     lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan_parts(plan, EMPTY)]
@@ -328,7 +300,7 @@ def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: 
 READING = {"question": 0, "sample": 0}
 
 
-def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
+def batch_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
     return pa.table(
         {
             "document_id": [str(number) for number in range(len(sizes))],
@@ -339,18 +311,18 @@ def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
     )
 
 
-def calls_of(bundles: Sequence[pa.Table], *, readings_in_flight: int = 4) -> list[list[int]]:
+def calls_of(batches: Sequence[pa.Table], *, readings_in_flight: int = 4) -> list[list[int]]:
     """Sizes in bytes of the documents of each call, in order."""
     calls: dict[tuple[int, int], list[int]] = {}
-    for number, grouped in enumerate(group_documents(bundles, readings_in_flight=readings_in_flight)):
+    for number, grouped in enumerate(group_documents(batches, readings_in_flight=readings_in_flight)):
         for call, size in zip(grouped[CALL_COLUMN].to_pylist(), grouped["num_bytes"].to_pylist(), strict=True):
             calls.setdefault((number, call), []).append(size)
     return list(calls.values())
 
 
 def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
-    assert max(len(call) for call in calls_of([bundle_of([100] * 100_000)])) == CALL_READINGS
-    many_questions = calls_of([bundle_of([100] * 10_000, num_readings=20)])
+    assert max(len(call) for call in calls_of([batch_of([100] * 100_000)])) == CALL_READINGS
+    many_questions = calls_of([batch_of([100] * 10_000, num_readings=20)])
     assert max(len(call) for call in many_questions) == CALL_READINGS // 20
 
 
@@ -359,12 +331,12 @@ def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
     readings_in_flight=st.integers(1, 20),
     cut=st.integers(0, 200),
 )
-def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_bytes(
+def test_calls_of_any_batches_hold_each_document_once_and_a_small_share_of_the_bytes(
     sizes: list[int], readings_in_flight: int, cut: int
 ) -> None:
     sizes = sorted(sizes, reverse=True)
-    bundles = [bundle_of(part) for part in (sizes[:cut], sizes[cut:]) if part]
-    calls = calls_of(bundles, readings_in_flight=readings_in_flight)
+    batches = [batch_of(part) for part in (sizes[:cut], sizes[cut:]) if part]
+    calls = calls_of(batches, readings_in_flight=readings_in_flight)
     assert [size for call in calls for size in call] == sizes
     share = sum(sizes) / (readings_in_flight * CALLS_PER_READING)
     assert all(len(call) == 1 or sum(call) <= share for call in calls)
@@ -372,7 +344,7 @@ def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_b
 
 def test_plan_is_the_same_however_many_documents_are_handled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [
-        document_of(str(number), num_bytes=10 << number % 20, path=f"{number % 3}.txt") for number in range(25)
+        document_of(str(number), num_bytes=10 << number % 20, file=f"{number % 3}.parquet") for number in range(25)
     ]
     plan = plan_of(documents, [question_of("q"), question_of("r", document_id="7")], samples=2)
     statuses = {key_of(str(number), "q", 1): Status.OK for number in range(0, 25, 2)}

@@ -62,8 +62,8 @@ class Attempts:
             writer.record_turn(address, *turn_of(path, run_id, number=number))
         if ends is not None:
             had = [turn_of(path, held_from) for path in held] + [turn_of(path, run_id) for path in paths]
-            hashes = [hash_turn(*turn) for turn in had]
-            await writer.record_outcome(address, outcome_row(ends, response="42", turn_hashes=hashes))
+            turn_hashes = [hash_turn(*turn) for turn in had]
+            await writer.record_outcome(address, outcome_row(ends, response="42", turn_hashes=turn_hashes))
         await writer.flush()
 
     def memories(self) -> list[str]:

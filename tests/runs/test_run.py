@@ -142,12 +142,12 @@ def test_close_run_counts_a_reading_that_was_not_read_and_says_why(tmp_path: Pat
     manifest = nights.run({"a": f"1 {AWAY}", "b": f"2 {AWAY}", "c": FAILS, "d": "fine"}, {"q": "Why?"}, away=True)
     ends = {"ok": 1, "failed": 1, "not_read": 2}
     assert manifest["counts"] == {"asked": 4, **ends, "answers_rows": 4, "memories_rows": 0}
-    reason = {"error_type": "TextUnavailableError", "error_message": "'1 away' is away", "num_readings": 2}
+    reason = {"error_type": "EngineUnavailableError", "error_message": "'1 away' is away", "num_readings": 2}
     assert manifest["reasons"]["not_read"] == [reason]
     assert [row["num_readings"] for row in manifest["reasons"]["failed"]] == [1]
     rows = {row["document_id"]: row for row in nights.table("answers")}
     assert (rows["b"]["status"], rows["b"]["answer"]) == ("not_read", None)
-    assert (rows["b"]["error_type"], rows["b"]["error_message"]) == ("TextUnavailableError", "'2 away' is away")
+    assert (rows["b"]["error_type"], rows["b"]["error_message"]) == ("EngineUnavailableError", "'2 away' is away")
     assert read_state(nights.output)["state"] == "incomplete"
     assert nights.run({"d": "fine"}, {"q": "Why?"})["reasons"] == {"failed": [], "not_read": [], "follow_up_failed": []}
     assert read_state(nights.output)["state"] == "finished"

@@ -1,6 +1,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import LogConfig, TableFormat
-from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import QUESTION_SCHEMA
+from memagent_batch.documents.stored import read_index
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan
@@ -26,6 +28,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.rows import hash_turn
 from memagent_batch.store.turn_log.writer import TurnLogWriter
+from tests.documents.stored_documents import store_documents, stored_row
 from tests.runs.projections import projection_at
 from tests.store.turn_log.logs import outcome_row
 
@@ -38,14 +41,10 @@ class RecordedRun:
 
     def __init__(self, folder: Path, *, documents: Sequence[str], questions: Sequence[str] = ("why?",)) -> None:
         self.output = Location(uri=str(folder))
-        self.documents = [
-            {"document_id": name, "document_hash": text_hash(name), "num_bytes": 5, "path": "p", "format": "text"}
-            | {"start": 0, "stop": 5}
-            for name in documents
-        ]
+        self.documents = [stored_row(name, name) for name in documents]
         self.questions = [{"question_id": text, "question": text} for text in questions]
         self.samples = 1
-        self.schema = INDEX_SCHEMA
+        self.carried: Sequence[pa.Field] = ()
         self.writer = TurnLogWriter(self.output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
 
     async def read(
@@ -92,7 +91,8 @@ class RecordedRun:
 
     def tables(self, *, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
-        plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
+        store_documents(self.output, self.documents, carried=self.carried)
+        plan = Plan(read_index(self.output), questions, samples=self.samples)
         (part,) = plan_parts(plan, scan_log(self.output, fingerprint="f"))
         settings: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
         projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **settings)
@@ -102,7 +102,7 @@ class RecordedRun:
 async def mixed_tables(folder: Path) -> PartTables:
     """One answered reading, two without an answer, one failed, and a document that can't be read."""
     run = RecordedRun(folder, documents=["good", "mumbling", "cut", "failing", "broken"])
-    run.documents[4] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
+    run.documents[4] = stored_row("broken", None, error="p: the text is null")
     await run.read("good", memories=[("a", STOP), ("b", CUT)])
     await run.read("mumbling", response="well, who knows")
     await run.read("cut", response="", finish_reason=CUT)
@@ -147,18 +147,19 @@ async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
 
 async def test_answers_carried_columns_follow_the_constants(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a", "b"])
-    run.schema = pa.schema([*INDEX_SCHEMA, pa.field("carry:customer", pa.string())])
-    run.documents[0]["carry:customer"] = "ACME"
+    run.carried = [pa.field("signed", pa.date32())]
+    run.documents[0]["signed"] = date(2026, 11, 29)
     await run.read("a")
     await run.read("b")
     answers = run.tables().answers
-    assert answers["customer"].to_pylist() == ["ACME", None]
-    assert answers.schema.names == [*ANSWERS.names, "customer"]
+    assert answers["signed"].to_pylist() == [date(2026, 11, 29), None]
+    assert answers.schema.names == [*ANSWERS.names, *SOURCE_COLUMNS.names, "signed"]
+    assert answers["source"].to_pylist() == ["a.jsonl"] * 2
 
 
 async def test_answers_documents_of_one_text_share_the_reading(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
-    run.documents.append(run.documents[0] | {"document_id": "twin"})
+    run.documents.append(stored_row("twin", "a"))
     await run.read("a")
     tables = run.tables()
     assert tables.answers["document_id"].to_pylist() == ["a", "twin"]
@@ -208,7 +209,7 @@ async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be
     tables = await mixed_tables(tmp_path)
     for table, schema in ((tables.answers, ANSWERS), (tables.memories, MEMORIES)):
         written = read_back(table_bytes(table, table_format=table_format), table_format=table_format)
-        assert written.schema.equals(schema, check_metadata=True)
+        assert written.select(schema.names).schema.equals(schema, check_metadata=True)
         assert written.equals(table)
         assert all(written[field.name].null_count == 0 for field in schema if not field.nullable)
     assert tables.answers.num_rows == 5
