@@ -239,8 +239,10 @@ def write(
     versions = before.manifest["table_versions"] if before else {}
     answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
     base = versions.get(ANSWERS_TABLE)
-    with row_changes(plan, read.index, answers=answers, version=base, rules=_rules(run, plan)) as (changes, database):
-        parts = list(attach_not_read(plan_parts(plan, database), read.not_read))
+    rules, not_read = _rules(run, plan), read.not_read
+    compared = row_changes(plan, read.index, answers=answers, version=base, rules=rules, not_read=not_read)
+    with compared as (changes, database):
+        parts = list(attach_not_read(plan_parts(plan, database), not_read))
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, before=before)
     folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
     update = updates[ANSWERS_TABLE]

@@ -23,6 +23,7 @@ from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG
 
 if TYPE_CHECKING:
     import duckdb
@@ -62,12 +63,14 @@ anti join described using (document_id) anti join outside using (document_id)
 """
 _CHANGED = """
 create temp table changed as
-select distinct document from described join (
+select document from described join (
     select coalesce(wanted.document_id, stored.document_id) as document_id
     from wanted full join (from stored semi join described using (document_id)) stored
         using (document_id, question_id, sample)
     where stored.inputs_hash is distinct from wanted.inputs_hash or stored.status = 'not_read'
           or wanted.newest_run_id > stored.read_run_id) using (document_id)
+union
+select document from described semi join not_read using (document_hash)
 """
 _DROPPED = """
 create temp table dropped as
@@ -131,7 +134,13 @@ class RowChanges:
 
 @contextmanager
 def row_changes(
-    plan: Plan, index: LogIndex, *, answers: OutputTable, version: int | None, rules: object
+    plan: Plan,
+    index: LogIndex,
+    *,
+    answers: OutputTable,
+    version: int | None,
+    rules: object,
+    not_read: pa.Table | None = None,
 ) -> Iterator[tuple[RowChanges, "duckdb.DuckDBPyConnection"]]:
     """Compares what a plan asks for with the rows of `answers`.
 
@@ -141,6 +150,7 @@ def row_changes(
         answers: The table `answers`.
         version: Its version that is compared with; None if there is none yet.
         rules: What else decides rows, as JSON: settings and code that turn what was read into rows.
+        not_read: Readings that could not be read now, as rows of `OUTCOME_LOG`.
 
     Yields:
         The changes, and the database in which `wanted` has the readings with their `inputs_hash`, `changed` the
@@ -150,6 +160,8 @@ def row_changes(
         _register(database, plan)
         batches = _stored_rows(answers, version)
         database.register("stored_rows", batches)
+        hashes = pa.schema([OUTCOME_LOG.field("document_hash")]).empty_table() if not_read is None else not_read
+        database.register("not_read", hashes.select(["document_hash"]))
         database.execute(_STORED)
         digest = sha256(json.dumps(rules, sort_keys=True, default=str).encode()).hexdigest()
         database.execute(_WANTED, {"rules": digest})

@@ -36,6 +36,7 @@ from memagent_batch.runs.row_changes import RowChanges
 from memagent_batch.runs.sums import ReadingSums, changed_questions
 from memagent_batch.runs.tables import READING_TABLES
 from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import write_asked
@@ -99,7 +100,8 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
-    asked_id = write_asked(output, plan.asked.hashed)
+    with output_errors(output.uri):
+        asked_id = write_asked(output, plan.asked.hashed)
     make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
     number = begin(output, make, writer=writer_of(job), after=logged)
