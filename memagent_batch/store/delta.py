@@ -210,7 +210,7 @@ class OutputTable:
         remove: Iterable[TableFile] = (),
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
-        is_first: bool = False,
+        most: int | None = None,
         read_version: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
@@ -223,7 +223,7 @@ class OutputTable:
             remove: Files of the latest version whose rows are no longer those of the table.
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
-            is_first: Whether the run takes its number by this commit: no other run may have it.
+            most: Largest number of a run of this writer that the table may have seen; by default that of the run.
             read_version: The version that the changes were made for: nothing is committed if another run of the same
                 writer has committed since. By default the latest.
             metadata: Texts for the table's history, beside the run's id.
@@ -236,7 +236,7 @@ class OutputTable:
 
         table = self._open(read_version) or self._create(schema, partition_by)
         newest = int(table.transaction_version(run.writer) or 0)
-        if newest > run.number or (is_first and newest == run.number):
+        if newest > (run.number if most is None else most):
             raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
