@@ -351,10 +351,19 @@ class OutputTable:
                 raise _superseded(self.output, run) from error
 
     def _version_of(self, run: RunNumber) -> int:
-        """The version that a run has just committed: another writer may have committed since."""
+        """The version that a run has just committed: another writer may have committed since.
+
+        `DeltaTable.history` would tell too, but no other thread of this process runs while it waits for a store.
+        """
         with storage_errors(self.place.uri):
-            commits = self.open().history(20)
-        return max(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
+            version = int(self.open().version())
+            while not self._is_commit_of(run, version):
+                version -= 1
+        return version
+
+    def _is_commit_of(self, run: RunNumber, version: int) -> bool:
+        lines = (self.place / f"_delta_log/{version:020}.json").read_bytes().splitlines()
+        return any(json.loads(line).get("commitInfo", {}).get("run_id") == run.run_id for line in lines)
 
 
 def _superseded(output: Location, run: RunNumber) -> SupersededError:

@@ -150,7 +150,7 @@ def require_commands(root: Location, texts: dict[str, str], *, folder: Path) -> 
     assert cli.main(["show", output, "lease", *options]) == 0
     assert cli.main(["export", output, "--to", "csv", "--into", f"{folder}/answers.csv", *options]) == 0
     with Path(f"{folder}/answers.csv").open(encoding="utf-8-sig") as stream:
-        assert {next(iter(row.values())) for row in csv.DictReader(stream)} == set(THREADS)
+        assert {row["document"] for row in csv.DictReader(stream)} == set(THREADS)
     assert cli.main(["review", "make", output, "--question", "signed", "--labels", "2", *options]) == 0
     frames = (root / "run/reviews").files()
     shown = [(root / "run").at(path).read_bytes().decode() for path in frames if "/documents/" in path]
