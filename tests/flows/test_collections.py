@@ -8,12 +8,12 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
+from memagent_batch.config.convert import ConvertJob
+from memagent_batch.flows.convert import convert
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import convert
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.convert.files import pdf, written

@@ -14,17 +14,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
 from memagent_batch.config.convert import ConvertJob
-from memagent_batch.config.job import ExecutorKind
-from memagent_batch.config.sources import Trust
 from memagent_batch.convert.batches import plan_batches
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
+from memagent_batch.flows.convert import choose_converters, convert
+
+from memagent_batch.config.job import ExecutorKind
+from memagent_batch.config.sources import Trust
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.flows import convert as pipeline
-from memagent_batch.flows.convert import choose_converters, convert
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
