@@ -260,7 +260,7 @@ def without_hidden(listed: ListedDocuments, *, settings: InputConfig) -> tuple[L
     files = _taken(listed.files, pc.invert(is_hidden))
     if not files:
         raise InputError(
-            f"{', '.join(map(str, listed.places))} holds no files: all {len(hidden)} names start with ., _ or ~$; "
+            f"{', '.join(map(str, listed.places))} holds no files: {quantity(len(hidden), 'name')} left out, which start with ., _ or ~$; "
             "rename them"
         )
     return files, hidden
