@@ -323,7 +323,8 @@ def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) 
         others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id)
         rows = pa.concat_tables([others.cast(RUNS), rows])
     written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
-    table.commit(run=run, schema=RUNS, add=written, remove=replaced, is_first=is_first)
+    most = run.number - 1 if is_first else None
+    table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most)
 
 
 def has_unfinished(output: Location, *, writer: str) -> bool:
@@ -335,19 +336,24 @@ def has_unfinished(output: Location, *, writer: str) -> bool:
 def undo_unfinished(output: Location, run: RunNumber) -> None:
     """Takes back what earlier runs of the same writer committed to single tables before they were killed.
 
+    From then on the tables refuse commits of earlier runs that are still alive.
+
     Raises:
         SupersededError: a newer run has begun.
     """
     rows = _rows(output, columns=["run_id", "writer", "manifest"], only=ds.field("writer") == run.writer)
     finished = [row for row in rows if row["manifest"]]
-    versions: Mapping[str, int] = {}
-    if finished:
-        versions = json.loads(max(finished, key=lambda row: row["run_id"])["manifest"] or "{}")["table_versions"]
+    last = max(finished, key=lambda row: row["run_id"], default=None)
+    if not any((last["run_id"] if last else "") < row["run_id"] < run.run_id for row in rows):
+        return
+    versions: Mapping[str, int] = json.loads(last["manifest"] or "{}")["table_versions"] if last else {}
     known = {row["run_id"] for row in finished}
     for name in READING_TABLES:
         table = OutputTable(output=output, name=name)
         if table.exists():
             _undo(table, run, since=versions.get(name, 0), known=known)
+            if table.run_number(run.writer) < run.number:
+                table.commit(run=run, schema=table.schema())
 
 
 def _undo(table: OutputTable, run: RunNumber, *, since: int, known: set[str]) -> None:
