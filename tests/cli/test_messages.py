@@ -48,7 +48,6 @@ def test_mistake_is_one_line_with_its_exit_code(
         "verify",
         "export --to=csv",
         "review make --question=q",
-        "answer --engine=simulated --ask=Who? --output=new --documents",
     ],
 )
 def test_output_of_an_older_version_is_refused_in_one_line_and_stays(
