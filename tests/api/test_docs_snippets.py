@@ -102,6 +102,6 @@ def test_tutorial_reads_the_tables_of_a_scan(names: dict[str, Any], capsys: pyte
 
 
 def test_converter_of_the_page_converts(names: dict[str, Any]) -> None:
-    (code,) = snippets("how-to/convert.md")
+    (code,) = snippets("how-to/ingest.md")
     exec(code, names)
     assert list(names["Dat"]().convert(Path("contracts/a.txt"))) == [Part(locator="text", text="It rained. " * 50)]
