@@ -26,7 +26,7 @@ INTRODUCTION = """# Commands
 Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON), better
 given as MEMAGENT_STORAGE_OPTIONS. `OUTPUT` is the output of `memagent answer`: a folder or any fsspec URL; `diff`,
 `page`, `verify` and `review` (without `import` and `sign`) take several, as those of slices, as one scan. `doctor`,
-`convert`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`, and always if their output is not
+`ingest`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`, and always if their output is not
 a terminal.
 """
 SHARED = (
