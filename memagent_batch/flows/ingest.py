@@ -68,7 +68,7 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     with executor.session():
         log_step(f"reading {found.num_changed:,} of {found.num_sources:,} sources")
         ingested = ingest(found, executor=executor, run=run)
-    counts = {**ingested.counts, **log_unread(output, ocr=job.ingest.ocr)}
+    counts = {**ingested.counts, "documents": ingested.num_documents, **log_unread(output, ocr=job.ingest.ocr)}
     seconds = round(time.monotonic() - began, 3)
     fields = {"event": EventKind.RUN_CLOSED, "run_id": run.run_id, "seconds": seconds, **counts}
     log.info(f"run {run.run_id} closed: {counts['documents']:,} documents", extra=fields)

@@ -1,6 +1,6 @@
 """What a task of ingest reports: the sources that it read, their documents, and the files that it wrote."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -81,13 +81,13 @@ class SourceReport:
 class TaskReport:
     """Writes the documents of a task, and keeps what it will report."""
 
-    def __init__(self, context: TaskContext, *, old_rows: bytes = b"") -> None:
+    def __init__(self, context: TaskContext, *, old_rows: Mapping[str, int] | None = None) -> None:
         """Starts without any row.
 
-        `old_rows` are the `OLD_ROWS` that the table has of the task's sources, as an Arrow stream; empty for none.
+        `old_rows` are the hashes of rows that the table has already, by document id.
         """
         self._context = context
-        self._old = read_old_rows(old_rows)
+        self._old = old_rows or {}
         self._writer = DocumentWriter(context.folder, schema=context.schema, stem=context.run_id)
         self._sources: list[SourceReport] = []
 
@@ -109,15 +109,17 @@ class TaskReport:
     def source(self, source: SourceReport) -> Iterator[SourceReport]:
         """Takes the documents of a source."""
         source.writer = self
-        self._sources.append(source)
+        self.add(source)
         yield source
         source.writer = None
 
+    def add(self, source: SourceReport) -> None:
+        """Reports a source."""
+        self._sources.append(source)
+
     def add_unchanged(self, source: str, *, content_hash: str) -> None:
         """Reports a source whose content is that of the last ingest."""
-        self._sources.append(
-            SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True)
-        )
+        self.add(SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True))
 
     def tables(self) -> Iterator[pa.Table]:
         """The report, once all files are complete; rows of `REPORTS`."""

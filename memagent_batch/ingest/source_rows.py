@@ -59,6 +59,7 @@ def commit_sources(
         scope: The part of the documents that the job covers. A job that covers all removes rows of every scope.
         run: The run that commits.
     """
+    version = table.version()
     rows = _new_rows(table, reported, listed=listed, scope=scope)
     others, old = _other_rows(table, rows["source"], gone=gone["source"], scope=scope)
     if not rows.num_rows and not old:
@@ -69,7 +70,7 @@ def commit_sources(
         for start in range(0, kept.num_rows, FILE_ROWS)
         for file in write_table_files(table.place, kept.slice(start, FILE_ROWS).combine_chunks(), stem=run.run_id)
     ]
-    table.commit(run=run, schema=SOURCES, add=new, remove=old)
+    table.commit(run=run, schema=SOURCES, add=new, remove=old, read_version=version)
 
 
 def _new_rows(table: OutputTable, reported: pa.Table, *, listed: pa.Table, scope: str | None) -> pa.Table:

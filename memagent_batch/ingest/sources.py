@@ -69,6 +69,8 @@ class SourceListing:
     """Names of files that are not read: text files beside data files, or hidden ones beside document files."""
     versions: Mapping[str, str]
     """Version of a table of a lake, or commit of each data set of the hub, by the place as the user names it."""
+    columns: str = ""
+    """The columns of a table of a lake, as its files are read by them; they may change while a file stays."""
 
 
 def list_sources(places: Sequence[Location], *, settings: InputConfig) -> SourceListing:
@@ -90,6 +92,7 @@ def list_sources(places: Sequence[Location], *, settings: InputConfig) -> Source
         numbers=next((shard.number_keys for shard in shards.shards), None),
         left_out=shards.left_out,
         versions=shards.versions,
+        columns=repr(sorted(shards.table.columns.items())) if shards.table else "",
     )
 
 

@@ -46,8 +46,8 @@ class DocumentTexts:
         wanted = dict.fromkeys(document_ids)
         if lacking := wanted.keys() - self.document_ids:
             raise OutputError(
-                f"{self._documents.table.place} does not hold the text of document {min(lacking)!r} that run {self._run_id} "
-                "read; run the same command again, which reads what is there"
+                f"{self._documents.table.place} does not hold the text of document {min(lacking)!r} that run "
+                f"{self._run_id} read; run the same command again, which reads what is there"
             )
         ids = pa.array(wanted, pa.large_string())
         places = self._places.filter(pc.is_in(self._places["document_id"], value_set=ids))

@@ -17,9 +17,9 @@ from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.claim import asked_documents, asked_questions
+from memagent_batch.runs.claim import asked_questions, recorded_documents
 from memagent_batch.runs.document_texts import documents_record
-from memagent_batch.runs.history import PastRun, begin, finish, next_number
+from memagent_batch.runs.history import PastRun, begin, finish, next_number, undo_unfinished
 from memagent_batch.runs.manifest import (
     FORMAT,
     Manifest,
@@ -36,6 +36,7 @@ from memagent_batch.runs.row_changes import RowChanges
 from memagent_batch.runs.sums import ReadingSums, changed_questions
 from memagent_batch.runs.tables import READING_TABLES
 from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import write_asked
@@ -99,7 +100,8 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
-    asked_id = write_asked(output, plan.asked.hashed)
+    with output_errors(output.uri):
+        asked_id = write_asked(output, plan.asked.hashed)
     make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
     number = begin(output, make, writer=writer_of(job), after=logged)
@@ -137,7 +139,7 @@ def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_i
         RunRecord(
             run_id="",
             started_at=datetime.now(UTC).isoformat(),
-            documents=asked_documents(job),
+            documents=recorded_documents(make_output(job), job),
             questions=asked_questions(job),
             asked=plan.num_readings,
             fingerprint=reader.fingerprint,
@@ -189,6 +191,8 @@ class TableUpdate:
     removed: Sequence[TableFile] = ()
     replaces_all: bool = False
     """Whether the table gets another schema, and all files are new."""
+    is_new: bool = False
+    """Whether the table was not there."""
 
     @property
     def files(self) -> list[TableFile]:
@@ -249,6 +253,7 @@ def close_run(
         SupersededError: a newer run has begun; what was committed is taken back by it.
     """
     _require_closed(run, sums, missing)
+    undo_unfinished(run.output, run.number)  # once more: one that was overtaken may have been about to commit
     versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
     had = {name for name, update in updates.items() if update.schema is not None}
     changed = changed_questions(before.questions if before else None, questions)
@@ -330,6 +335,7 @@ def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
         remove=() if update.replaces_all else update.removed,
         partition_by=partition_columns(run.job, update.schema) if update.schema is not None else (),
         replaces_all=update.replaces_all,
+        most=0 if update.is_new else None,
     )
 
 

@@ -13,9 +13,7 @@ from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import (
     BATCH_BYTES,
     CALL_COLUMN,
@@ -28,6 +26,8 @@ from memagent_batch.runs.plan import (
 )
 from memagent_batch.store.turn_log.index import LogIndex, ReadingKey
 from memagent_batch.store.turn_log.question_list import asked_in
+from tests.runs.projections import parts_of
+from tests.runs.recorded_nights import NO_DOCUMENTS
 from tests.store.turn_log.indexes import TurnsKey, log_index
 
 KIB = 1024
@@ -54,7 +54,7 @@ def plan_of(
 ) -> Plan:
     index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
     listed = pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA)
-    return Plan(index, listed, samples=samples)
+    return Plan(index, listed, samples=samples, stored=NO_DOCUMENTS)
 
 
 def index_of(
@@ -192,7 +192,7 @@ def test_pending_names_the_log_files_of_the_same_text_and_of_other_versions_of_t
         "b": ["old.parquet"],
         "c": [],
     }
-    (part,) = plan_parts(plan, index)
+    (part,) = parts_of(plan, index)
     shown = [sorted(of_document) for of_document in part["turn_files"].to_pylist()]
     assert shown == [["both.parquet", "same.parquet"], [], []], "tables are made of the rows of the text alone"
 
@@ -204,7 +204,7 @@ def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     (bundle,) = plan.pending(index, retry_failed=False)
     assert readings_in(plan, [bundle]) == [("a", "new", 0)]
     assert bundle["turn_files"].to_pylist() == [[]]
-    (part,) = plan_parts(plan, index)
+    (part,) = parts_of(plan, index)
     assert part["turn_files"].to_pylist() == [["1.parquet"]]
 
 
@@ -228,7 +228,7 @@ def test_parts_cover_every_reading_once_in_input_order(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts_module, "PART_BYTES", part_bytes)
         patch.setattr(parts_module, "PART_READINGS", part_readings)
-        parts = list(plan_parts(plan, EMPTY))
+        parts = parts_of(plan, EMPTY)
     assert [name for part in parts for name in part["document_id"].to_pylist()] == [str(n) for n in range(len(sizes))]
     readings = readings_in(plan, parts)
     assert len(set(readings)) == len(readings) == plan.num_readings
@@ -242,7 +242,7 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
     outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
     plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    parts = list(plan_parts(plan, log_index(outcomes)))
+    parts = parts_of(plan, log_index(outcomes))
     held = [part["document_id"].to_pylist() for part in parts]
     assert sorted(name for part in held for name in part) == sorted(names)
     assert all(part == sorted(part, key=int) for part in held)
@@ -250,27 +250,12 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     assert sum(read) < len(set(log_files.values())) + len(parts)
 
 
-def test_parts_of_other_lots_stay_as_they_are_if_a_document_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_READINGS", 5)
-    names = [f"{number:03}" for number in range(300)]
-    plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    log_files = {name: f"{int(name) // 30:02}.parquet" for name in names}
-
-    def held() -> set[tuple[str, ...]]:
-        outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
-        return {tuple(part["document_id"].to_pylist()) for part in plan_parts(plan, log_index(outcomes))}
-
-    before, log_files[names[0]] = held(), "99.parquet"
-    assert len(before) == 60
-    assert len(held() - before) <= 2 * parts_module.LOT_PARTS
-
-
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 10)
     names = [str(number) for number in range(50)]
     questions = [question_of("all"), *(question_of(f"one {name}", document_id=name) for name in names)]
     plan = plan_of([document_of(name) for name in names], questions, samples=2)
-    parts = list(plan_parts(plan, EMPTY))
+    parts = parts_of(plan, EMPTY)
     assert len(parts) > 10
     listed = plan.asked.hashed.to_pylist()
     for part in parts:
@@ -281,20 +266,20 @@ def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_READINGS", 1)
-    monkeypatch.setattr(history, "_CAST_ROWS", 2)
-    num_documents, num_bytes = 9, 256 * KIB * KIB
+    monkeypatch.setattr(parts_module, "PART_READINGS", 20_000)
+    num_documents, num_bytes = 110_000, 20 * KIB
     empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
     offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
     carried = pa.Array.from_buffers(pa.large_string(), num_documents, [None, offsets, pa.py_buffer(empty)])
     documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
     documents = documents.append_column("carry:summary", carried)
-    plan = Plan(documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1)
+    plan = Plan(
+        documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1, stored=NO_DOCUMENTS
+    )
     assert len(pending(plan)) == num_documents
-    lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan_parts(plan, EMPTY)]
-    assert lengths == [[num_bytes]] * num_documents
-    recorded = history.recorded_plan(plan, EMPTY)
-    assert pc.sum(pc.binary_length(recorded["carry:summary"])).as_py() == num_documents * num_bytes
+    parts = parts_of(plan, EMPTY)
+    assert len(parts) > 5
+    assert sum(pc.sum(pc.binary_length(part["carry:summary"])).as_py() for part in parts) == num_documents * num_bytes
 
 
 READING = {"question": 0, "sample": 0}
@@ -352,11 +337,11 @@ def test_plan_is_the_same_however_many_documents_are_handled_at_once(monkeypatch
     index = index_of(statuses, turn_files=turn_files)
 
     def rows() -> list[Any]:
-        made = (plan.pending(index, retry_failed=False), plan_parts(plan, index), [history.recorded_plan(plan, index)])
+        made = (plan.pending(index, retry_failed=False), parts_of(plan, index))
         return [[table.to_pylist() for table in tables] for tables in made]
 
     whole = rows()
     monkeypatch.setattr("memagent_batch.runs.reading_state.BATCH_ROWS", 4)
     monkeypatch.setattr("memagent_batch.store.database.BATCH_ROWS", 4)
     assert rows() == whole
-    assert [len(tables) for tables in whole] == [len(whole[0]), 1, 1]
+    assert [len(tables) for tables in whole] == [len(whole[0]), 1]

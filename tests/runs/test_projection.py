@@ -15,8 +15,6 @@ from memagent_batch.domain.follow_ups.answer_types import Bool, Number
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.reading.follow_ups import make_follow_ups
-from memagent_batch.runs.history import recorded_plan
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import answer_row, project
 from memagent_batch.runs.results import with_doubts
@@ -24,8 +22,8 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
 from memagent_batch.store.turn_log.writer import TurnLogWriter
-from tests.runs.projections import projection_at
-from tests.runs.recorded_nights import index_of, plan_of
+from tests.runs.projections import parts_of, projection_at
+from tests.runs.recorded_nights import NO_DOCUMENTS, index_of, plan_of
 from tests.runs.typed_nights import agent_of
 from tests.store.turn_log.logs import outcome_row
 
@@ -68,7 +66,7 @@ class Attempts:
 
     def memories(self) -> list[str]:
         """What the rows of `memories` show: the path and the run of each turn that wrote, and `answer`."""
-        (part,) = plan_parts(self.plan, scan_log(self.output, fingerprint="f"))
+        (part,) = parts_of(self.plan, scan_log(self.output, fingerprint="f"))
         tables = project(part, projection=projection_at(self.output))
         rows = tables.memories.to_pylist()
         return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
@@ -114,7 +112,13 @@ def test_answer_says_what_speaks_against_its_value(
 ) -> None:
     document: Any = {"document_id": "a", "document_hash": "h", "error": None, "error_type": None, "readings": []}
     question: Any = {"question_id": "q", "question": "How much?", "question_hash": "q", "answer_type": "number"}
-    closed: Any = {**dict.fromkeys(FOLLOW_UP_LOG.names), "value_status": "ok", "value": "425000", "value_number": 425e3}
+    closed: Any = {
+        **dict.fromkeys(FOLLOW_UP_LOG.names),
+        "run_id": FIRST,
+        "value_status": "ok",
+        "value": "425000",
+        "value_number": 425e3,
+    }
     outcome: Any = {**dict.fromkeys(OUTCOME_LOG.names), **outcome_row(response=answer, run_id=FIRST)}
     row = answer_row(
         document, question, outcome, sample=0, origin=projection_at(Location(uri=str(tmp_path))), closed=closed
@@ -130,7 +134,9 @@ def plan(text_model: str) -> Plan:
     types = {"is": Bool(), "many": Number(), "free": None}
     asked = [{"question_id": name, "question": "How far?", **type_fields(each)} for name, each in types.items()]
     follow_ups = make_follow_ups(FollowUpConfig(), agent_of(text_model), fingerprint="f")
-    return Plan(index_of({"a": "a"}), read_questions(None, ask=asked), samples=1, follow_ups=follow_ups)
+    return Plan(
+        index_of({"a": "a"}), read_questions(None, ask=asked), samples=1, follow_ups=follow_ups, stored=NO_DOCUMENTS
+    )
 
 
 async def close_number(output: Location, plan: Plan) -> None:
@@ -151,25 +157,18 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
 ) -> None:
     output = Location(uri=str(tmp_path))
     await close_number(output, plan)
-    (part,) = plan_parts(plan, scan_log(output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings))
+    (part,) = parts_of(plan, scan_log(output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings))
     asked = plan.asked.hashed.to_pylist()[0]
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | outcome_row(Status.NOT_READ, run_id="second", fingerprint="f")
     projection = projection_at(output, run_id="second", follow_up_readings=plan.asked.turns_by_follow_up())
     tables = project(part, projection=projection, not_read=[unread])
     rows = {row["question_id"]: row for row in tables.answers.to_pylist()}
-    shown = {name: (row["status"], row["answer"], row["value_number"], row["run_id"]) for name, row in rows.items()}
+    shown = {
+        name: (row["status"], row["answer"], row["value_number"], row["read_run_id"]) for name, row in rows.items()
+    }
     assert shown == {
         "is": ("not_read", None, None, "second"),
         "many": ("ok", "7 km", 7.0, "first"),
         "free": ("ok", "7 km", None, "first"),
     }
-
-
-async def test_plan_on_record_names_no_run_for_an_answer_that_is_not_closed(plan: Plan, tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    await close_number(output, plan)
-    recorded = recorded_plan(plan, scan_log(output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings))
-    names = plan.asked.table["question_id"].to_pylist()
-    read_by = {names[each["question"]]: each["run_id"] for each in recorded["readings"][0].as_py()}
-    assert read_by == {"is": None, "many": "first", "free": "first"}

@@ -1,4 +1,3 @@
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -6,30 +5,26 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather
-import pyarrow.ipc
-import pyarrow.parquet as pq
-import pytest
 
-from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.job import LogConfig
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import QUESTION_SCHEMA
-from memagent_batch.documents.stored import read_index
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import PartTables, project
-from memagent_batch.runs.tables import ANSWERS, MEMORIES, table_bytes
+from memagent_batch.runs.tables import ANSWERS, MEMORIES
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.rows import hash_turn
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.documents.stored_documents import store_documents, stored_row
-from tests.runs.projections import projection_at
+from tests.runs.projections import parts_of, projection_at
 from tests.store.turn_log.logs import outcome_row
 
 FIRST_MEMORY = "nothing yet"
@@ -92,10 +87,12 @@ class RecordedRun:
     def tables(self, *, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         store_documents(self.output, self.documents, carried=self.carried)
-        plan = Plan(read_index(self.output), questions, samples=self.samples)
-        (part,) = plan_parts(plan, scan_log(self.output, fingerprint="f"))
-        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
-        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **settings)
+        stored = StoredDocuments(output=self.output)
+        settings = InputConfig(carry_columns=tuple(field.name for field in self.carried))
+        plan = Plan(stored.read_index(settings).taken, questions, samples=self.samples, stored=stored)
+        (part,) = parts_of(plan, scan_log(self.output, fingerprint="f"))
+        fields: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
+        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **fields)
         return project(part, projection=projection)
 
 
@@ -128,7 +125,7 @@ async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
     rows = {row["document_id"]: row for row in tables.answers.to_pylist()}
     good, mumbling, cut, failing, broken = rows.values()
     assert (good["status"], good["answer"], good["response"], good["memory"]) == ("ok", "42", "\\boxed{42}", "b")
-    assert (good["memory_truncations"], good["error_type"], good["run_id"]) == (1, None, "first")
+    assert (good["memory_truncations"], good["error_type"], good["read_run_id"]) == (1, None, "first")
     assert (good["document_hash"], good["question_hash"]) == (text_hash("good"), text_hash("why?"))
     assert (mumbling["status"], mumbling["answer"], mumbling["response"]) == ("ok", None, "well, who knows")
     assert mumbling["error_type"] == cut["error_type"] == "AnswerNotFound"
@@ -202,23 +199,12 @@ async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them
     ]
 
 
-@pytest.mark.parametrize("table_format", TableFormat)
-async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be(
-    tmp_path: Path, table_format: TableFormat
-) -> None:
+async def test_tables_have_their_schemas_and_no_null_where_none_may_be(tmp_path: Path) -> None:
     tables = await mixed_tables(tmp_path)
     for table, schema in ((tables.answers, ANSWERS), (tables.memories, MEMORIES)):
-        written = read_back(table_bytes(table, table_format=table_format), table_format=table_format)
-        assert written.select(schema.names).schema.equals(schema, check_metadata=True)
-        assert written.equals(table)
-        assert all(written[field.name].null_count == 0 for field in schema if not field.nullable)
+        assert table.select(schema.names).schema.equals(schema, check_metadata=True)
+        assert all(table[field.name].null_count == 0 for field in schema if not field.nullable)
     assert tables.answers.num_rows == 5
-
-
-def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
-    if table_format is TableFormat.PARQUET:
-        return pq.read_table(io.BytesIO(data))
-    return pa.ipc.open_file(data).read_all()
 
 
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
