@@ -83,7 +83,7 @@ class InputConfig(Section):
     """List of the files of `documents`, a folder, which is then not listed: Parquet files with columns `path` (or
     `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
-    """Part of the documents that is read, as `3/20` for the third of twenty. Each slice has an output of its own."""
+    """Part of the documents that is read, as `3/20` for the third of twenty. Slices can have one output or several."""
     max_document_bytes: _Bytes | None = 1024**3
     """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
     its document alone; null for no bound."""
@@ -145,8 +145,8 @@ class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs of Parquet, JSONL, CSV, TSV, Arrow or text files; paths or fsspec URLs, all on one file
-    system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like."""
+    """Files, folders or globs, all on one file system; paths or fsspec URLs. Or one table: delta://FOLDER or
+    iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like. Or an output with documents, as of `memagent ingest`."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question a line), or a table as `documents`.
     Rows with a `document_id` are asked of that document, the others of every document."""
