@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from memagent_batch.documents.questions import type_fields, value_types
-from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.history import GONE_REMEDY, PastRun
 from memagent_batch.runs.tables import ANSWERS_TABLE, DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import BATCH_ROWS, open_database
 from memagent_batch.store.delta import OutputTable, TableFile
+from memagent_batch.store.errors import table_errors
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 from memagent_batch.store.turn_log.rows import ENDED_STATUS, SampleNumber, TypedJson, TypedStatus
 
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 _SIDES = ("before", "after")
 _READING = ("document_id", "question_id", "sample")
 _SHOWN = {
-    **{name: name for name in ("question", "status", "answer", "value", "value_status", "memory", "error_message")},
-    "read_run_id": "run_id",
+    **{name: f"{{side}}.{name}" for name in ("question", "status", "answer", "value", "value_status", "memory")},
+    "error_message": "{side}.error_message",
+    "run_id": "if({side}.status = 'not_read' or {side}.document_hash is null, null, {side}.read_run_id)",
 }
-"""Columns of `answers` that a difference shows of both runs, and how it calls them."""
+"""What a difference shows of both runs, from columns of `answers`."""
 _COMPARED = ("status", "answer", "value", "value_status")
 _LISTED = """
 select question_id, any_value(follow_up_fingerprint) as follow_up_fingerprint, any_value(value_type) as value_type,
@@ -145,7 +147,7 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     Raises:
         OutputError: a version of a table can't be read any more.
     """
-    shown = ", ".join(f"{side}.{name} as {shown}_{side}" for name, shown in _SHOWN.items() for side in _SIDES)
+    shown = ", ".join(f"{sql.format(side=side)} as {name}_{side}" for name, sql in _SHOWN.items() for side in _SIDES)
     differs = " or ".join(f"{name}_before is distinct from {name}_after" for name in _COMPARED)
     with _open(before, after) as database:
         for side in _SIDES:
@@ -177,8 +179,9 @@ def _open(before: PastRun, after: PastRun) -> Iterator["duckdb.DuckDBPyConnectio
     """A database with the rows and questions of both runs."""
     runs = dict(zip(_SIDES, (before, after), strict=True))
     tables: dict[str, pa.Table | pa.RecordBatchReader] = {}
-    for (side, run), other in zip(runs.items(), (after, before), strict=True):
-        tables |= {f"batches_{side}": _rows(run, other=other), f"questions_{side}": _questions(run)}
+    with table_errors(before.table(ANSWERS_TABLE).place.uri, remedy=GONE_REMEDY):
+        for (side, run), other in zip(runs.items(), (after, before), strict=True):
+            tables |= {f"batches_{side}": _rows(run, other=other), f"questions_{side}": _questions(run)}
     with open_database(tables) as database:
         for side in runs:
             database.execute(f"create temp table rows_{side} as from batches_{side}")
@@ -192,7 +195,8 @@ def _rows(run: PastRun, *, other: PastRun) -> pa.RecordBatchReader:
     if run.output.uri == other.output.uri:
         shared = table.files(other.version(ANSWERS_TABLE))
         dataset = _dataset_of(table, [file for path, file in files.items() if path not in shared], dataset.schema)
-    columns = [*_READING, *_SHOWN, "document_hash", "question_hash", "fingerprint"]
+    shown = [name for name in _SHOWN if name != "run_id"]
+    columns = [*_READING, *shown, "read_run_id", "document_hash", "question_hash", "fingerprint"]
     return dataset.scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
 
 

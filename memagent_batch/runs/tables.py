@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 from memagent_batch.config.storage import Options
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.errors import output_errors
+from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.store.turn_log.rows import (
     TEXT_HASH,
@@ -212,7 +212,11 @@ def table(
     Raises:
         OutputError: there is no such run or table, or `VACUUM` has removed files of that version.
     """
-    return dataset(output, name, run_id=run_id, storage_options=storage_options).to_table()
+    from memagent_batch.runs.history import GONE_REMEDY  # it reads the table of runs, which is described here
+
+    opened = dataset(output, name, run_id=run_id, storage_options=storage_options)
+    with table_errors(f"{output}/{name}", remedy=GONE_REMEDY):
+        return opened.to_table()
 
 
 def dataset(
