@@ -114,7 +114,7 @@ def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> Non
     assert worst(tmp_path / "out") == {"a.loop": "failed", "b.txt": "ok"}
     assert num_read(read(tmp_path, ingest={"seconds": 3})) == 0
     with pytest.raises(TooManyFailedError, match="1 of 2 sources failed"):
-        read(tmp_path, max_failed_share=0.1)
+        read(tmp_path, ingest={"seconds": 3}, max_failed_share=0.1)
     assert num_read(read(tmp_path, ingest={"seconds": 3}, retry_failed=True)) == 1
 
 
@@ -163,8 +163,10 @@ def test_another_least_confidence_reads_again_what_ocr_has_read(tmp_path: Path) 
 KILLED = """
 import sys
 from memagent_batch.cli.main import main
+from memagent_batch.documents import listing
 from memagent_batch.ingest import ingest
 
+listing.UNSURE_SECONDS = 0
 ingest.CHECKPOINT_SECONDS, ingest.CHECKPOINT_SHARE = 0, 0
 sys.exit(main(sys.argv[1:]))
 """

@@ -40,7 +40,7 @@ def test_bucket_is_read_into_a_bucket_with_one_request_an_object(
     assert changes(night(**places, **options)) == (0, 0, 0)
     (s3_bucket / "in/3.txt").write_bytes(b"text 3!")
     assert changes(night(**places, **options)) == (0, 1, 0)
-    assert opened == {"3.txt": 1}
+    assert {name: num for name, num in opened.items() if name.endswith(".txt")} == {"3.txt": 1}
     assert texts(s3_bucket / "out")["3.txt"] == "text 3!"
 
 
