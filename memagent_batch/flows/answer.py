@@ -26,6 +26,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.projection import table_schemas
+from memagent_batch.runs.retention import vacuum_tables
 from memagent_batch.runs.row_changes import RowChanges, row_changes
 from memagent_batch.runs.run import (
     ActiveRun,

@@ -137,6 +137,8 @@ class Manifest(TypedDict):
     again: AgainRecord | None
     asked_id: str
     """Names its question list in the log."""
+    forgotten: NotRequired[dict[str, int]]
+    """Of `memagent forget`: how many `documents` it has deleted."""
     replicas_given_up: NotRequired[int]
     """Replicas of a cluster whose engine could not start, or not start again, if there were any."""
 
@@ -160,6 +162,8 @@ class RunRecord:
     again: AgainRecord | None = None
     asked_id: str = ""
     """Names the question list in the log."""
+    forgotten: int | None = None
+    """Documents that `memagent forget` deletes; None of other runs."""
     format: str = FORMAT
 
 

@@ -224,6 +224,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
         "spent": NOTHING_SPENT,
     }
     manifest.pop("replicas_given_up", None)
+    manifest.pop("forgotten", None)
     finish(run.output, run.number, run.record, manifest, has_begun=False)
     _log_closed(manifest)
     return manifest

@@ -10,8 +10,11 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
+from hashlib import file_digest, sha256
+from math import ceil
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,14 +24,16 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.storage import Options
 from memagent_batch.errors import OutputError, SupersededError
-from memagent_batch.store.errors import storage_errors
+from memagent_batch.store.errors import storage_errors, table_errors
 from memagent_batch.store.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from deltalake import DeltaTable
 
+UNCOMMITTED_DAYS = 1.0
+"""Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
 HASH_DIGITS = 16
 """Hex digits of a file's SHA-256 in its name."""
 S3_OPTIONS: Mapping[str, str] = {
@@ -49,6 +54,8 @@ class RunNumber:
     run_id: str
     writer: str = "memagent"
     """Name of the application transaction: one for an output, and one for each slice of a corpus."""
+    fences: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of other writers that this run takes too, so that their older runs can't commit any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +240,11 @@ class OutputTable:
         from deltalake.transaction import AddAction, RemoveAction
 
         table = self._open() or self._create(schema, partition_by)
-        newest = int(table.transaction_version(run.writer) or 0)
-        if newest > run.number or (is_first and newest == run.number):
-            raise _superseded(self.output, run)
+        numbers = {run.writer: run.number, **run.fences}
+        for writer, number in numbers.items():
+            newest = int(table.transaction_version(writer) or 0)
+            if newest > number or (is_first and newest == number):
+                raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -259,7 +268,7 @@ class OutputTable:
             for each in remove
         ]
         properties = CommitProperties(
-            app_transactions=[Transaction(run.writer, run.number)],
+            app_transactions=[Transaction(writer, number) for writer, number in numbers.items()],
             custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **(metadata or {})},
         )
         with self._commit_errors(run):
@@ -279,13 +288,70 @@ class OutputTable:
             num_commits = int(table.version()) - since
             return list(table.history(num_commits)) if num_commits > 0 else []
 
-    def vacuum(self, *, days: float) -> list[str]:
-        """Deletes files that no version younger than this refers to; returns their paths."""
+    def fence(self, run: RunNumber) -> None:
+        """Commits the number of a run and nothing else: older runs can't commit to the table any more.
+
+        Raises:
+            SupersededError: a newer run has committed to the table.
+        """
+        columns = list(self.open().metadata().partition_columns)
+        self.commit(run=run, schema=self.schema(), partition_by=columns)
+
+    def filter_file(self, file: TableFile, select: "Callable[[pa.Table], pa.ChunkedArray]") -> list[TableFile]:
+        """Writes the selected rows of a file as a new file with the same stem, one row group after another.
+
+        Args:
+            file: A file of the table.
+            select: Takes rows of the file and returns a mask.
+
+        Returns:
+            The new file; the old one if all rows are selected; nothing if none is.
+
+        Raises:
+            OutputError: the file is gone or damaged.
+        """
+        place, num_rows = self.place / file.path, 0
+        with (
+            table_errors(place.uri, remedy="restore the file"),
+            NamedTemporaryFile(prefix="memagent-", suffix=".parquet") as target,
+            place.open() as stream,
+            pq.ParquetFile(stream, pre_buffer=False) as source,
+        ):
+            with pq.ParquetWriter(target, source.schema_arrow, compression="zstd") as writer:
+                for group in range(source.num_row_groups):
+                    rows = source.read_row_group(group, use_threads=False)
+                    rows = rows.filter(select(rows))
+                    if rows.num_rows:
+                        writer.write_table(rows, row_group_size=rows.num_rows)
+                        num_rows += rows.num_rows
+            if num_rows in (0, source.metadata.num_rows):
+                return [file] if num_rows else []
+            path = Path(target.name)
+            with path.open("rb") as written:
+                digest = file_digest(written, "sha256").hexdigest()
+            name = f"{file.path.rpartition('-')[0]}-{digest[:HASH_DIGITS]}.parquet"
+            (self.place / name).write_file(path)
+            return [replace(file, path=name, num_bytes=path.stat().st_size, num_rows=num_rows)]
+
+    def vacuum(self, *, days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
+        """Deletes files that no version younger than this refers to; returns their number.
+
+        Files that no commit names may belong to a run that has not committed yet: only those older than
+        `uncommitted_days` are deleted.
+        """
+        passes = {True: max(days, uncommitted_days), False: days}
         with storage_errors(self.place.uri, done="removed"):
-            return list(
-                self.open().vacuum(
-                    retention_hours=int(days * 24), dry_run=False, enforce_retention_duration=False, full=True
+            return sum(
+                len(
+                    self.open().vacuum(
+                        retention_hours=ceil(retention * 24),
+                        dry_run=False,
+                        enforce_retention_duration=False,
+                        full=is_full,
+                    )
                 )
+                for is_full, retention in passes.items()
+                if is_full or days < uncommitted_days
             )
 
     def _open(self, version: int | None = None) -> "DeltaTable | None":
