@@ -94,6 +94,8 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
         manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
+        if before is not None and manifest["table_versions"] != before.manifest["table_versions"]:
+            vacuum_tables(output, keep_days=job.record.keep_days)
         return manifest
 
 

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import InputError
 from memagent_batch.executors.leaving import LEAVE_SECONDS
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.pages.site import SITE_RECORD_FILE
@@ -35,7 +35,7 @@ from memagent_batch.runs.history import (
     undo_unfinished,
     unfinished_runs,
 )
-from memagent_batch.runs.manifest import Manifest, RunRecord
+from memagent_batch.runs.manifest import Manifest, RunCounts, RunRecord
 from memagent_batch.runs.retention import data_tables, vacuum_tables
 from memagent_batch.runs.run import NOTHING_SPENT, WRITER, digest_of
 from memagent_batch.runs.state import NOTES_FOLDER, read_progress
@@ -178,7 +178,6 @@ def forget(output: Location, document_ids: Sequence[str], *, pages: Sequence[Loc
     finish(output, run, record, manifest, state=ERASING)
     num_files = _remove_files(output, asked_id=record.asked_id, pages=pages)
     finish(output, run, record, manifest)
-    num_files += vacuum_tables(output, keep_days=0, uncommitted_days=0)
     rows = {name: update.num_deleted for name, update in updates.items() if update.num_deleted}
     return {
         "run_id": run.run_id,
@@ -268,7 +267,7 @@ class Erasure:
         key, values = "document_id", self.document_ids
         if table.name == SOURCES_TABLE:
             key, values = "source", self._orphaned_sources()
-        added, kept, removed = [], [], []
+        added, kept, removed = list[TableFile](), list[TableFile](), list[TableFile]()
         for file in table.files().values():
             select = _all_but(key, values)
             is_affected = not pc.all(select(read_parquet(table.place / file.path, columns=[key])), min_count=0).as_py()
@@ -321,7 +320,7 @@ def _manifest(
         "run_id": record.run_id,
         "counts": {
             **last.manifest["counts"],
-            **sums.counts,
+            **cast("RunCounts", sums.counts),
             "asked": sums.num_readings,
             "memories_rows": sum(file.num_rows for file in (*memories.kept, *memories.added)),
         },
