@@ -57,7 +57,7 @@ ALIVE_SECONDS = 120
 """A run that has noted something since then may still be running."""
 _ORPHANED_SOURCES = """
 with used as (
-    select document_id, unnest(list_append(list_transform(parts, part -> part.source), source)) as source
+    select document_id, unnest(list_append(list_transform(parts, lambda part: part.source), source)) as source
     from documents)
 select source from used group by source having bool_and(document_id in (from forgotten))
 """

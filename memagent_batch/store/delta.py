@@ -326,6 +326,7 @@ class OutputTable:
                         num_rows += rows.num_rows
             if num_rows in (0, source.metadata.num_rows):
                 return [file] if num_rows else []
+            target.flush()
             path = Path(target.name)
             with path.open("rb") as written:
                 digest = file_digest(written, "sha256").hexdigest()
