@@ -14,6 +14,7 @@ MEASUREMENTS = {
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "requests": "What does a night ask of an object store?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
+    "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.

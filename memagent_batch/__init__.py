@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from memagent_batch.api.run import Run as Run
     from memagent_batch.api.stage import read as read
     from memagent_batch.config.agent import SamplingConfig as SamplingConfig
-    from memagent_batch.config.convert import ConvertConfig as ConvertConfig
     from memagent_batch.config.engines import OpenAIConfig as OpenAIConfig
     from memagent_batch.config.engines import VllmConfig as VllmConfig
     from memagent_batch.config.follow_ups import FollowUpConfig as FollowUpConfig
+    from memagent_batch.config.ingest import IngestConfig as IngestConfig
     from memagent_batch.config.job import LogConfig as LogConfig
     from memagent_batch.config.job import PoolConfig as PoolConfig
     from memagent_batch.config.job import RolloutConfig as RolloutConfig
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from memagent_batch.domain.follow_ups.answer_types import Number as Number
     from memagent_batch.flows.from_python import answer as answer
     from memagent_batch.flows.from_python import collect as collect
-    from memagent_batch.flows.from_python import convert_files as convert_files
     from memagent_batch.flows.from_python import export as export
+    from memagent_batch.flows.from_python import ingest as ingest
     from memagent_batch.flows.from_python import make_review as make_review
     from memagent_batch.flows.from_python import page as page
     from memagent_batch.flows.from_python import scan as scan
@@ -50,13 +50,13 @@ _NAMES = {
     "api.run": "Run",
     "api.stage": "read",
     "config.agent": "SamplingConfig",
-    "config.convert": "ConvertConfig",
     "config.engines": "OpenAIConfig VllmConfig",
     "config.follow_ups": "FollowUpConfig",
+    "config.ingest": "IngestConfig",
     "config.job": "LogConfig PoolConfig RolloutConfig",
     "config.sources": "InputConfig",
     "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
-    "flows.from_python": "answer collect convert_files export make_review page scan",
+    "flows.from_python": "answer collect export ingest make_review page scan",
     "runs.second_pass": "merged_answers",
     "runs.tables": "dataset table",
 }

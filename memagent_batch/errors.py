@@ -124,10 +124,6 @@ class ReplicaLostError(NotReadError):
     """The engine of the replica that had the reading can't start again."""
 
 
-class TextUnavailableError(NotReadError):
-    """The text of one document can't be fetched now, or is no longer the text that the plan was made for."""
-
-
 class EngineRefusedError(UsageError):
     """The endpoint refuses the key or does not know the model: no reading can succeed until the user fixes it."""
 

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.documents.lake.tables import documents_place, texts_place
+from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS, FollowUpTokens
@@ -151,11 +151,6 @@ def _largest_turn_tokens(agent: AgentConfig) -> int:
 def make_documents(sources: SourceConfig) -> list[Location]:
     """The places of the documents. All are on one file system, so that each can open the files of all."""
     return [documents_place(uri, sources.storage_options) for uri in sources.documents]
-
-
-def make_texts_place(sources: SourceConfig) -> Location:
-    """Where texts of the documents are fetched from."""
-    return texts_place(sources.documents, sources.storage_options)
 
 
 def make_output(run: RunConfig) -> Location:

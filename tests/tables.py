@@ -1,14 +1,14 @@
 """Rows of the tables and logs that a run wrote, and what of them is the same in every run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from memagent_batch.runs.tables import table_files
+from memagent_batch.runs.tables import table
 
-OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
+OWN_COLUMNS = {"run_id", "read_run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 """Columns that say who read when, and what came from the log."""
 
 
@@ -18,9 +18,9 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
     return [row for path in files for row in pq.read_table(path).to_pylist()]
 
 
-def table_rows(output: str | Sequence[str], name: str) -> list[dict[str, Any]]:
-    """The rows of a table of the last run."""
-    return [row for file in table_files(output, name) for row in pq.read_table(file).to_pylist()]
+def table_rows(output: str | Path, name: str, *, run_id: str = "latest") -> list[dict[str, Any]]:
+    """The rows of a table as a run left it, by default the last one."""
+    return table(output, name, run_id=run_id).to_pylist()
 
 
 def comparable(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -46,7 +46,7 @@ def test_files_that_llm_txt_names_are_there() -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-NOT_INSTALLED = "import sys\nsys.modules.update(dict.fromkeys(['vllm', 'torch', 'deltalake', 'pyiceberg', 'gguf']))\n"
+NOT_INSTALLED = "import sys\nsys.modules.update(dict.fromkeys(['vllm', 'torch', 'pyiceberg', 'gguf']))\n"
 """What an installation with the extra `convert` alone lacks can't be imported."""
 
 

@@ -181,11 +181,12 @@ class AnswerReader(Reader):
         """
         documents = planned_documents(batch)
         answers = await asyncio.gather(*map(self._answers, documents))
-        names = carried_columns(pa.schema(list(batch.schema.field("documents").type.value_type)))
+        fields = list(batch.schema.field("documents").type.value_type)
+        schema = pa.schema([field for field in fields if field.name.startswith(CARRY_PREFIX)])
         carried = [document.carried for document, rows in zip(documents, answers, strict=True) for _ in rows]
         return answers_table(
             [row for rows in answers for row in rows],
-            carried={name: [values[CARRY_PREFIX + name] for values in carried] for name in names},
+            carried=carried_columns(pa.Table.from_pylist(carried, schema=schema)),
         )
 
     async def _answers(self, document: PlannedDocument) -> list[AnswerRow]:

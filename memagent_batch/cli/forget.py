@@ -37,18 +37,18 @@ class Forget(OutputCommand, JsonCommand):
     """Do not ask."""
 
     def run(self) -> None:
-        from memagent_batch.flows.forget import PAGES_FOLDERS, find_documents, forget
+        from memagent_batch.flows.forget import find_documents, forget
 
         if bool(self.document) == (self.where is not None):
             raise SettingsError("name the documents with --document, or by a condition with --where")
-        output, place = self.location, self.locate(self.output)
+        output = self.location
         found = find_documents(output, document_ids=self.document, where=self.where)
         missing = sorted({*self.document} - {*found})
         if missing:
             print(f"not there: {printable(', '.join(missing[:SHOWN_DOCUMENTS]))}", file=sys.stderr)
         if not self.yes:
             _confirm(found)
-        report = forget(output, found, pages=[place / name for name in PAGES_FOLDERS] if place != output else ())
+        report = forget(output, found)
         self.report(
             report,
             [

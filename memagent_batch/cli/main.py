@@ -58,8 +58,8 @@ WORD_BY_ERROR: dict[type[Exception], str] = {
 
 COMMANDS = {
     "doctor": ("doctor:Doctor", "shows what is installed, which engine can run here, and how to add what is missing"),
-    "convert": ("convert:Convert", "converts PDF, HTML, DOCX, e-mail and text files to documents with locators"),
-    "scan": ("scan:Scan", "one command a night: converts files, answers, writes pages and a summary"),
+    "ingest": ("ingest:Ingest", "reads files and tables into the documents of an output; once, then what changes"),
+    "scan": ("scan:Scan", "one command a night: reads files, answers, writes pages and a summary"),
     "answer": ("answer:Answer", "answers questions over documents of any length"),
     "collect": ("collect:Collect", "samples every question several times, with rewards and advantages to train on"),
     "export": ("export:Export", "writes answers for a spreadsheet, or rollouts for another trainer (verl, TRL, SkyRL)"),

@@ -10,9 +10,7 @@ from memagent_batch.logs import log_step
 
 
 class PlanRun(JobSettings, JsonCommand):
-    """Shows what `answer` would read and cost; starts no engine. Of the folder of a scan: what is left of the documents
-    that it has converted.
-    """
+    """Shows what `answer` would read and cost; starts no engine."""
 
     command = "memagent plan"
     common = (*INPUT, "output", *MODEL, "pool.replicas", "limit")
@@ -41,14 +39,8 @@ class PlanRun(JobSettings, JsonCommand):
     def run(self) -> None:
         log_step("checking inputs and model")
         from memagent_batch.flows.check import check
-        from memagent_batch.flows.scan import answers_of_scan, is_scan
-        from memagent_batch.wiring import make_output
 
-        job = self.job()
-        if is_scan(make_output(job)):
-            job = answers_of_scan(job)
-            log_step("planning over the documents that the last scan converted; files that are new since count nothing")
-        checked = check(job)
+        checked = check(self.job())
         from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
         plan = plan_checked(checked, is_exact=self.exact)

@@ -1,10 +1,10 @@
-"""`memagent scan`: convert, answer, pages and summary, in one command a night."""
+"""`memagent scan`: ingest, answers, pages and summary, in one command a night."""
 
 import shlex
 import sys
 
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import Command, ScanSettings
+from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.masking import mask_url, printable
 
 _NEXT = """\
@@ -14,45 +14,34 @@ next: open {page} in a browser
 """
 
 
-class Scan(ScanSettings, Command):
-    """Converts files, answers questions over them, and writes pages and a summary: one command a night.
+class Scan(JobSettings, Command):
+    """Reads files, answers questions over them, and writes pages and a summary: one command a night.
 
-    OUTPUT gets documents/, answers/ and pages/, with the summary as pages/summary.txt, .html and .json; the text is
-    printed. The second night converts and reads only what is new or changed.
+    OUTPUT gets the tables and pages/, with the summary as pages/summary.txt, .html and .json; the text is printed. The
+    second night opens and reads only what is new or changed.
     """
 
     command = "memagent scan"
-    common = (*INPUT, "output", *MODEL, "follow_ups.evidence", "follow_ups.support", "pool.replicas", "convert.ocr")
+    common = (*INPUT, "output", *MODEL, "follow_ups.evidence", "follow_ups.support", "pool.replicas", "ingest.ocr")
     unused = ("rollouts",)
     examples = (
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --model my-model/",
-        "memagent scan --documents contracts/ --questions questions.csv --output scan/ --convert.ocr",
+        "memagent scan --documents contracts/ --questions questions.csv --output scan/ --ingest.ocr",
     )
     page = "docs/how-to/nightly-scans.md"
 
     def run(self) -> None:
-        from memagent_batch.config.convert import ConvertJob  # here, so that --help loads no reader
-        from memagent_batch.flows.scan import DOCUMENTS, answers_of_scan, scan
+        from memagent_batch.flows.ingest import require_sources_reached  # here, so that --help loads no reader
+        from memagent_batch.flows.scan import scan
         from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
         from memagent_batch.wiring import make_output
 
-        job, folder = self.job(), self.output.rstrip("/")
-        conversion = ConvertJob(
-            **dict(self.convert),
-            documents=job.documents,
-            output=f"{folder}/{DOCUMENTS}",
-            allow_code=self.allow_code,
-            retry_failed=job.retry_failed,
-            executor=job.executor,
-            storage_options=job.storage_options,
-        )
-        asked = answers_of_scan(job)
-        night = scan(asked, conversion)
-        place = shlex.quote(mask_url(folder))
+        job = self.job()
+        night = scan(job)
+        place = shlex.quote(mask_url(self.output.rstrip("/")))
         sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")
         require_success(night["manifest"], max_failed_share=job.max_failed_share)
         require_documents(night["manifest"], job)
-        if night["files_not_read"] is not None:
-            raise night["files_not_read"]
-        require_sources_read(open_unread(make_output(asked), night["manifest"]))
+        require_sources_reached(make_output(job))
+        require_sources_read(open_unread(make_output(job), night["manifest"]))

@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 from pydantic_settings import NoDecode
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.convert import ConvertConfig
+from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
 from memagent_batch.masking import printable
-from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
+from memagent_batch.plugins import CONVERTERS, ENGINES, POLICIES, REWARDS
 
 if TYPE_CHECKING:
     from memagent_batch.store.location import Location
@@ -66,14 +66,6 @@ class StorageCommand(Command, Storage):
 
         return Location(uri=uri, storage_options=self.storage_options)
 
-    def find_output(self, uri: str) -> "Location":
-        """An output; of the folder of `memagent scan` its answers."""
-        from memagent_batch.runs.history import run_output
-        from memagent_batch.store.errors import output_errors
-
-        with output_errors(uri):
-            return run_output(self.locate(uri))
-
 
 class OutputCommand(StorageCommand):
     """A command that looks at an output."""
@@ -85,7 +77,7 @@ class OutputCommand(StorageCommand):
     @property
     def location(self) -> "Location":
         """The output."""
-        return self.find_output(self.output)
+        return self.locate(self.output)
 
 
 class OutputsCommand(StorageCommand):
@@ -98,7 +90,7 @@ class OutputsCommand(StorageCommand):
     @property
     def locations(self) -> "list[Location]":
         """The outputs."""
-        return [self.find_output(output) for output in self.output]
+        return [self.locate(output) for output in self.output]
 
 
 class Settings(Section):
@@ -114,8 +106,8 @@ class ReaderSettings(Settings, AgentConfig, RunConfig):
     """Settings of a command that reads with an agent; the documents come from elsewhere."""
 
     allow_code: bool = False
-    """Allows `policy.kind`, `engine` and `rollouts.reward` to name code of yours (package.module:name), which is then
-    run."""
+    """Allows `policy.kind`, `engine`, `rollouts.reward` and `ingest.converter` to name code of yours
+    (package.module:name), which is then run."""
 
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:
@@ -138,19 +130,27 @@ class JobSettings(ReaderSettings, SourceConfig):
         TextOrTexts, NoDecode, Field(min_length=1, description=SourceConfig.model_fields["documents"].description)
     ]
 
+    @model_validator(mode="after")
+    def _check_converters(self) -> Self:
+        require_converters(self.ingest, allows_code=self.allow_code)
+        return self
+
     def job(self) -> JobConfig:
         """The job."""
         return self.part(JobConfig, agent=self.agent)
 
 
-class ScanSettings(JobSettings):
-    """Settings of `memagent scan`."""
+def require_converters(ingest: IngestConfig, *, allows_code: bool) -> None:
+    """Checks the names of converters.
 
-    convert: ConvertConfig = ConvertConfig()
-    """How files are converted."""
+    Raises:
+        SettingsError: there is no such converter, or it is code of the user's that is not allowed.
+    """
+    for name in ingest.converters.values():
+        CONVERTERS.require(name, allows_code=allows_code)
 
 
-ALL_SETTINGS = frozenset(ScanSettings.model_fields)
+ALL_SETTINGS = frozenset(JobSettings.model_fields)
 """First names of the settings of all commands. A job file and the environment serve several commands: each passes over
 the settings that only others have. Other options stand on the command line alone."""
 

@@ -25,8 +25,7 @@ class Verify(OutputsCommand, JsonCommand):
         from memagent_batch.flows.verify import verify
 
         results = {
-            mask_url(output): verify(self.find_output(output), with_text=not self.without_text)
-            for output in self.output
+            mask_url(output): verify(self.locate(output), with_text=not self.without_text) for output in self.output
         }
         num_problems = sum(len(result.problems) for result in results.values())
         if self.as_json:
@@ -38,6 +37,6 @@ class Verify(OutputsCommand, JsonCommand):
                     print(printable(f"{output}: {problem.where}: {problem.what}"))
                 num_wrong = quantity(len(result.problems), "problem")
                 print(printable(f"{output}: run {result.run_id}, {quantity(result.num_files, 'file')}, {num_wrong}"))
-                print(f"SHA-256 of its record: {result.digest}")
+                print(f"digest: {result.digest}")
         if num_problems:
             raise NotVerifiedError(f"{quantity(num_problems, 'problem')} found; see docs/how-to/verify.md")

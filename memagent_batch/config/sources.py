@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.config.section import Count, Section, Text, TextOrTexts, as_tuple
 from memagent_batch.config.storage import StorageOptions, StorageSetting
 from memagent_batch.domain.addresses import permanent_number
@@ -62,11 +63,13 @@ class InputConfig(Section):
     text_column: str = "text"
     """Column with the text of a document."""
     carry_columns: TextOrTexts = ()
-    """Columns of the documents to carry into `answers`, as text."""
-    format: Literal["auto", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
-    """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
-    columns unless `documents` names them. `converted` is for a Parquet table that was made of the table of
-    `memagent convert`, with its columns; `auto` recognises the table itself."""
+    """Columns of the documents to carry into `answers`, with their types."""
+    carry: Mapping[str, str] = Field(default_factory=dict)
+    """Columns to carry under another name: `{status: contract_status}`."""
+    format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
+    """Format of the documents. `auto` goes by the endings: where there are data files (Parquet, JSONL, CSV, TSV,
+    Arrow), their rows are the documents, and text files beside them are left out unless `documents` names them.
+    `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text."""
     where: Text | None = None
     """Filter of the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions that it rules out are
     not read, and of other rows its columns alone."""
@@ -96,6 +99,11 @@ class InputConfig(Section):
         return cls(
             **{name: value for name, value in values.items() if name in cls.model_fields} | {"carry_columns": ()}
         )
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """Columns to carry, by their names in the input, with the names that they have in the tables."""
+        return {**{name: name for name in self.carry_columns}, **self.carry}
 
     @property
     def is_converted(self) -> bool:
@@ -166,6 +174,8 @@ class SourceConfig(Storage):
     """A question for every document; can be repeated. In a job file also a group of columns of a question list."""
     input: InputConfig = InputConfig()
     """Where texts stand in the input."""
+    ingest: IngestConfig = IngestConfig()
+    """How document files become text."""
 
     @model_validator(mode="after")
     def _check_again(self) -> Self:

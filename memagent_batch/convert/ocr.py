@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.config.convert import MIN_CONFIDENCE
+from memagent_batch.config.ingest import MIN_CONFIDENCE
 from memagent_batch.convert.converter import Attachment, BuiltIn, Line, Part, PartStatus
 from memagent_batch.errors import ConversionError
 

@@ -1,30 +1,13 @@
-"""Indexes the documents: reads their files, and makes a row of the index of each.
-
-A text is in memory only while it is hashed, and later while it is tokenised (`texts.py`).
-"""
+"""Reads the records of one file of the documents, whatever its format."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.config.storage import Options
-from memagent_batch.documents.converted import part_text
-from memagent_batch.documents.document_index import (
-    BAD_FILE,
-    CARRY_PREFIX,
-    IndexRow,
-    index_row,
-    index_schema,
-    index_tables,
-    row_schema,
-)
 from memagent_batch.documents.formats.byte_lines import is_compressed
 from memagent_batch.documents.formats.columnar import GroupedFile, group_records, open_grouped, present_columns
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
@@ -43,108 +26,15 @@ from memagent_batch.documents.formats.records import (
     too_long,
 )
 from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
-from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.rows import row_text, template_columns
+from memagent_batch.documents.rows import template_columns
 from memagent_batch.documents.shards import SHARD_BYTES, Shard
 from memagent_batch.documents.where import Condition, key_columns, matching_rows
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.masking import mask_urls
 from memagent_batch.store.location import Location
 
-_CHECKED_CHARS = 1024 * 1024
-"""Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 TEXT_THREADS = 16
 NOTHING_DELETED: npt.NDArray[np.int64] = np.empty(0, np.int64)
-
-
-def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options) -> Iterator[pa.Table]:
-    """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
-
-    Where documents have many rows, as tables of `row_schema`: a row of the input each.
-
-    A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
-
-    Raises:
-        InputError: a file, a column, or any other value can't be read; with `on_bad_file: record` only where a file is
-            gone or its store does not answer.
-    """
-    schema = row_schema(settings) if settings.order_columns else index_schema(settings)
-    documents = documents_place(shard.documents, storage_options)
-    rows = _index_rows(documents, shard, settings=settings)
-    yield from index_tables((row for row in rows if settings.takes(row["document_id"])), schema=schema)
-
-
-def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
-    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
-
-    Raises:
-        InputError: as `index_shard` does, where it would at these records.
-    """
-    place = documents_place(shard.documents, storage_options).at(shard.paths[0])
-    num_chars = 0
-    for record in document_records(place, name=shard.names[0], shard=shard, settings=settings):
-        num_chars += sum(len(value) for value in record.values if isinstance(value, str))
-        if num_chars > _CHECKED_CHARS:
-            return
-
-
-def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> Iterator[IndexRow]:
-    """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
-    read = partial(_file_rows, documents, shard=shard, settings=settings)
-    if documents.is_local or shard.format is not Format.TEXT:
-        yield from chain.from_iterable(map(read, shard.paths, shard.names))
-        return
-    with ThreadPoolExecutor(TEXT_THREADS) as threads:
-        yield from chain.from_iterable(threads.map(lambda path, name: list(read(path, name)), shard.paths, shard.names))
-
-
-def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, settings: InputConfig) -> Iterator[IndexRow]:
-    place = documents.at(path)
-    bad = partial(index_row, path=path, format=shard.format, error_type=BAD_FILE)
-    try:
-        for record in document_records(place, name=name, shard=shard, settings=settings):
-            if record.error is None:
-                if settings.takes(str(record.values[0])):  # else its text need not be hashed
-                    yield _index_row(record, path=path, format_=shard.format, settings=settings)
-                continue
-            in_file = record.where.removeprefix(place.uri).partition(" (")[0]
-            yield bad(document_id=f"{name}{in_file}", error=mask_urls(str(record.error)))
-    except InputError as error:
-        is_gone = settings.inventory is not None and not place.exists()  # since the inventory was written
-        is_unreachable = isinstance(error, InputUnreachableError) and not is_gone
-        if settings.on_bad_file == OnBadFile.FAIL or is_unreachable:
-            raise
-        groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
-        yield bad(document_id=f"{name}{groups}", error=mask_urls(str(error)))
-
-
-def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
-    document_id, text, *others = record.values
-    order: list[Value] = []
-    row_hash = None
-    if settings.order_columns:
-        num_carried, num_order = len(settings.carry_columns), len(settings.order_columns)
-        others, order, shown = others[:num_carried], others[num_carried:][:num_order], others[num_carried + num_order :]
-        text = part_text(text, settings=settings)
-        if isinstance(text, str):
-            row = row_text(text, shown, settings=settings)
-            text, row_hash = row.text, row.hash()
-    reason = why_unreadable(text)
-    document_hash = row_hash or (None if reason else text_hash(str(text)))
-    carried = zip(settings.carry_columns, others, strict=True)
-    return index_row(
-        str(document_id),
-        path=path,
-        format=format_,
-        start=record.place.start,
-        stop=record.place.stop,
-        document_hash=document_hash,
-        num_bytes=0 if reason else len(str(text).encode()),
-        error=None if document_hash else mask_urls(f"{record.where}: {reason}"),
-        order=[*map(str, order)],
-        **{CARRY_PREFIX + name: value if isinstance(value, str) else None for name, value in carried},
-    )
 
 
 def why_unreadable(text: Value) -> str:
@@ -195,17 +85,19 @@ def shown_columns(settings: InputConfig) -> list[InputColumn]:
     ]
 
 
-def document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
-    """Records of one file with the values of `index_columns`; the id of a text file is its name.
+def document_records(
+    location: Location, *, name: str, shard: Shard, settings: InputConfig, columns: Columns | None = None
+) -> Iterator[Record]:
+    """Records of one file with the values of columns, `index_columns` by default; the id of a text file is its name.
 
     Raises:
         InputError: the file, a column or a value can't be read.
     """
     if shard.format is Format.UNKNOWN:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
-    columns = index_columns(settings)
+    columns = columns or index_columns(settings)
     if shard.format is Format.TEXT:
-        columns = _present(columns, location, shard=shard)
+        columns = present_in_shard(columns, location, shard=shard)
         yield from _text_records(location, columns=columns, name=name, shard=shard)
     else:
         yield from table_records(location, columns=columns, shard=shard, settings=settings)
@@ -217,7 +109,7 @@ def table_records(location: Location, *, columns: Columns, shard: Shard, setting
     Raises:
         InputError: the file, a column or a value can't be read.
     """
-    columns = _present(columns, location, shard=shard)
+    columns = present_in_shard(columns, location, shard=shard)
     keep_bad = settings.on_bad_file == OnBadFile.RECORD
     if shard.format not in GROUPED:
         yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
@@ -234,14 +126,15 @@ def table_records(location: Location, *, columns: Columns, shard: Shard, setting
             ) from error
 
 
-def _keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
+def shard_keys(location: Location, *, shard: Shard) -> Mapping[str, pa.Scalar]:
     """The columns that have one value in all rows of a file: keys of its folders, or of its partition in a table."""
     file = shard.table_files.get(location.path)
     return partition_values(location.path, root=shard.root) if file is None else file.values
 
 
-def _present(columns: Columns, location: Location, *, shard: Shard) -> list[InputColumn]:
-    keys = _keys(location, shard=shard)
+def present_in_shard(columns: Columns, location: Location, *, shard: Shard) -> list[InputColumn]:
+    """The columns with what folders or the table of a lake say of them for one file."""
+    keys = shard_keys(location, shard=shard)
     if location.path not in shard.table_files:
         return with_partition(columns, keys) if keys else list(columns)
     return stored_columns(columns, table=shard.table_columns, values=keys, where=shard.documents)
@@ -292,13 +185,13 @@ def _grouped_records(
 
 
 def _filter_columns(file: GroupedFile, where: Condition, *, location: Location, shard: Shard) -> list[InputColumn]:
-    names = where.columns_among(shard.table_columns or [*file.schema.names, *_keys(location, shard=shard)])
+    names = where.columns_among(shard.table_columns or [*file.schema.names, *shard_keys(location, shard=shard)])
     wanted = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
-    return present_columns(file.schema, columns=_present(wanted, location, shard=shard), where=location.uri)
+    return present_columns(file.schema, columns=present_in_shard(wanted, location, shard=shard), where=location.uri)
 
 
 def _filter_table(file: GroupedFile, group: int, *, columns: Columns, location: Location, shard: Shard) -> pa.Table:
-    keys = _keys(location, shard=shard)
+    keys = shard_keys(location, shard=shard)
     stored = {column.name: column.stored_as for column in columns if column.stored_as and column.name not in keys}
     table = file.whole(group, names=[*stored.values()]).select([*stored.values()]).rename_columns([*stored])
     others = {each.name: keys.get(each.name, pa.scalar(each.substitute)) for each in columns if each.name not in stored}

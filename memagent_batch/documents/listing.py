@@ -183,14 +183,6 @@ def list_places(
     return Listing(root=root, files=_sorted_files(pa.concat_tables(each.files for each in found)))
 
 
-def common_folder(places: Sequence[Location]) -> Location:
-    """The folder that holds the files of all places; a place alone that is not a glob is that place."""
-    if len(places) == 1 and not _MAGIC & set(places[0].path):
-        return places[0]
-    paths = [_glob_root(place.path) if _MAGIC & set(place.path) else place.path for place in places]
-    return places[0].at(_common_path([path.rstrip("/") for path in paths]))
-
-
 def _common_path(paths: Sequence[str]) -> str:
     return "/".join(posixpath.commonprefix([path.split("/") for path in paths]))
 
@@ -378,8 +370,8 @@ def _local_file(path: str, *, root: str) -> InputFile:
 
 
 def _store_version(info: Mapping[str, Any]) -> str | None:
-    """Size and ETag of an object; None if the store has no ETags."""
-    etag = info.get("ETag") or info.get("etag")
+    """Size and ETag of an object, or the hash that the Hugging Face hub has of a file; None without either."""
+    etag = info.get("ETag") or info.get("etag") or info.get("blob_id")
     return None if etag is None else f"{info.get('size')} {etag}"
 
 

@@ -30,7 +30,7 @@ from memagent_batch.documents.formats.formats import (
 from memagent_batch.documents.inventory import read_inventory
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
-from memagent_batch.documents.listing import InputFile, Listing, list_places
+from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, Listing, list_places
 from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk
@@ -107,6 +107,8 @@ class FoundShards:
     """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
     files: pa.Table = field(default_factory=FOUND_FILES.empty_table)
     """`FOUND_FILES`: a row for each path of each shard, in this order."""
+    sizes: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.int64()))
+    """Size of each of them, bytes."""
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -137,17 +139,49 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
             places are on several file systems, or one of several is a table.
     """
     documents: Sequence[Location] = places
-    where = None if settings.where is None else parse_where(settings.where)
     table = _find_table(documents)
-    if table is not None and settings.inventory:
+    if table is None:
+        return cut_listing(list_documents(places, settings=settings), settings=settings)
+    if settings.inventory:
         raise InputError(f"input.inventory: {documents[0]} is a table, which lists its own files; leave it out")
-    if table is not None:
-        return _table_shards(table, documents[0], where=where, settings=settings)
-    pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
-    documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
-    place = documents[0]
-    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=place.storage_options)
-    listing = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
+    where = None if settings.where is None else parse_where(settings.where)
+    return _table_shards(table, documents[0], where=where, settings=settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDocuments:
+    """The files of the documents, before anything is left out."""
+
+    places: tuple[Location, ...]
+    """Of data sets of the hub, at the commit that is read."""
+    files: Listing
+    """Hidden files and files that can't be taken too, with the reason."""
+    commits: Mapping[str, str]
+    """See `FoundShards.commits`."""
+
+
+def list_documents(places: Sequence[Location], *, settings: InputConfig) -> ListedDocuments:
+    """Lists the files of the documents; see `list_places`."""
+    pins = {place.uri: pinned for place in places if (pinned := _pinned(place)) is not None}
+    documents = tuple(pins[place.uri][0] if place.uri in pins else place for place in places)
+    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=documents[0].storage_options)
+    read = partial(read_inventory, inventory=inventory) if inventory else None
+    files = list_places(documents, keep_left_out=True, inventory=read)
+    return ListedDocuments(places=documents, files=files, commits={uri: commit for uri, (_, commit) in pins.items()})
+
+
+def cut_listing(listed: ListedDocuments, *, settings: InputConfig) -> FoundShards:
+    """The data files of a listing in shards.
+
+    Raises:
+        InputError: there is none, or one can't be taken.
+    """
+    documents, place = listed.places, listed.places[0]
+    where = None if settings.where is None else parse_where(settings.where)
+    listing, _ = without_hidden(listed, settings=settings)
+    refused = next((reason for reason in listing.files["left_out"].drop_null().to_pylist()), None)
+    if refused is not None:
+        raise InputError(refused)
     numbers = None
     if where is not None:
         folders = _folder_keys(listing)
@@ -173,11 +207,63 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     shards = (shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_))
     return FoundShards(
         shards=[replace(shard, number_keys=numbers) for shard in shards],
-        files=_found_files([each.files for _, each in files], is_pinned=bool(pins), trust=settings.trust),
+        files=_found_files([each.files for _, each in files], is_pinned=bool(listed.commits), trust=settings.trust),
+        sizes=pa.concat_tables(each.files for _, each in files)["size_bytes"],
         left_out=left_out,
-        commits={uri: commit for uri, (_, commit) in pins.items()},
+        commits=listed.commits,
         places=tuple(place.uri for place in documents),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFiles:
+    """Files of which each is a document, whatever its kind."""
+
+    listing: Listing
+    hidden: tuple[str, ...]
+    """Names that are left out, since they begin as those of hidden and temporary files do."""
+    numbers: frozenset[str] | None
+    """See `Shard.number_keys`."""
+    commits: Mapping[str, str]
+    """See `FoundShards.commits`."""
+
+
+def find_files(listed: ListedDocuments, *, settings: InputConfig) -> FoundFiles:
+    """The files of a listing for `input.format: files`. Those that can't be taken have the reason.
+
+    Raises:
+        InputError: there is none.
+    """
+    where = None if settings.where is None else parse_where(settings.where)
+    listing, hidden = without_hidden(listed, settings=settings)
+    numbers = None
+    if where is not None:
+        keys = [*_folder_keys(listing).values()]
+        numbers = frozenset(each.name for each in key_columns(keys).schema if pa.types.is_integer(each.type))
+        listing = _filtered(listing, where=where, numbers=numbers)
+    if settings.slice:
+        listing = _taken(listing, _each_file(listing, lambda file: settings.takes(file.name)))
+    _require_some(listing, settings=settings)
+    return FoundFiles(listing=listing, hidden=hidden, numbers=numbers, commits=listed.commits)
+
+
+def without_hidden(listed: ListedDocuments, *, settings: InputConfig) -> tuple[Listing, tuple[str, ...]]:
+    """The files without hidden ones, and the names of these.
+
+    Raises:
+        InputError: all are hidden.
+    """
+    is_hidden = pc.fill_null(pc.equal(listed.files.files["left_out"], HIDDEN_NAME), False)
+    if not pc.any(is_hidden, min_count=0).as_py():
+        return listed.files, ()
+    hidden = tuple(file.name for file in _taken(listed.files, is_hidden))
+    files = _taken(listed.files, pc.invert(is_hidden))
+    if not files:
+        raise InputError(
+            f"{', '.join(map(str, listed.places))} holds no files: all {len(hidden)} names start with ., _ or ~$; "
+            "rename them"
+        )
+    return files, hidden
 
 
 def _find_table(documents: Sequence[Location]) -> Table | None:
@@ -211,6 +297,7 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
     return FoundShards(
         shards=shards,
         files=pa.table([[*files], versions], schema=FOUND_FILES),
+        sizes=pa.chunked_array([[file.size_bytes for file in files.values()]], pa.int64()),
         table=replace(table, files=tuple(files.values())),
         places=(uri,),
     )

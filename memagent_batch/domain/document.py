@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.errors import MemagentError
+from memagent_batch.errors import DocumentError
 
 
 class BreakAt(StrEnum):
@@ -57,7 +57,7 @@ class Document:
     """Length of the text, code points."""
     breaks: Sequence[int] = ()
     """Tokens at which a chunk may close, ascending; none where chunks close by their length alone."""
-    error: MemagentError | None = None
+    error: DocumentError | None = None
     """Why there is no text to read; a reading of this document ends with it."""
 
     @property

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from memagent_batch.config.job import ExecutorKind, JobConfig, RunConfig
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import SettingsError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.progress.board import Board
@@ -52,7 +52,7 @@ class Executor(Protocol):
         """Where the readers of one call of `read` report to."""
 
     def read(
-        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> AbstractContextManager[Iterator[pa.Table]]:
         """Reads planned documents, and stops its engines at the end of the block; rows of `ENDED`, as readings end."""
 

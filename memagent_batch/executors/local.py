@@ -13,7 +13,7 @@ from typing import Self
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
 from memagent_batch.executors.actor import (
     LAST_FLUSH_SECONDS,
@@ -81,13 +81,15 @@ class LocalExecutor:
 
     @contextmanager
     def read(
-        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine, which is started again when it has died."""
-        planned = takewhile(lambda _: task.board.may_start_turns(), bundles)
+        planned = takewhile(lambda _: task.board.may_start_turns(), batches)
         calls = chain.from_iterable(
-            tokenise(bundle, agent=task.agent, sources=sources, splits=splits, tokenizer_sha256=task.tokenizer_sha256)
-            for bundle in planned
+            tokenise(
+                batch, agent=task.agent, documents=documents, splits=splits, tokenizer_sha256=task.tokenizer_sha256
+            )
+            for batch in planned
         )
         with quiet_libraries(), Readings(calls, task=task) as readings:
             yield iter(readings)

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.documents.formats.columnar import batch_records
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence
 from memagent_batch.documents.indexing import why_unreadable
-from memagent_batch.documents.texts import FetchedText, fetch_texts
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import cost_of
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
-from memagent_batch.errors import DocumentError, InputError, MemagentError, RunFailedError, TextUnavailableError
+from memagent_batch.errors import DocumentError, InputError, RunFailedError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.documents import chunk_breaks, planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
-from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
+from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 TOKENISED = pa.schema(
     [
@@ -40,7 +40,6 @@ TOKENISED = pa.schema(
         pa.field("sentence_ends", pa.large_list(pa.int64())),
         pa.field("breaks", pa.large_list(pa.int64())),
         pa.field("error", pa.string()),
-        pa.field("is_unavailable", pa.bool_()),
         *WORK_COLUMNS,
     ]
 )
@@ -57,29 +56,35 @@ NO_SENTENCES = Sentences()
 
 
 def tokenise(
-    bundle: pa.Table,
+    batch: pa.Table,
     *,
     agent: AgentConfig,
-    sources: SourceConfig,
+    documents: StoredDocuments,
     splits: bool = False,
     tokenizer_sha256: str | None = None,
 ) -> Iterator[pa.Table]:
-    """Ray Data UDF: a bundle of planned documents in, rows of `CALL` out, one table each.
+    """Ray Data UDF: a batch of planned documents in, rows of `CALL` out, one table each.
 
-    A bundle that `group_documents` has not grouped gives each document its own call. `splits`: whether documents
-    have their sentences. `tokenizer_sha256`: hash of the tokeniser that the run began with.
+    A batch that `group_documents` has not grouped gives each document its own call.
+
+    Args:
+        batch: Documents with their places in the table `documents`.
+        agent: What reads them.
+        documents: The version of the table.
+        splits: Whether documents have their sentences.
+        tokenizer_sha256: Hash of the tokeniser that the run began with.
 
     Raises:
         RunFailedError: the tokeniser was edited since.
     """
     tokenizer = _require_tokenizer(agent, sha256=tokenizer_sha256)
     read = partial(_tokenised, tokenizer, splits=splits, agent=agent)
-    work = bundle.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
-    calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
+    work = batch.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
+    calls = batch[CALL_COLUMN].to_pylist() if CALL_COLUMN in batch.schema.names else range(len(work))
     missing, waiting = Counter(calls), defaultdict(list)
-    for fetched in fetch_texts(bundle, documents=make_texts_place(sources), settings=sources.input):
-        call = calls[fetched.row]
-        waiting[call].append(read(fetched, work[fetched.row]))
+    for stored in documents.read_texts(batch):
+        call = calls[stored.row]
+        waiting[call].append(read(work[stored.row], stored.text, parts=stored.parts))
         missing[call] -= 1
         if not missing[call]:
             yield _call(waiting.pop(call))
@@ -142,9 +147,8 @@ def tokenise_rows(
                 "outcome_files": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
-            error = DocumentError(reason) if reason else None
-            fetched = FetchedText(row=record.place.stop, text=None if error else str(text), error=error)
-            yield _call([read(fetched, work)])
+            row = _tokenised_row(work, error=DocumentError(reason)) if reason else read(work, str(text))
+            yield _call([row])
 
 
 class CountedDocument(TypedDict):
@@ -164,8 +168,8 @@ class CountedDocument(TypedDict):
 COUNTED = arrow_schema(CountedDocument)
 
 
-def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> pa.Table:
-    """Ray Data UDF: a bundle of planned documents in, length and cost of each out; no tokens are kept."""
+def count_tokens(batch: pa.Table, *, agent: AgentConfig, documents: StoredDocuments) -> pa.Table:
+    """Ray Data UDF: a batch of planned documents in, length and cost of each out; no tokens are kept."""
     policy, prompts = make_policy(agent), make_prompt_tokens(agent)
     counted = [
         {
@@ -175,7 +179,7 @@ def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig)
             "num_readings": len(planned.readings),
             **asdict(cost_of(policy, prompts, planned.document)),
         }
-        for call in tokenise(bundle, agent=agent, sources=sources)
+        for call in tokenise(batch, agent=agent, documents=documents)
         for planned in planned_documents(call)
     ]
     return pa.Table.from_pylist(counted, schema=COUNTED)
@@ -192,20 +196,22 @@ def _require_tokenizer(agent: AgentConfig, *, sha256: str | None) -> Tokenizer:
 
 
 def _tokenised(
-    tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool, agent: AgentConfig
+    tokenizer: Tokenizer,
+    work: Mapping[str, object],
+    text: str,
+    *,
+    parts: Sequence[LocatedRow] = (),
+    splits: bool,
+    agent: AgentConfig,
 ) -> pa.Table:
-    if fetched.text is None:
-        return _tokenised_row(work, error=fetched.error)
     try:
-        tokens = tokenizer.encode_document(fetched.text)
+        tokens = tokenizer.encode_document(text)
     except DocumentError as error:
         return _tokenised_row(work, error=error)
-    sentences = split_sentences(fetched.text) if splits else None
+    sentences = split_sentences(text) if splits else None
     chars = tokens.token_chars.data
-    breaks = chunk_breaks(fetched.text, fetched.rows, token_chars=chars, agent=agent, sentences=sentences)
-    return _tokenised_row(
-        work, tokens=tokens, sentences=sentences or NO_SENTENCES, breaks=breaks, num_chars=len(fetched.text)
-    )
+    breaks = chunk_breaks(text, parts, token_chars=chars, agent=agent, sentences=sentences)
+    return _tokenised_row(work, tokens=tokens, sentences=sentences or NO_SENTENCES, breaks=breaks, num_chars=len(text))
 
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:
@@ -220,7 +226,7 @@ def _tokenised_row(
     sentences: Sentences = NO_SENTENCES,
     breaks: Sequence[int] = (),
     num_chars: int = 0,
-    error: MemagentError | None = None,
+    error: DocumentError | None = None,
 ) -> pa.Table:
     carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
     schema = pa.schema([*TOKENISED, *carried])
@@ -233,7 +239,6 @@ def _tokenised_row(
         "breaks": _one_list(pa.array(breaks, pa.int64())),
         "num_chars": pa.array([num_chars], pa.int64()),
         "error": pa.array([error and str(error)], pa.string()),
-        "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
     }
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 

@@ -114,8 +114,6 @@ def copy_part(part: CopiedPart, *, task: WriteTask) -> pa.Table:
     dropped = pa.array(part.dropped, pa.string())
     rows = {}
     for table, files in part.files.items():
-        if table not in task.schemas:
-            continue  # the run has no such table: its rows go
         read = [_read(task.output / table, file, schema=task.schemas[table]) for file in files]
         if read:
             of_table = pa.concat_tables(read)

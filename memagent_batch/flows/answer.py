@@ -204,7 +204,7 @@ def read_documents(
         is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
     )
     splits = follow_ups is not None and follow_ups.config.evidence
-    read = executor.read(calls, task=task, sources=run.sources, splits=splits)
+    read = executor.read(calls, task=task, documents=run.projection.documents, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
@@ -242,8 +242,10 @@ def write(
     versions = before.manifest["table_versions"] if before else {}
     answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
     base = versions.get(ANSWERS_TABLE)
-    with row_changes(plan, read.index, answers=answers, version=base, rules=_rules(run, plan)) as (changes, database):
-        parts = list(attach_not_read(plan_parts(plan, database), read.not_read))
+    rules, not_read = _rules(run, plan), read.not_read
+    compared = row_changes(plan, read.index, answers=answers, version=base, rules=rules, not_read=not_read)
+    with compared as (changes, database):
+        parts = list(attach_not_read(plan_parts(plan, database), not_read))
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, before=before)
     folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
     update = updates[ANSWERS_TABLE]
@@ -282,13 +284,15 @@ def _write_files(
     partition_by = run.job.record.partition_by
     versions = before.manifest["table_versions"] if before else {}
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
-    files = {name: tables[name].files(versions[name]) for name in READING_TABLES if name in versions}
+    files = {name: tables[name].files(versions.get(name)) for name in READING_TABLES if tables[name].exists()}
     other = {
         name
         for name in files
         if name in schemas
-        and not _has_layout(tables[name], versions[name], schemas[name], partition_columns(run.job, schemas[name]))
+        and not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
     }
+    left = {name: tables[name].schema(versions.get(name)) for name in files if name not in schemas}
+    schemas = {**schemas, **left}  # documents that the run leaves out keep their rows
     copied, replaced = copied_parts(changes, files, copies_all=bool(other))
     task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
     written = [
@@ -300,17 +304,20 @@ def _write_files(
     for name in READING_TABLES:
         removed = replaced.get(name, [])
         gone = {file.path for file in removed}
+        kept = [file for path, file in files.get(name, {}).items() if path not in gone]
+        added = [table_file(row) for row in rows if row["table"] == name]
         updates[name] = TableUpdate(
-            schema=schemas.get(name),
-            kept=[file for path, file in files.get(name, {}).items() if path not in gone],
-            added=[table_file(row) for row in rows if row["table"] == name],
+            schema=schemas.get(name) if name not in left or kept or added else None,
+            kept=kept,
+            added=added,
             removed=removed,
             replaces_all=name in other,
+            is_new=name not in files,
         )
     return updates, [row["missing"] for row in rows if row["missing"] is not None]
 
 
-def _has_layout(table: OutputTable, version: int, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
+def _has_layout(table: OutputTable, version: int | None, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
     """Whether a table has these columns with these types, and is partitioned so."""
     there = {field.name: field.type for field in table.schema(version)}
     is_same = there == {field.name: field.type for field in as_stored(schema)}

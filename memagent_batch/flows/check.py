@@ -1,27 +1,21 @@
 """What is refused before any work starts: an output, an input, a model or a prompt set that can't be used."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import InputConfig, OnBadFile, SourceConfig
-from memagent_batch.documents.converted import RESERVED_COLUMNS, with_source_columns
-from memagent_batch.documents.document_index import (
-    IndexedFiles,
-    KeptIndex,
-    ReusedIndex,
-    require_carry_columns,
-    reuse_index,
-)
-from memagent_batch.documents.indexing import require_first_records
+from memagent_batch.documents.converted import SOURCE_COLUMNS
+from memagent_batch.documents.document_index import require_carry_columns
 from memagent_batch.documents.questions import asked_types, most_questions, read_questions, rows_of_slice
-from memagent_batch.documents.shards import FoundShards, cut_shards, find_shards
 from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
+from memagent_batch.ingest.ingest import FoundSources, find_sources
+from memagent_batch.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.logs import EventKind
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.documents import require_rows
@@ -31,11 +25,11 @@ from memagent_batch.runs.history import read_run_record
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.database import limit_memory
+from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import (
     ReaderIdentity,
     identify_reader,
-    make_documents,
     make_engine,
     make_output,
     make_prompt_tokens,
@@ -47,15 +41,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a run reads, before its documents are indexed."""
+    """What a run reads, before ingest opens it."""
 
-    found: FoundShards
-    indexed: IndexedFiles
-    reused: ReusedIndex
-    """What of the last index is still right; large files of what is left are cut."""
+    sources: FoundSources
     questions: pa.Table
-    settings: InputConfig
-    """Where texts stand in what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +74,11 @@ def check(job: JobConfig) -> CheckedJob:
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
     inputs = read_inputs(job)
-    job = job.model_copy(update={"input": inputs.settings})
+    num_files, num_bytes = _size_of(inputs.sources)
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
-    require_rows(agent, order_columns=job.input.order_columns)
+    is_one_row = not job.input.order_columns and not inputs.sources.reads_files and not inputs.sources.is_in_place
+    require_rows(agent, has_rows=not is_one_row)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
     _warn_of_another_agent(output, job.with_agent(agent), fingerprint=reader.fingerprint)
@@ -100,8 +90,8 @@ def check(job: JobConfig) -> CheckedJob:
         inputs=inputs,
         executor=choose_executor(
             job.executor,
-            num_files=inputs.found.total_files,
-            num_bytes=inputs.found.total_bytes,
+            num_files=num_files,
+            num_bytes=num_bytes,
             why_ray=why_ray(job),
         ),
         reader=reader,
@@ -123,30 +113,25 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     return with_prompt_order(job.agent, num_questions=most_questions(questions))
 
 
-def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inputs:
-    """Lists the documents, opens the first file of each format that `kept` does not know, and reads the questions.
+def read_inputs(job: JobConfig) -> Inputs:
+    """Lists the sources of the documents, and reads the questions.
 
     Raises:
         InputError: a file or column can't be used; names it.
     """
-    listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
-    require_carry_columns(sources.input, reserved=(*ANSWERS.names, *RESERVED_COLUMNS))
-    questions = rows_of_slice(read_questions(listed, ask=sources.ask), sources.input)
-    found = find_shards(*make_documents(sources), settings=sources.input)
-    settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)
-    indexed = IndexedFiles.found(found, settings=settings)
-    reused = reuse_index(kept, indexed, found.shards, settings=settings)
-    left = cut_shards(reused.shards, settings=settings, storage_options=sources.storage_options)
-    if settings.on_bad_file == OnBadFile.FAIL:
-        for shard in {shard.format: shard for shard in reversed(left)}.values():
-            require_first_records(shard, settings=settings, storage_options=sources.storage_options)
-    return Inputs(
-        found=found,
-        indexed=indexed,
-        reused=replace(reused, shards=left),
-        questions=questions,
-        settings=settings,
-    )
+    listed = Location(uri=job.questions, storage_options=job.storage_options) if job.questions else None
+    require_carry_columns(job.input, reserved=(*ANSWERS.names, *SOURCE_COLUMNS.names))
+    questions = rows_of_slice(read_questions(listed, ask=job.ask), job.input)
+    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed)
+    return Inputs(sources=sources, questions=questions)
+
+
+def _size_of(sources: FoundSources) -> tuple[int, int]:
+    """Number of all sources and their size in bytes; of documents of another output, of its files."""
+    if sources.listing is not None:
+        return sources.num_sources, int(pc.sum(sources.listing.sources["num_bytes"], min_count=0).as_py())
+    files = OutputTable(output=sources.output, name=DOCUMENTS_TABLE).files()
+    return len(files), sum(file.num_bytes for file in files.values())
 
 
 def _warn_of_another_agent(output: Location, job: JobConfig, *, fingerprint: str) -> None:

@@ -95,7 +95,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, checked: Ch
     """
     job, executor, output = checked.job, checked.executor, make_output(checked.job)
     run = run_number_of(output, manifest["run_id"])
-    task = RolloutTask(job=plan.pinned(job), run=run, reader=checked.reader)
+    task = RolloutTask(job=job, run=run, reader=checked.reader, documents=plan.stored)
     index, table = scan_log(output, fingerprint=task.reader.fingerprint), OutputTable(output=output, name=ANSWERS_TABLE)
     with row_changes(plan, index, answers=table, version=None, rules=None) as (_, database):
         parts = list(plan_parts(plan, database))

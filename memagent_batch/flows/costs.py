@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.executors.executor import Executor
 from memagent_batch.executors.tokenise import count_tokens
@@ -45,14 +45,14 @@ class PendingCosts:
 
 
 def estimate_costs(
-    bundles: Sequence[pa.Table], *, job: JobConfig, sources: SourceConfig, executor: Executor, is_exact: bool
+    batches: Sequence[pa.Table], *, job: JobConfig, documents: StoredDocuments, executor: Executor, is_exact: bool
 ) -> PendingCosts:
     """Counts the tokens of a random sample of the documents to read; of all if they are few, or `is_exact`.
 
     The largest document by its bytes is always counted.
     """
     population, largest = Population(), pa.table({})
-    for rows in pending_documents(bundles):
+    for rows in pending_documents(batches):
         population.add(rows["num_bytes"].to_numpy())
         first = rows.slice(int(np.argmax(rows["num_bytes"].to_numpy())), 1)
         if not largest.num_rows or first["num_bytes"][0].as_py() > largest["num_bytes"][0].as_py():
@@ -64,10 +64,10 @@ def estimate_costs(
         if is_exact
         else f"counting the tokens of {num_drawn:,} of {num_documents:,} documents, drawn at random by size"
     )
-    count = partial(count_tokens, agent=job.agent, sources=sources)
-    work: Iterable[pa.Table] = (rows.combine_chunks() for rows in pending_documents(bundles))
+    count = partial(count_tokens, agent=job.agent, documents=documents)
+    work: Iterable[pa.Table] = (rows.combine_chunks() for rows in pending_documents(batches))
     if not is_exact:
-        sample = pa.concat_tables(draw_documents(pending_documents(bundles), population, seed=job.limit_seed))
+        sample = pa.concat_tables(draw_documents(pending_documents(batches), population, seed=job.limit_seed))
         work = _tasks(sample, num_tasks=TASKS_PER_CPU * executor.num_cpus)
     sample_sums = Sample((*ESTIMATED, "shared_tokens"))
     for counted in executor.map(count, work):
@@ -99,6 +99,6 @@ def _with_costs(counted: pa.Table, *, agent: AgentConfig) -> pa.Table:
 
 def _tasks(sample: pa.Table, *, num_tasks: int) -> Iterator[pa.Table]:
     """The drawn documents in the order of their files, in about equal tables."""
-    ordered = sample.sort_by([("path", "ascending"), ("start", "ascending")]).combine_chunks()
+    ordered = sample.sort_by([("file", "ascending"), ("row_group", "ascending")]).combine_chunks()
     rows = max(TASK_DOCUMENTS, -(-ordered.num_rows // num_tasks))
     yield from (ordered.slice(start, rows) for start in range(0, ordered.num_rows, rows))

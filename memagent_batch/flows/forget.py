@@ -20,7 +20,7 @@ from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.errors import InputError
 from memagent_batch.executors.leaving import LEAVE_SECONDS
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
-from memagent_batch.pages.site import SITE_RECORD_FILE
+from memagent_batch.pages.site import PAGES_FOLDER, SITE_RECORD_FILE
 from memagent_batch.review.labels import LABELS_FOLDER, REVIEWS_FOLDER
 from memagent_batch.review.sign_offs import SIGNED_FOLDER
 from memagent_batch.runs.claim import INPUT_FOLDER
@@ -52,7 +52,6 @@ from memagent_batch.store.turn_log.keys import TURNS_FOLDER, read_log_file
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER, write_asked
 from memagent_batch.store.turn_log.rewrite import rewrite_log
 
-PAGES_FOLDERS = ("page", "pages")
 ALIVE_SECONDS = 120
 """A run that has noted something since then may still be running."""
 _ORPHANED_SOURCES = """
@@ -142,13 +141,12 @@ def _document_hashes(output: Location) -> Iterator[pa.Table]:
         yield read_log_file(output, path, columns=["document_id", "document_hash"])
 
 
-def forget(output: Location, document_ids: Sequence[str], *, pages: Sequence[Location] = ()) -> ForgetReport:
+def forget(output: Location, document_ids: Sequence[str]) -> ForgetReport:
     """Deletes documents from the tables, the log, reviews and pages, and all earlier versions of the tables.
 
     Args:
         output: The output.
         document_ids: The documents, as `find_documents` returns them.
-        pages: Further folders in which `memagent page` may have written the site of this output.
 
     Raises:
         OutputError: no run has finished here.
@@ -176,7 +174,7 @@ def forget(output: Location, document_ids: Sequence[str], *, pages: Sequence[Loc
     manifest = _manifest(last, record, updates, asked=asked, seconds=time.monotonic() - began)
     record = replace(record, asked=manifest["counts"]["asked"])
     finish(output, run, record, manifest, state=ERASING)
-    num_files = _remove_files(output, asked_id=record.asked_id, pages=pages)
+    num_files = _remove_files(output, asked_id=record.asked_id)
     finish(output, run, record, manifest)
     rows = {name: update.num_deleted for name, update in updates.items() if update.num_deleted}
     return {
@@ -315,6 +313,9 @@ def _manifest(
     versions = {name: updates[name].version for name in last.manifest["table_versions"]}
     files = {name: [file.path for file in (*updates[name].kept, *updates[name].added)] for name in versions}
     memories = updates[MEMORIES_TABLE]
+    documents = last.manifest["documents_table"]
+    if documents["output"] is None and DOCUMENTS_TABLE in updates:
+        documents = {"output": None, "version": updates[DOCUMENTS_TABLE].version}
     return {
         **last.manifest,
         "run_id": record.run_id,
@@ -345,11 +346,12 @@ def _manifest(
         "finished_at": datetime.now(UTC).isoformat(),
         "seconds": round(seconds, 3),
         "asked_id": record.asked_id,
+        "documents_table": documents,
         "forgotten": {"documents": record.forgotten or 0},
     }
 
 
-def _remove_files(output: Location, *, asked_id: str, pages: Sequence[Location]) -> int:
+def _remove_files(output: Location, *, asked_id: str) -> int:
     """Removes all files that may hold something of a forgotten document, except for the log; returns their number.
 
     These are earlier versions of the tables, question lists and notes of earlier runs, input that a program passed,
@@ -358,8 +360,8 @@ def _remove_files(output: Location, *, asked_id: str, pages: Sequence[Location])
     paths = [path for path in (output / ASKED_FOLDER).files() if path.rpartition("/")[2] != f"{asked_id}.parquet"]
     paths += (output / NOTES_FOLDER).files() + (output / INPUT_FOLDER).files()
     paths += [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(".html")]
-    for folder in (*pages, *(output / name for name in PAGES_FOLDERS)):
-        paths += folder.files() if (folder / SITE_RECORD_FILE).exists() else []
+    pages = output / PAGES_FOLDER
+    paths += pages.files() if (pages / SITE_RECORD_FILE).exists() else []
     temporary = (path for path in output.files(temporary=True) if path.rpartition("/")[2].startswith(TEMPORARY))
     paths += [path for path in temporary if not path.endswith(f"/{LOCK_NAME}")]
     output.delete_files(paths)

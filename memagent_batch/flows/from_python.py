@@ -5,7 +5,6 @@ Inputs of `answer` and `collect` that are not files are written first; then the 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
@@ -14,19 +13,18 @@ from memagent_batch.api.question import GivenQuestions, question_place, question
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.convert import ConvertConfig, ConvertJob
+from memagent_batch.config.ingest_job import IngestJob
 from memagent_batch.config.job import JobConfig, LogFormat
 from memagent_batch.config.problems import checked_section
 from memagent_batch.config.storage import Options, StorageOptions
-from memagent_batch.convert.record import ConvertManifest
 from memagent_batch.errors import SettingsError, SupersededError
 from memagent_batch.flows import answer as chain
 from memagent_batch.flows import collect as collection
-from memagent_batch.flows import convert as conversion
 from memagent_batch.flows import review
-from memagent_batch.flows import scan as night
+from memagent_batch.flows.ingest import IngestReport, ingest_documents, require_sources_reached
+from memagent_batch.flows.scan import scan as scan_files
 from memagent_batch.logs import log_of_program
-from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
+from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output
 from memagent_batch.runs.history import require_newest, run_number_of
 from memagent_batch.runs.manifest import Manifest, require_documents, require_success
@@ -39,32 +37,24 @@ PlaceOrPath = str | PathLike[str]
 CallResult = TypeVar("CallResult", bound=Mapping[str, Any])
 
 
-def convert_files(
-    documents: PlaceOrPath | Sequence[PlaceOrPath],
-    *,
-    output: PlaceOrPath,
-    converters: Mapping[str, str] | None = None,
-    storage_options: Options | None = None,
-    **settings: Any,
-) -> ConvertManifest:
-    """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to documents, as `memagent convert` does.
+def ingest(documents: PlaceOrPath | Sequence[PlaceOrPath], *, output: PlaceOrPath, **settings: Any) -> IngestReport:
+    """Reads files, data files or a table into the documents of an output, as `memagent ingest` does.
 
     Args:
-        documents: Files, folders or globs: paths or URIs.
-        output: Where the documents go; `answer` takes this place as its `documents`.
-        converters: Other converters, by kind (`pdf`) or ending (`.dat`): an installed name, or package.module:Class.
-        storage_options: Arguments of the file system of files and output.
-        settings: Other settings of the command, such as `ocr`, `retry_failed` or `executor`.
+        documents: Files, folders or globs: paths or URIs; or a table.
+        output: Where the tables go; `answer` takes this place as its `documents`.
+        settings: Other settings of the command, such as `ingest=IngestConfig(ocr=True)`, `retry_failed`, `executor` or
+            `storage_options`. Code that `ingest.converter` names is run.
 
     Raises:
-        UsageError: a mistake in the call, found before a file is read.
-        TooManyFailedError: more files failed than `max_failed_share`, or all. The documents are written.
-        NotReadError: some files could not be read now; the same call reads them.
+        UsageError: a mistake in the call.
+        TooManyFailedError: more sources failed than `max_failed_share`, or all. The documents are written.
+        NotReadError: some sources could not be read now; the same call reads them.
     """
-    named = tuple(f"{kind}={name}" for kind, name in (converters or {}).items())
-    job = _conversion(documents, output=output, converter=named, storage_options=storage_options, **settings)
+    places = [documents] if isinstance(documents, str | PathLike) else documents
+    job = checked_section(IngestJob, documents=tuple(map(absolute, places)), output=absolute(output), **settings)
     with log_of_program():
-        return conversion.convert(job)
+        return ingest_documents(job)
 
 
 def scan(
@@ -73,60 +63,34 @@ def scan(
     questions: GivenQuestions,
     output: PlaceOrPath,
     agent: AgentConfig,
-    convert: ConvertConfig = ConvertConfig(),  # noqa: B008 - a frozen value
     **settings: Any,
 ) -> Run:
-    """Converts files, answers questions over them, and writes pages and a summary, as `memagent scan` does.
+    """Reads files, answers questions over them, and writes pages and a summary, as `memagent scan` does.
 
     Args:
         files: PDF, HTML, Office, e-mail and other files, folders or globs: paths or URIs.
         questions: As for `answer`.
-        output: A folder or URI; gets `documents/`, `answers/` (the output of the run) and `pages/` (`summary.txt`).
+        output: A folder or URI; gets the tables of the run and `pages/` (`summary.txt`).
         agent: What reads.
-        convert: How files are converted; code that it names is run.
-        settings: Other settings, as for `answer`.
+        settings: Other settings, as for `answer`, such as `ingest=IngestConfig(ocr=True)`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
-        TooManyFailedError: all files failed, or more readings than `max_failed_share`; then the pages are written.
+        TooManyFailedError: more readings failed than `max_failed_share`, or all. The pages are written.
         TooManyRemovedError: more documents are gone than the `max_removed_share` of the call. The pages are written.
         NotReadError: some files or readings could not be read now; the same call reads them. The pages are written.
     """
-    root = absolute(output).rstrip("/")
-    documents, answers = (f"{root}/{folder}" for folder in (night.DOCUMENTS, night.ANSWERS))
-    shared = {name: settings[name] for name in ("executor", "retry_failed", "storage_options") if name in settings}
-    conversion_job = _conversion(files, output=documents, **shared, **dict(convert))
-    job, made = _run_chain(
-        partial(night.scan, conversion=conversion_job),
-        documents,
-        questions,
-        output=answers,
-        agent=agent,
-        settings=settings,
+    places = [files] if isinstance(files, str | PathLike) else files
+    job, night = _run_chain(
+        scan_files, tuple(map(absolute, places)), questions, output=output, agent=agent, settings=settings
     )
-    _require_success(made["manifest"], job)
-    if made["files_not_read"] is not None:
-        raise made["files_not_read"]
+    _require_success(night["manifest"], job)
+    require_sources_reached(make_output(job))
     return Run(
         output=job.output,
-        run_id=made["run_id"],
-        manifest=made["manifest"],
+        run_id=night["run_id"],
+        manifest=night["manifest"],
         storage_options=job.storage_options,
-    )
-
-
-def _conversion(
-    files: PlaceOrPath | Sequence[PlaceOrPath],
-    *,
-    output: PlaceOrPath,
-    **settings: Any,
-) -> ConvertJob:
-    return checked_section(
-        ConvertJob,
-        documents=tuple(map(absolute, [files] if isinstance(files, str | PathLike) else files)),
-        output=absolute(output),
-        allow_code=True,
-        **settings,
     )
 
 
@@ -223,22 +187,22 @@ def page(
     output: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     to: PlaceOrPath | None = None,
-    context: int | None = CONTEXT_CHARS,
+    context: int = CONTEXT_CHARS,
     storage_options: Options | None = None,
 ) -> WrittenSite:
     """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.
 
     Args:
         output: The output of `answer`; several, such as those of slices, are shown as one run.
-        to: Folder of the pages; `page/` in the first output by default.
-        context: Characters of the document that are shown before and behind evidence; None for evidence alone.
+        to: Folder of the pages; `pages/` in the first output by default.
+        context: Characters of the document that are shown before and behind evidence.
         storage_options: Arguments of the file system.
 
     Raises:
         OutputError: no run has finished, or the folder holds other files.
     """
     places = _locations(output, storage_options)
-    target = places[0] / "page" if to is None else _location(to, storage_options)
+    target = places[0] / PAGES_FOLDER if to is None else _location(to, storage_options)
     return write_site(places, target, context_chars=context, is_large_allowed=True)
 
 

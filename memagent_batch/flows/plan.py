@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from itertools import chain
+from tempfile import TemporaryDirectory
 from typing import TypedDict
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,43 +15,36 @@ from memagent_batch.budgets import follow_up_cost, require_questions_fit
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
-from memagent_batch.documents.converted import warn_of_left_out
 from memagent_batch.documents.document_index import (
+    SampledDocuments,
     documents_named,
-    in_order,
-    index_schema,
     log_documents,
-    other_shards,
     require_readable,
-    require_unique_ids,
-    row_schema,
     sample_documents,
     warn_of_bad_files,
     warn_of_missing,
     with_missing,
-    with_new_rows,
 )
-from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import missing_documents
-from memagent_batch.documents.rows import group_rows
-from memagent_batch.documents.shards import cut_shards, num_paths
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.readings import Cost
-from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
-from memagent_batch.flows.check import CheckedJob, Inputs
+from memagent_batch.flows.check import CheckedJob
 from memagent_batch.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
-from memagent_batch.logs import log_step
+from memagent_batch.ingest.ingest import ingest
+from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
+from memagent_batch.runs.history import next_number
 from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.run import writer_of
 from memagent_batch.runs.second_pass import select_again
-from memagent_batch.store.database import on_disk
+from memagent_batch.store.delta import OutputTable, RunNumber
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
-from memagent_batch.wiring import make_documents, make_output, make_prompt_tokens
+from memagent_batch.wiring import make_output, make_prompt_tokens
 
 _NO_BOUND_DOCUMENT = (
     "questions: none of the document ids that they are bound to ({num}, such as {first!r}) is among the {documents} "
@@ -97,15 +91,15 @@ class PlanSummary(TypedDict):
 
 
 def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
-    """Says what `answer` would read and cost; writes nothing. `is_exact`: counts the tokens of all documents."""
+    """Says what `answer` would read and cost; nothing of it stays. `is_exact`: counts the tokens of all documents."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
-    with executor.session(job, reads=False):
-        plan = make_plan(checked)
+    with executor.session(job, reads=False), _scratch_folder(output) as scratch:
+        plan = make_plan(checked, scratch=scratch)
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-        bundles = list(plan.pending(index, retry_failed=job.retry_failed))
-        costs = estimate_costs(bundles, job=job, sources=plan.pinned(job), executor=executor, is_exact=is_exact)
+        batches = list(plan.pending(index, retry_failed=job.retry_failed))
+        costs = estimate_costs(batches, job=job, documents=plan.stored, executor=executor, is_exact=is_exact)
         counts = plan.counts(index, retry_failed=job.retry_failed)
-        return summarise_plan(plan, counts, bundles, costs=costs, agent=job.agent)
+        return summarise_plan(plan, counts, batches, costs=costs, agent=job.agent)
 
 
 def scan_plan(
@@ -129,14 +123,39 @@ def scan_plan(
     )
 
 
-def make_plan(checked: CheckedJob) -> Plan:
-    """Indexes the documents in parallel, inside a session of the run's executor, and joins them with the questions.
+@contextmanager
+def _scratch_folder(output: Location) -> Iterator[Location]:
+    """A folder for the documents of a plan, which goes at the end: on this machine, or in the store of the output."""
+    if output.is_local:
+        with TemporaryDirectory(prefix="memagent-") as local:
+            yield Location(uri=local)
+        return
+    folder = output / f"scratch/{uuid4().hex}"
+    try:
+        yield folder
+    finally:
+        folder.delete()
+
+
+def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
+    """Brings the documents up to date and joins them with the questions, inside a session of the run's executor.
+
+    With `scratch`, new documents go there, and nothing is committed.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    job, inputs, follow_ups = checked.job, checked.inputs, checked.follow_ups
-    questions, index = inputs.questions, _checked_index(job, inputs, executor=checked.executor)
+    job, questions, follow_ups = checked.job, checked.inputs.questions, checked.follow_ups
+    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=_ingest_number(job), scratch=scratch)
+    stored = StoredDocuments(
+        output=ingested.output,
+        version=ingested.documents_version,
+        files=None if scratch is None else ingested.files,
+        schema=None if scratch is None else ingested.schema,
+    )
+    documents = stored.read_index(job.input)
+    index = documents.taken
+    _require_documents(index, job)
     is_slice = job.input.slice is not None  # which may have none of the documents that are asked for
     bound = questions["document_id"].drop_null()
     is_all_bound = len(bound) == questions.num_rows and not is_slice
@@ -152,17 +171,15 @@ def make_plan(checked: CheckedJob) -> Plan:
         questions,
         samples=job.agent.sampling.samples,
         follow_ups=follow_ups,
-        indexed=replace(inputs.indexed, is_kept=inputs.reused.is_whole),
-        outside=sample.outside,
-        places=inputs.found.places,
+        outside=_all_outside(documents, sample),
+        stored=stored,
+        lake_versions=ingested.versions,
         again=again,
     )
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)
-    log_documents(index, inputs.found)
-    if job.input.is_converted:
-        warn_of_left_out(inputs.found, storage_options=job.storage_options)
+    log_documents(index, num_sources=checked.inputs.sources.num_sources, left_out=ingested.left_out)
     warn_of_bad_files(index)
     warn_of_missing(missing)
     if engine_settings(job.agent).has_weights:
@@ -171,15 +188,15 @@ def make_plan(checked: CheckedJob) -> Plan:
 
 
 def summarise_plan(
-    plan: Plan, counts: PlanCounts, bundles: Sequence[pa.Table], *, costs: PendingCosts, agent: AgentConfig
+    plan: Plan, counts: PlanCounts, batches: Sequence[pa.Table], *, costs: PendingCosts, agent: AgentConfig
 ) -> PlanSummary:
     """Puts the counts of plan and log beside what the readings to do take where every budget is full."""
-    pending = count_pending(bundles)
+    pending = count_pending(batches)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
     sums = costs.sums
     is_estimate = costs.num_counted < costs.num_documents
-    follow_ups = _follow_up_cost(plan, bundles, agent=agent)
+    follow_ups = _follow_up_cost(plan, batches, agent=agent)
     return {
         "documents": plan.num_documents,
         "missing_documents": num_missing,
@@ -207,68 +224,33 @@ def summarise_plan(
     }
 
 
-def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.Table:
-    """The index of the documents, a table of `index_schema`; files that have not changed are not read again."""
-    shards, schema = inputs.reused.shards, index_schema(job.input)
-    index = inputs.reused.rows.cast(schema)
-    num_files = num_paths(shards)
-    known = inputs.found.total_files - num_files
-    unchanged = f", {known:,} unchanged" if known else ""
-    log_step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}")
-    if not inputs.reused.is_whole:
-        found = _indexed_shards(inputs, sources=job, executor=executor)
-        made: Iterator[pa.Table] = (indexed.cast(schema) for indexed in found)
-        reused: Iterator[pa.RecordBatch] = iter(index.to_batches())
-        if job.input.order_columns and index.num_rows:
-            regrouped = on_disk(made, schema=schema)
-            made, ids = iter([regrouped]), pc.unique(regrouped["document_id"])
-            reused = (each.filter(pc.invert(pc.is_in(each["document_id"], value_set=ids))) for each in reused)
-        index = in_order(on_disk(chain(reused, made), schema=schema))
+def _ingest_number(job: JobConfig) -> RunNumber:
+    """The number and id of the next ingest of an output."""
+    output, writer = make_output(job), writer_of(job)
+    run = next_number(output, writer=writer, after="")
+    tables = (OutputTable(output=output, name=name) for name in (DOCUMENTS_TABLE, SOURCES_TABLE))
+    return replace(run, number=max(run.number, *(1 + table.run_number(writer) for table in tables)))
+
+
+def _require_documents(index: pa.Table, job: JobConfig) -> None:
     if not index.num_rows:
         part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")
     require_readable(index)
-    require_unique_ids(index, documents=make_documents(job)[0])
-    return index
 
 
-def _indexed_shards(inputs: Inputs, *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
-    """The index of what is left to index; of paged tables, the rows of a document become one."""
-    settings, reused = sources.input, inputs.reused
-    index = partial(index_shard, settings=settings, storage_options=sources.storage_options)
-    rows = executor.map(index, reused.shards)
-    if not settings.order_columns:
-        return rows
-    group = partial(group_rows, documents=make_documents(sources)[0], settings=settings)
-    if reused.rows.num_rows or reused.changed.num_rows:
-        schema = row_schema(settings)
-        indexed = on_disk((table.cast(schema) for table in rows), schema=schema)
-        rows = _rows_to_group(indexed, inputs, sources=sources, executor=executor)
-    return executor.group(group, rows, key="document_id")
+def _all_outside(documents: SampledDocuments, sample: SampledDocuments) -> pa.Table | None:
+    """The documents that the run leaves as they are: outside its scope, or outside its sample."""
+    outside = [each for each in (documents.outside, sample.outside) if each is not None]
+    return pa.concat_tables(outside) if outside else None
 
 
-def _rows_to_group(rows: pa.Table, inputs: Inputs, *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
-    """All rows of the documents that are new or have changed; `rows` are those of the shards that were left to index.
-
-    A document that was reused may have another row in one of them. It and a changed one may have rows in other files,
-    which have not changed: these are read too.
-    """
-    reused, settings, options = inputs.reused, sources.input, sources.storage_options
-    changed = pa.concat_tables([reused.changed, with_new_rows(reused, rows)])
-    left = other_shards(changed, inputs.found.shards, read=reused.shards)
-    index = partial(index_shard, settings=settings, storage_options=options)
-    others = executor.map(index, cut_shards(left, settings=settings, storage_options=options))
-    ids = changed["document_id"].combine_chunks()
-    yield from (pa.Table.from_batches([batch]) for batch in rows.to_batches())
-    yield from (each.cast(rows.schema).filter(pc.is_in(each["document_id"], value_set=ids)) for each in others)
-
-
-def _follow_up_cost(plan: Plan, bundles: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:
+def _follow_up_cost(plan: Plan, batches: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:
     """What the turns after the answers of all readings to do and to close take at most."""
     counts: Counter[int] = Counter()
-    for bundle in bundles if plan.asked.follow_ups else ():
+    for batch in batches if plan.asked.follow_ups else ():
         for name in ("readings", "follow_ups"):
-            rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
+            rows = pc.struct_field(pc.list_flatten(batch[name]), "question").value_counts()
             counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
     config = plan.asked.follow_ups.config if plan.asked.follow_ups else FollowUpConfig()
     types = {plan.asked.types[row] for row in counts}

@@ -73,7 +73,6 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
     Several outputs, such as those of slices, are one scan; the review lies in the first of them.
 
     Raises:
-        InputError: the documents can't be reached or read.
         OutputError: no run has finished, or its tables can't be read.
         SettingsError: there is no such question, column or stratum.
     """
@@ -112,7 +111,6 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
         "readings": sizes,
         "drawn": drawn,
         "left": dict(written.left),
-        "texts_gone": written.num_gone,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
@@ -107,7 +108,7 @@ def _documents(run: PastRun) -> pa.Table:
     """Reads the texts of the run's documents, except for those that are missing or have changed."""
     columns = run.dataset(ANSWERS_TABLE).to_table(columns=["document_id", "document_hash"]).drop_null().to_pydict()
     hashes = dict(zip(*columns.values(), strict=True))
-    texts = DocumentTexts(run.output, run.manifest, wanted=hashes, without="--without-text")
+    texts = DocumentTexts(run.output, run.manifest, wanted=hashes)
     rows = ([text.document_id, hashes[text.document_id], text.text] for text in texts.fetch([*hashes]))
     return on_disk((pa.record_batch([[value] for value in row], schema=DOCUMENTS) for row in rows), schema=DOCUMENTS)
 
@@ -120,6 +121,10 @@ def check_file(place: Location, file: TableFile) -> Problem | None:
         found = file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type] # it has `readinto`
     if not found.startswith(named_hash(file.path)):
         return Problem(where=str(place), what=f"its SHA-256 is {found}, which does not begin as its name says")
+    with place.open() as stream:
+        num_rows = pq.read_metadata(stream).num_rows
+    if num_rows != file.num_rows:
+        return Problem(where=str(place), what=f"it has {num_rows:,} rows, and the table's log says {file.num_rows:,}")
     return None
 
 

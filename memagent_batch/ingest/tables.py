@@ -39,17 +39,21 @@ class PartRow(TypedDict):
     char_start: Annotated[int, Column("its first character in the text", "code points")]
     char_end: Annotated[int, Column("the character after its last", "code points")]
     order: Annotated[str | None, Column("values of `input.order_columns` as JSON, by which parts are in order")]
+    carried: Annotated[
+        str | None, Column("carried columns of its row as JSON, where they are not those of the document")
+    ]
 
 
 class SourceRow(TypedDict):
-    """One row for each source file, or data file of a lake table."""
+    """One row for each source file, or data file of a lake table, and each scope that it was read with."""
 
     source: Annotated[str, Column("path below the folder of the documents, or URI")]
+    scope: Annotated[str | None, Column("the `input.where` and `input.slice` of the job; null for all documents")]
     version: Annotated[str | None, Column("ETag, or size and times; null if the store gives neither")]
     content_hash: Annotated[str | None, Column("SHA-256 of its bytes; null if they were not all read")]
     num_bytes: Annotated[int, Column("size", "bytes")]
     kind: Annotated[str, Column("kind of source: parquet, jsonl, csv, pdf, docx, email, ...")]
-    reader: Annotated[str | None, Column("what read it, with its version; a new version reads it again")]
+    reader: Annotated[str, Column("what read it and its attachments, with versions; a new version reads it again")]
     settings_hash: Annotated[str, Column("hash of the settings that decide what is read of it")]
     num_documents: Annotated[int, Column("documents that have a part of it", "documents")]
     status: Annotated[str, Column("ok, or failed where nothing of it could be read")]
@@ -77,6 +81,7 @@ class DocumentRow(TypedDict):
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("kind of that error: DocumentError, BadFileError, SourceUnreadError")]
     run_id: Annotated[str, Column("the ingest that wrote this row")]
+    row_hash: Annotated[int, Column("hash of the row without `reader` and `run_id`: another one means another row")]
 
 
 SOURCES = arrow_schema(SourceRow)

@@ -183,8 +183,6 @@ class Passages:
 
     windows: tuple[list[Window], ...] = ()
     """Of each reading of the sheet, in their order; empty if there is no text to show."""
-    missing: str | None = None
-    """Why there is no text to show though there is evidence."""
 
 
 def view_reading(

@@ -68,7 +68,8 @@ SIGN_SHEET_COLUMNS = (
     "reading_hash",
 )
 """Of `signed.csv`, which the pages save for `memagent review sign`."""
-TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
+PAGES_FOLDER = "pages"
+"""Where an output has its site."""
 SITE_INDEX_FILE = "index.html"
 SHEET_TO_ROOT = "../../../"
 SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"
@@ -97,7 +98,6 @@ class WrittenSite(TypedDict):
     run_id: str
     readings: int
     documents: int
-    documents_without_text: int
     files: int
     bytes: int
 
@@ -206,7 +206,7 @@ class _ShownRun:
     run: PastRun
     changes: RunChanges
     texts: DocumentTexts | None
-    """None without evidence, or if no text is to be shown."""
+    """None without evidence."""
 
     @property
     def output(self) -> Location:
@@ -233,12 +233,12 @@ class _ShownRun:
 
 
 def write_site(
-    outputs: Sequence[Location], target: Location, *, context_chars: int | None, is_large_allowed: bool
+    outputs: Sequence[Location], target: Location, *, context_chars: int, is_large_allowed: bool
 ) -> WrittenSite:
     """Writes the site of the last finished run of one or several outputs, such as slices, whole or not at all.
 
-    `context_chars` of the document stand on either side of evidence; None for no text. It shows more than
-    `LARGE_ANSWERS` only if that is allowed.
+    `context_chars` of the document stand on either side of evidence. It shows more than `LARGE_ANSWERS` only if that
+    is allowed.
 
     Raises:
         OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.
@@ -257,31 +257,28 @@ def write_site(
             f"the site would show {num_answers:,} answers; more than {LARGE_ANSWERS:,} take about 1 GB: pass --yes to "
             "write it"
         )
-    shown = map(partial(_shown_run, context_chars=context_chars), runs)
+    shown = map(_shown_run, runs)
     return _write_pages(list(shown), target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
 
 
-def _shown_run(run: PastRun, *, context_chars: int | None) -> _ShownRun:
-    wanted = {} if context_chars is None else _documents_with_evidence(run)
-    texts = DocumentTexts(run.output, run.manifest, wanted=wanted, without="--without-text") if wanted else None
+def _shown_run(run: PastRun) -> _ShownRun:
+    wanted = _documents_with_evidence(run)
+    texts = DocumentTexts(run.output, run.manifest, wanted=wanted) if wanted else None
     return _ShownRun(run=run, changes=changes_of(run), texts=texts)
 
 
 def _write_pages(
-    runs: Sequence[_ShownRun], target: Location, *, context_chars: int | None, later_runs: Sequence[str]
+    runs: Sequence[_ShownRun], target: Location, *, context_chars: int, later_runs: Sequence[str]
 ) -> WrittenSite:
     manifest, changes = _joined_manifest([run.manifest for run in runs]), _joined_changes([run.changes for run in runs])
     signing, number = _signing(manifest["run_id"], [run.output for run in runs]), count()
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
-        without_text = [
-            name
-            for run in runs
-            for name in _write_sheets(run, table, signing=signing, number=number, context_chars=context_chars or 0)
-        ]
+        for run in runs:
+            _write_sheets(run, table, signing=signing, number=number, context_chars=context_chars)
         table.write()
         values = _index_values(table, runs, manifest=manifest, changes=changes)
-        values |= {"num_without_text": len({*without_text}), "build": files.build}
+        values["build"] = files.build
         values["site"] |= signing
         values["later_runs"] = later_runs
         index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
@@ -295,7 +292,6 @@ def _write_pages(
         run_id=manifest["run_id"],
         readings=table.outcomes.total(),
         documents=table.num_documents,
-        documents_without_text=len({*without_text}),
         files=files.num_files + 1 + len(summary),
         bytes=files.num_bytes + len(index) + sum(map(len, summary.values())),
     )
@@ -303,15 +299,13 @@ def _write_pages(
 
 def _write_sheets(
     run: _ShownRun, table: AnswerTable, *, signing: Mapping[str, Any], number: Iterator[int], context_chars: int
-) -> Iterator[str]:
-    """Writes the pages of a run; gives the documents whose text is gone."""
+) -> None:
+    """Writes the pages of a run."""
     sheets = run.sheets(number)
     for batch in into_batches(sheets, size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS):
         found = _passages(batch, texts=run.texts, context_chars=context_chars)
         for sheet in batch:
             passages = found[sheet.document_id]
-            if passages.missing:
-                yield sheet.document_id
             values = template_values(sheet, passages) | {"since": run.changes.since, "index": SHEET_TO_INDEX}
             values["site"] = {**signing, "root": SHEET_TO_ROOT, "readings": [*map(_to_sign, sheet.readings)]}
             table.files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
@@ -357,7 +351,7 @@ def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_ch
     if texts is None:
         return {sheet.document_id: Passages() for sheet in batch}
     wanted = {sheet.document_id: sheet.readings for sheet in batch if any(view.marks for view in sheet.readings)}
-    found = {sheet.document_id: Passages(missing=TEXT_GONE if sheet.document_id in wanted else None) for sheet in batch}
+    found = {sheet.document_id: Passages() for sheet in batch}
     for fetched in texts.fetch([*wanted]):
         shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in wanted[fetched.document_id])
         found[fetched.document_id] = Passages(windows=tuple(shown))

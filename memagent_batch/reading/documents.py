@@ -13,7 +13,7 @@ from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.domain.document import BreakAt, Document
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.domain.texts.sentences import LINE_ENDS, Sentences, cut_place, split_sentences, splits_amount
-from memagent_batch.errors import DocumentError, SettingsError, TextUnavailableError
+from memagent_batch.errors import DocumentError, SettingsError
 from memagent_batch.plugins import policy_class, setting_names
 
 
@@ -46,7 +46,7 @@ def planned_documents(call: pa.Table) -> list[PlannedDocument]:
     return [_planned_document(documents.slice(row, 1)) for row in range(documents.num_rows)]
 
 
-def unreadable(error: DocumentError | TextUnavailableError) -> Document:
+def unreadable(error: DocumentError) -> Document:
     """A document without a text to read."""
     return Document(token_ids=(), token_chars=(), num_chars=0, error=error)
 
@@ -59,8 +59,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
     (values,) = row.drop_columns(lists).to_pylist()
     document = Document(token_ids=token_ids, token_chars=token_chars, num_chars=values["num_chars"], breaks=breaks)
     if values["error"] is not None:
-        kind = TextUnavailableError if values["is_unavailable"] else DocumentError
-        document = unreadable(kind(values["error"]))
+        document = unreadable(DocumentError(values["error"]))
     return PlannedDocument(
         document_id=values["document_id"],
         document_hash=values["document_hash"],
@@ -81,13 +80,13 @@ def break_at(agent: AgentConfig) -> BreakAt | None:
     return agent.policy.break_at if has_setting else None
 
 
-def require_rows(agent: AgentConfig, *, order_columns: Sequence[str]) -> None:
+def require_rows(agent: AgentConfig, *, has_rows: bool) -> None:
     """Checks that documents have the rows at which chunks are to close.
 
     Raises:
         SettingsError: each document is one row; says what to do.
     """
-    if break_at(agent) is BreakAt.ROWS and not order_columns:
+    if break_at(agent) is BreakAt.ROWS and not has_rows:
         raise SettingsError(
             "policy.break_at: rows closes chunks where rows end, and here each document is one row; name "
             "input.order_columns where documents are many rows, or choose lines, or leave it out"

@@ -1,4 +1,4 @@
-"""What the texts of documents, fetched again by their place, add to the tables: evidence, and where spans stood.
+"""What the texts of documents add to the tables: evidence, and where spans stood in the source.
 
 Evidence are the sentences that the model pointed at, and the places of strings that it wrote itself: those that stand
 in the text exactly, or except for case and width.
@@ -14,19 +14,13 @@ from typing import cast
 
 import pyarrow as pa
 
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.shards import into_batches
-from memagent_batch.documents.texts import FetchedText, fetch_texts
+from memagent_batch.documents.stored import StoredDocuments, StoredText
 from memagent_batch.domain.follow_ups.values import UNSTATED
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.locators import LocatedRow, located
 from memagent_batch.runs.tables import AnswerRow, EvidenceRow, MemoryRow
-from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.rows import SpanRow
 
-JOINED_BYTES = 32 * 1024 * 1024
-"""Documents of many rows that are fetched together, bytes: where their rows lie mixed, all of them are held until the
-last row is there."""
 MAX_STRING_CHARS = 300
 """A longer answer is prose: its quotes and numbers are looked for, not the whole."""
 MAX_STRINGS = 8
@@ -82,80 +76,59 @@ class PartSpans:
     evidence: list[EvidenceRow] | None
     """Rows of `evidence`; None where it was not asked for."""
     memories: list[MemoryRow]
-    is_whole: bool
 
 
 def spans_of_part(
-    part: pa.Table,
-    answered: Sequence[AnsweredReading],
-    *,
-    documents: Location | None,
-    settings: InputConfig,
-    has_evidence: bool,
+    part: pa.Table, answered: Sequence[AnsweredReading], *, documents: StoredDocuments, has_evidence: bool
 ) -> PartSpans:
-    """The rows of a part of the plan that have spans. Few texts are held at a time, and none is fetched without need.
+    """Makes the rows of a part of the plan that have spans.
 
-    Without its text a span keeps its place in it alone, and nothing is aligned. Without `documents` there are no texts.
+    Texts are read one after another, and only those that evidence lies in; of others their parts alone.
     """
-    if documents is None:
-        return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
     of_row: dict[int, list[AnsweredReading]] = {}
     for each in answered:
         of_row.setdefault(each.row, []).append(each)
-    rows = [
-        row
-        for row, readings in sorted(of_row.items())
-        if any((has_evidence and each.has_spans) or (settings.locator and each.shows_chunks) for each in readings)
-    ]
+    with_text = {row for row, readings in of_row.items() if has_evidence and any(each.has_spans for each in readings)}
+    shown = {row for row, readings in of_row.items() if any(each.shows_chunks for each in readings)}
     evidence: dict[int, list[EvidenceRow]] = {}
     memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
-    is_whole = True
-    for row, fetched in _fetched_texts(part, rows, documents=documents, settings=settings):
-        is_whole = is_whole and fetched.text is not None
-        memories[row] = [
-            {**turn, "locator": _locator(fetched.rows, turn["char_start"], turn["char_end"])} for turn in memories[row]
-        ]
-        if has_evidence:
-            evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched)]
+    for rows in (with_text, shown - with_text):
+        wanted = sorted(rows)
+        for stored in documents.read_texts(part.take(pa.array(wanted, pa.int64())), with_text=rows is with_text):
+            row = wanted[stored.row]
+            memories[row] = [
+                {**turn, "locator": _locator(stored.parts, turn["char_start"], turn["char_end"])}
+                for turn in memories[row]
+            ]
+            if row in with_text:
+                evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, stored)]
     return PartSpans(
-        evidence=[line for row in rows for line in evidence[row]] if has_evidence else None,
+        evidence=[line for row in sorted(evidence) for line in evidence[row]] if has_evidence else None,
         memories=[turn for row in sorted(memories) for turn in memories[row]],
-        is_whole=is_whole,
     )
 
 
-def _fetched_texts(
-    part: pa.Table, rows: Sequence[int], *, documents: Location, settings: InputConfig
-) -> Iterator[tuple[int, FetchedText]]:
-    sizes: list[int] = part["num_bytes"].to_pylist()
-    joined = into_batches(rows, size=sizes.__getitem__, max_size=JOINED_BYTES)
-    for batch in joined if settings.order_columns else [rows] if rows else []:
-        wanted = part.take(pa.array(batch, pa.int64()))
-        for fetched in fetch_texts(wanted, documents=documents, settings=settings):
-            yield batch[fetched.row], fetched
-
-
-def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:
+def _locator(parts: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:
     if char_start is None or char_end is None:
         return None
-    return located(rows, char_start=char_start, char_end=char_end)
+    return located(parts, char_start=char_start, char_end=char_end)
 
 
-def evidence_rows(answered: AnsweredReading, fetched: FetchedText) -> Iterator[EvidenceRow]:
+def evidence_rows(answered: AnsweredReading, stored: StoredText) -> Iterator[EvidenceRow]:
     """The rows of one reading: the sentences that were chosen, then the strings of the answer."""
-    text = fetched.text
+    text = stored.text
     for rank, span in enumerate(answered.sentences, start=1):
         start, end = span["char_start"], span["char_end"]
         yield {
             **_shared(answered.answer, how=How.CHOSEN, rank=rank),
             "char_start": start,
             "char_end": end,
-            "text": None if text is None else text[start:end],
+            "text": text[start:end],
             "chunk_index": span["chunk_index"],
-            "locator": _locator(fetched.rows, start, end),
+            "locator": _locator(stored.parts, start, end),
             "alignment": Alignment.EXACT.value,
         }
-    if text is None or not answered.is_aligned:
+    if not answered.is_aligned:
         return
     near = [(span["char_start"], span["char_end"]) for span in answered.sentences]
     for rank, aligned in enumerate(align(answer_strings(answered.answer["answer"] or ""), text, near=near), start=1):
@@ -165,7 +138,7 @@ def evidence_rows(answered: AnsweredReading, fetched: FetchedText) -> Iterator[E
             "char_start": aligned.char_start,
             "char_end": aligned.char_end,
             "text": text[aligned.char_start : aligned.char_end] if is_there else None,
-            "locator": _locator(fetched.rows, aligned.char_start, aligned.char_end),
+            "locator": _locator(stored.parts, aligned.char_start, aligned.char_end),
             "alignment": aligned.alignment.value,
             "quote": aligned.string,
         }

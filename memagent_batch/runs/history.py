@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 
 from memagent_batch.errors import OutputError, StorageError, SupersededError
 from memagent_batch.runs.manifest import FORMAT, Manifest, RunRecord
-from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+from memagent_batch.runs.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.delta import OutputTable, RunNumber, write_table_files
-from memagent_batch.store.errors import output_errors
+from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import read_asked
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -115,21 +115,20 @@ class PastRun:
             return self.table(name).dataset(self.version(name))
         return self.table(name).dataset()
 
+    def read(self, name: str) -> pa.Table:
+        """Reads a table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table, or files of that version were vacuumed.
+        """
+        with table_errors(self.table(name).place.uri, remedy=GONE_REMEDY):
+            return self.dataset(name).to_table()
+
     def evidence(self) -> ds.Dataset:
         """The table `evidence`; without rows if the run asked for none."""
         if EVIDENCE_TABLE in self.manifest["table_versions"]:
             return self.dataset(EVIDENCE_TABLE)
         return ds.dataset(EVIDENCE.empty_table())
-
-
-def run_output(place: Location) -> Location:
-    """Where runs write; of the folder of `memagent scan` its answers."""
-    answers = place / ANSWERS_TABLE
-    is_scan = (
-        not OutputTable(output=place, name=RUNS_TABLE).exists()
-        and OutputTable(output=answers, name=RUNS_TABLE).exists()
-    )
-    return answers if is_scan else place
 
 
 def require_readable(output: Location) -> None:
@@ -142,9 +141,7 @@ def require_readable(output: Location) -> None:
         if (output / name).exists():
             raise OutputError(
                 f"output: {output} was written by an earlier version of memagent-batch, whose tables this version does "
-                "not read ({name} is there); keep it for that version, and choose an empty folder".replace(
-                    "{name}", name
-                )
+                f"not read ({name} is there); keep it for that version, and choose an empty folder"
             )
 
 
@@ -364,7 +361,8 @@ def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) 
             others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
         rows = pa.concat_tables([others, rows])
     written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
-    table.commit(run=run, schema=RUNS, add=written, remove=replaced, is_first=is_first)
+    most = run.number - 1 if is_first else None
+    table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most)
 
 
 def _without_messages(row: RunRow) -> RunRow:
@@ -403,20 +401,25 @@ def has_unfinished(output: Location, *, writer: str) -> bool:
 def undo_unfinished(output: Location, run: RunNumber) -> None:
     """Takes back what earlier runs of the same writer committed to single tables before they were killed.
 
+    From then on the tables refuse commits of earlier runs that are still alive.
+
     Raises:
         SupersededError: a newer run has begun.
     """
     counts = (ds.field("writer") == run.writer) | ds.field("documents_forgotten").is_valid()  # that undid all others
     rows = _rows(output, columns=["run_id", "writer", "manifest"], only=counts)
     finished = [row for row in rows if row["manifest"]]
-    versions: Mapping[str, int] = {}
-    if finished:
-        versions = json.loads(max(finished, key=lambda row: row["run_id"])["manifest"] or "{}")["table_versions"]
+    last = max(finished, key=lambda row: row["run_id"], default=None)
+    if not any((last["run_id"] if last else "") < row["run_id"] < run.run_id for row in rows):
+        return
+    versions: Mapping[str, int] = json.loads(last["manifest"] or "{}")["table_versions"] if last else {}
     known = {row["run_id"] for row in finished}
     for name in READING_TABLES:
         table = OutputTable(output=output, name=name)
         if table.exists():
             _undo(table, run, since=versions.get(name, 0), known=known)
+            if table.run_number(run.writer) < run.number:
+                table.commit(run=run, schema=table.schema())
 
 
 def _undo(table: OutputTable, run: RunNumber, *, since: int, known: set[str]) -> None:

@@ -101,6 +101,14 @@ class AgainRecord(TypedDict):
     pairs: int
 
 
+class DocumentsRecord(TypedDict):
+    """The version of a table `documents` that a run reads."""
+
+    output: str | None
+    """The output that has the table; None for the run's own."""
+    version: int | None
+
+
 class Manifest(TypedDict):
     """What a finished run says of itself."""
 
@@ -137,6 +145,8 @@ class Manifest(TypedDict):
     again: AgainRecord | None
     asked_id: str
     """Names its question list in the log."""
+    documents_table: DocumentsRecord
+    """The documents that it read."""
     forgotten: NotRequired[dict[str, int]]
     """Of `memagent forget`: how many `documents` it has deleted."""
     replicas_given_up: NotRequired[int]
@@ -158,6 +168,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
+    documents_table: DocumentsRecord
     sample: Sample | None = None
     again: AgainRecord | None = None
     asked_id: str = ""

@@ -36,10 +36,10 @@ MANY_SMALL = 32
 ROWS_AT_ONCE = 1000
 """Readings that are not read and are written together: alone, each would take 30 KB of the driver's memory."""
 _READINGS_TYPE = pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32()), ("inputs_hash", pa.string())]))
-_PARTS = f"""
+_PARTS = """
 with sized as (
     select document, coalesce(max(file), -1) as last_file,
-           greatest(num_bytes * count(*) / {PART_BYTES}, count(*) / {PART_READINGS}) as share
+           greatest(num_bytes * count(*) / $part_bytes, count(*) / $part_readings) as share
     from documents semi join changed using (document) join state using (document) group by document, num_bytes)
 select document, floor(sum(share) over (order by last_file, document rows unbounded preceding) - share)::bigint as part
 from sized order by part, document
@@ -60,7 +60,7 @@ def plan_parts(plan: Plan, database: "duckdb.DuckDBPyConnection") -> Iterator[pa
     The readings are all that were asked for; columns name the log files that hold them (`FILE_COLUMNS`), `asked` has
     their questions, `part` the number of the group. `database` is that of `row_changes`.
     """
-    parts = query_to_disk(database, _PARTS)
+    parts = query_to_disk(database, _PARTS, part_bytes=PART_BYTES, part_readings=PART_READINGS)
     database.register("parts", parts)
     tables = parts, query_to_disk(database, _PART_READINGS), query_to_disk(database, _PART_FILES)
     names = log_files(database)

@@ -1,23 +1,22 @@
 """The plan of a run: the readings that are asked for, the ones that the log answers already, and the order of the rest.
 
-Holds ids, hashes and places of documents, and the questions; never texts.
+Holds ids, hashes and places of documents in the table `documents`, and the questions; never texts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config.sources import SourceConfig
-from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedFiles, is_there
-from memagent_batch.documents.formats.byte_lines import COMPRESSIONS
-from memagent_batch.documents.formats.formats import GROUPED
+from memagent_batch.documents.document_index import INDEX_SCHEMA, is_there
 from memagent_batch.documents.questions import value_types
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.reading.follow_ups import FollowUps
@@ -40,70 +39,35 @@ from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, a
 if TYPE_CHECKING:
     import duckdb
 
-BUNDLE_BYTES = 1024 * 1024
-"""Text that one tokenising task takes out of several files: small ones go together, large ones alone."""
+BATCH_BYTES = 16 * 1024 * 1024
+"""Text of a batch, bytes: about a row group of the table `documents`, so that few tasks decode the same one. A longer
+document is a batch alone."""
 
-BUNDLE_FILES = 256
-"""Most files of a bundle: each costs a request to an object store."""
+LEAST_BYTES = 1024
+"""What a shorter document counts as: a batch has at most 16,384, of which its task holds ids and places."""
 
-BUNDLE_DOCUMENTS = 16_384
-"""Most documents of a bundle; the task holds their ids and places, some kilobytes each."""
+SHORT_BYTES = 16 * 1024
+"""Documents under twice this size, a chunk or two, count as equally long: their order does not matter."""
 
-GROUP_BYTES = 64 * 1024 * 1024
-"""Most text of a bundle out of one row group. Rows can't be skipped unread, so each bundle decodes those before its own
-again: at this size, that costs a tenth of the tokenising."""
-
-GROUP_BUNDLES = 16
-"""Bundles that a row group of longer documents is cut into, so that several tasks feed the readers from it."""
-
-SMALL_POWER = 14
-"""Documents under 2^15 bytes, a chunk or two, count as equally long: their order does not matter, and a row group is
-decoded once for all of them."""
-
-_BUNDLE = "bundle"
-_GROUPED = ", ".join(f"'{name}'" for name in sorted(GROUPED))
-_PACKED = "|".join(rf"\{ending}$" for ending in COMPRESSIONS)
-"""Pattern of files that are unpacked from their beginning, so that several passes over one cost as many times that."""
-IN_BUNDLES = f"""
-with placed as (
-    select document, num_bytes, floor(log2(greatest(num_bytes, {2**SMALL_POWER})))::int as power,
-           (path, if(format in ({_GROUPED}), start, 0)) as place,
-           format in ({_GROUPED}) or regexp_matches(path, '{_PACKED}', 'i') as is_one_pass
-    from documents),
-compared as (select * exclude (place), place is distinct from lag(place) over () as is_next from placed),
-numbered as (
-    select * exclude (is_next), (count(*) filter (is_next) over (rows unbounded preceding))::int as place
-    from compared),
-sized as (
-    select *, is_one_pass and sum(num_bytes) over (partition by power, place) > {BUNDLE_BYTES} as is_apart,
-           least(greatest((sum(num_bytes) over (partition by place))::bigint // {GROUP_BUNDLES}, {BUNDLE_BYTES}),
-                 {GROUP_BYTES}) as share
-    from numbered semi join todo using (document)),
-lined_up as (
-    select document, num_bytes, power, place, if(is_apart, place, null) as apart,
-           case when not is_apart then {BUNDLE_BYTES} when power = {SMALL_POWER} then {GROUP_BYTES} else share end
-               - (2 << power) as room
-    from sized),
-counted as (
-    select *, (sum(num_bytes) over line)::bigint as end_bytes, row_number() over line as number,
-           dense_rank() over (partition by power, apart order by place) as file
-    from lined_up
-    window line as (partition by power, apart order by document rows unbounded preceding))
-select document, dense_rank() over (order by power desc, apart, (number - 1) // {BUNDLE_DOCUMENTS},
-                                    (file - 1) // {BUNDLE_FILES}, if(room > 0, end_bytes // room, number)) as {_BUNDLE}
-from counted order by {_BUNDLE}, document
+BATCHES = f"""
+with pending as (  -- the documents to read, each with the power of two of its size
+    select document, num_bytes, floor(log2(greatest(num_bytes, {SHORT_BYTES})))::int as size_class,
+           greatest(num_bytes, {LEAST_BYTES}) as counted_bytes
+    from documents semi join todo using (document)),
+summed as (  -- and the bytes of its class up to its end, in the order of the files
+    select *, (sum(counted_bytes) over (
+        partition by size_class order by document rows unbounded preceding))::bigint as end_bytes
+    from pending)
+select document, num_bytes, dense_rank() over (
+    order by size_class desc, (end_bytes - counted_bytes) // {BATCH_BYTES}) as batch
+from summed order by batch, document
 """
-"""The query of the bundle of each document to do (`todo`): longest first by powers of two, inside a power and in a
-bundle in the order of the index, which is that of the files. `document` is a row of it; `place` numbers its files and
-row groups.
-
-Bundles lie in a line of documents of about one length: of one row group or compressed file that is large, or of all
-others. Room for the longest document is left in each, so that the one in which a bundle ends is inside its limit."""
+"""The batch of each document to read: the longest documents first, by powers of two, and those of a file together."""
 
 
-def cut_bundles(documents: pa.Table, lined_up: pa.Table) -> Iterator[pa.Table]:
-    """The documents in their bundles; `lined_up` is what the query has found of them."""
-    starts = np.flatnonzero(np.diff(lined_up[_BUNDLE].to_numpy(), prepend=0)).tolist()
+def cut_batches(documents: pa.Table, batches: pa.Table) -> Iterator[pa.Table]:
+    """Yields the documents of each batch; `batches` is what the query has found of them."""
+    starts = np.flatnonzero(np.diff(batches["batch"].to_numpy(), prepend=0)).tolist()
     edges = pairwise([*starts, documents.num_rows])
     slices = (documents.slice(start, stop - start).combine_chunks() for start, stop in edges)
     for batch in on_disk(slices, schema=documents.schema).to_batches():
@@ -122,8 +86,7 @@ WORK_COLUMNS = pa.schema(
 another version of it; the readings that the log has answered, but whose follow-up questions are missing; and the log
 files that hold how these ended."""
 AGAIN = pa.schema([("document_id", pa.string()), ("question_id", pa.string())])
-Sources = TypeVar("Sources", bound=SourceConfig)
-_PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
+_STATE_COLUMNS = ["document_id", "document_hash", "num_bytes", "error"]
 CALL_COLUMN = "call"
 """Number of the call in which a document goes to a reader: documents of one number go together."""
 CALLS_PER_READING = 2
@@ -154,12 +117,12 @@ where to_close or is_ok is null or ($retry_failed and not is_ok)
 qualify row_number() over (partition by text, wording, sample order by document, place) = 1
 """
 _TO_READ = """
-select number as document, question, sample from todo join lined_up using (document)
+select number as document, question, sample from todo join numbered using (document)
 where not to_close order by number, place, sample
 """
 _TO_CLOSE = _TO_READ.replace("not to_close", "to_close")
 _OUTCOME_FILES = """
-select distinct number as document, file from todo join lined_up using (document) where to_close
+select distinct number as document, file from todo join numbered using (document) where to_close
 order by document, file
 """
 _TURN_FILES = """
@@ -170,7 +133,7 @@ with found as (
     -- turns of other versions of the document
     select document, logged_turns.file
     from todo join documents using (document) join logged_turns using (document_id, wording))
-select number as document, file from found join lined_up using (document) order by document, file
+select number as document, file from found join numbered using (document) order by document, file
 """
 _KEPT = """
 select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
@@ -192,20 +155,20 @@ class PendingWork:
     """Readings that the log has answered, but whose follow-up questions are missing."""
 
 
-def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:
-    """Sums over the bundles of `Plan.pending`."""
+def count_pending(batches: Iterable[pa.Table]) -> PendingWork:
+    """Sums over the batches of `Plan.pending`."""
     readings = num_bytes = follow_up_readings = 0
-    for bundle in bundles:
-        lengths = num_readings_of(bundle)
+    for batch in batches:
+        lengths = num_readings_of(batch)
         readings += pc.sum(lengths).as_py()
-        num_bytes += pc.sum(pc.multiply(bundle["num_bytes"], lengths)).as_py()
-        follow_up_readings += pc.sum(pc.list_value_length(bundle["follow_ups"])).as_py()
+        num_bytes += pc.sum(pc.multiply(batch["num_bytes"], lengths)).as_py()
+        follow_up_readings += pc.sum(pc.list_value_length(batch["follow_ups"])).as_py()
     return PendingWork(readings=readings, num_bytes=num_bytes, follow_up_readings=follow_up_readings)
 
 
-def num_readings_of(bundle: pa.Table) -> pa.ChunkedArray:
+def num_readings_of(batch: pa.Table) -> pa.ChunkedArray:
     """Readings of each document, those to close among them."""
-    return pc.add(pc.list_value_length(bundle["readings"]), pc.list_value_length(bundle["follow_ups"]))
+    return pc.add(pc.list_value_length(batch["readings"]), pc.list_value_length(batch["follow_ups"]))
 
 
 class PlannedQuestions:
@@ -304,22 +267,22 @@ class Plan:
         *,
         samples: int,
         follow_ups: FollowUps | None = None,
-        indexed: IndexedFiles | None = None,
         outside: pa.Table | None = None,
-        places: Sequence[str] = (),
+        stored: StoredDocuments,
+        lake_versions: Mapping[str, str] = MappingProxyType({}),
         again: Again | None = None,
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
         Documents `outside` are there and are not read, by a limit or in a second pass, which reads what `again` says
-        alone. `places` are URIs of the documents at the versions that were indexed. Without `follow_ups` nothing is
-        asked after an answer, whatever types the questions have.
+        alone. `stored` are the documents that the index is of, `lake_versions` the versions of what they were made of.
+        Without `follow_ups` nothing is asked after an answer, whatever types the questions have.
         """
         self.documents = documents
         self.samples = samples
-        self.indexed = indexed
         self.outside = outside
-        self.places = tuple(places)
+        self.stored = stored
+        self.lake_versions = lake_versions
         self.again = again
         self.asked = PlannedQuestions(questions, follow_ups=follow_ups)
         if again is not None:
@@ -337,14 +300,10 @@ class Plan:
         """Documents that are there."""
         return int(pc.sum(is_there(self.documents), min_count=0).as_py())
 
-    def pinned(self, sources: Sources) -> Sources:
-        """The sources at the versions that were indexed, whatever becomes of a table meanwhile."""
-        return sources.model_copy(update={"documents": self.places or sources.documents})
-
     @contextmanager
     def state(self, index: LogIndex) -> Iterator["duckdb.DuckDBPyConnection"]:
         """A database with what is asked and logged; see `open_state`."""
-        documents = self.documents.select(_PLACE_COLUMNS).append_column("is_there", is_there(self.documents))
+        documents = self.documents.select(_STATE_COLUMNS).append_column("is_there", is_there(self.documents))
         tables = {"shared": self.asked.shared, "bound": self.asked.bound}
         asked = _ASKED.format(samples=self.samples)
         with open_state(documents, self.asked.hashed, index, asked=asked, tables=tables) as database:
@@ -358,27 +317,27 @@ class Plan:
         return PlanCounts(**counts)
 
     def pending(self, index: LogIndex, *, retry_failed: bool) -> Iterator[pa.Table]:
-        """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
+        """Yields the documents with readings to do in batches to tokenise together, the longest first.
 
         Documents of the same text share their readings: the first of them is read, for all.
-        A bundle is a table of the index's places with `WORK_COLUMNS`.
+        A batch is a table of `INDEX_SCHEMA` with `WORK_COLUMNS`.
         """
         with self.state(index) as database:
             database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
             if not database.sql("from todo limit 1").fetchall():
                 return
-            lined_up, names = query_to_disk(database, IN_BUNDLES), log_files(database)
-            database.register("lined_up", with_rows(lined_up, "number"))
+            batches, names = query_to_disk(database, BATCHES), log_files(database)
+            database.register("numbered", with_rows(batches, "number"))
             found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _OUTCOME_FILES)]
-        places = self.documents.select(_PLACE_COLUMNS)
-        work = _work(places, lined_up, found, names=names)
-        yield from cut_bundles(on_disk(work, schema=pa.schema([*places.schema, *WORK_COLUMNS])), lined_up)
+        places = self.documents.select(INDEX_SCHEMA.names)
+        work = _work(places, batches, found, names=names)
+        yield from cut_batches(on_disk(work, schema=pa.schema([*places.schema, *WORK_COLUMNS])), batches)
 
 
-def _work(places: pa.Table, lined_up: pa.Table, found: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
-    """The documents of bundles, with `WORK_COLUMNS`, some at a time."""
-    documents = lined_up[DOCUMENT].to_numpy()
-    for rows, (read, closed, turns, outcomes) in in_blocks(np.arange(lined_up.num_rows), *found):
+def _work(places: pa.Table, batches: pa.Table, found: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
+    """Yields the documents in the order of their batches, with `WORK_COLUMNS`, some at a time."""
+    documents = batches[DOCUMENT].to_numpy()
+    for rows, (read, closed, turns, outcomes) in in_blocks(np.arange(batches.num_rows), *found):
         columns = {
             "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
             "turn_files": list_column(turns, names.take(turns["file"].combine_chunks()), documents=rows),
@@ -392,20 +351,20 @@ def _work(places: pa.Table, lined_up: pa.Table, found: Sequence[pa.Table], *, na
         yield work
 
 
-def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:
-    """Adds to each bundle which of its documents go to a reader in one call (`CALL_COLUMN`).
+def group_documents(batches: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:
+    """Adds to each batch which of its documents go to a reader in one call (`CALL_COLUMN`).
 
     A call takes at most a small share of the readings and of the bytes that are left, so that calls shrink to one
     document each towards the end, and the replicas end together.
     """
     share = CALLS_PER_READING * readings_in_flight
-    left = count_pending(bundles)
+    left = count_pending(batches)
     num_readings, num_bytes = left.readings, left.num_bytes
-    for bundle in bundles:
-        counts = num_readings_of(bundle).to_pylist()
+    for batch in batches:
+        counts = num_readings_of(batch).to_pylist()
         room_readings = room_bytes = 0.0
         calls: list[int] = []
-        for count, size in zip(counts, bundle["num_bytes"].to_pylist(), strict=True):
+        for count, size in zip(counts, batch["num_bytes"].to_pylist(), strict=True):
             room_readings, room_bytes = room_readings - count, room_bytes - count * size
             is_full = not calls or room_readings < 0 or room_bytes < 0
             if is_full:
@@ -413,4 +372,4 @@ def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> 
                 room_bytes = num_bytes / share - count * size
             calls.append(calls[-1] + is_full if calls else 0)
             num_readings, num_bytes = num_readings - count, num_bytes - count * size
-        yield bundle.append_column(CALL_COLUMN, pa.array(calls, pa.int32()))
+        yield batch.append_column(CALL_COLUMN, pa.array(calls, pa.int32()))

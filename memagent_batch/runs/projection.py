@@ -9,10 +9,10 @@ from typing import Any, NotRequired, TypedDict, cast
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, source_type
+from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD
 from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
 from memagent_batch.documents.questions import value_type_of
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.follow_ups.doubts import Doubt
 from memagent_batch.domain.follow_ups.values import ValueStatus, stated
@@ -55,7 +55,7 @@ from memagent_batch.store.turn_log.rows import (
     turn_memory,
 )
 from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
-from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place, model_name
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, model_name
 
 RUN_ID = ANSWERS.field("run_id")
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
@@ -90,13 +90,12 @@ class Projection(Origin):
     has_evidence: bool = False
     results: Mapping[str, ResultQuestion] = field(default_factory=dict)
     """Questions of the table `results` by question_id; without one there is no such table."""
-    documents: Location | None = None
-    """The documents, where texts are fetched from for evidence and locators."""
-    input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
+    documents: StoredDocuments
+    """The documents, for evidence and locators."""
 
     def rules(self) -> dict[str, Any]:
         """What decides rows, as JSON values: all but the run, and the places of output and documents."""
-        places = {"output", "run_id", "documents", "input"}
+        places = {"output", "run_id", "documents"}
         settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
         return {"code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)], "settings": settings}
 
@@ -116,8 +115,7 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         follow_up_readings=plan.asked.turns_by_follow_up(),
         has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
         results=result_questions(plan.asked.table) if plan.asked.follow_ups is not None else {},
-        documents=make_texts_place(plan.pinned(job)),
-        input=job.input,
+        documents=plan.stored,
     )
 
 
@@ -374,21 +372,12 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
             answered.append(reading)
             questions.append(question)
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
-    carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
-    spans = spans_of_part(
-        part,
-        answered,
-        documents=projection.documents,
-        settings=projection.input,
-        has_evidence=projection.has_evidence,
-    )
+    spans = spans_of_part(part, answered, documents=projection.documents, has_evidence=projection.has_evidence)
     answers = with_votes([each.answer for each in answered])
     chosen = None if spans.evidence is None else chosen_texts(spans.evidence)
     answers = with_doubts(answers, questions, chosen=chosen)
-    if not spans.is_whole:  # a text that was needed could not be read: the next run writes these rows again
-        answers = [{**row, "inputs_hash": ""} for row in answers]
     return PartTables(
-        answers=answers_table(answers, carried=carried),
+        answers=answers_table(answers, carried=carried_columns(rows)),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
         evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
         results=_results(part, answers, projection=projection) if projection.results else None,
@@ -399,9 +388,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
 def _results(part: pa.Table, answers: Sequence[AnswerRow], *, projection: Projection) -> pa.Table:
     table = results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
     table = table.append_column(RUN_ID, pa.repeat(projection.run_id, table.num_rows))
-    for each in carried_fields(part.schema):
-        table = table.append_column(each, part[CARRY_PREFIX + each.name].cast(each.type))
-    return table
+    return _with_columns(table, carried_columns(part))
 
 
 def table_schemas(projection: Projection, documents: pa.Schema) -> dict[str, pa.Schema]:
@@ -418,22 +405,26 @@ def table_schemas(projection: Projection, documents: pa.Schema) -> dict[str, pa.
 
 
 def carried_fields(documents: pa.Schema) -> list[pa.Field]:
-    """The carried columns as `answers` and `results` have them."""
-    return [pa.field(name, source_type(name)) for name in carried_columns(documents)]
+    """The columns of the source and the carried columns of an index, as `answers` and `results` have them."""
+    carried = [field for field in documents if field.name.startswith(CARRY_PREFIX)]
+    return [field.with_name(field.name.removeprefix(CARRY_PREFIX)) for field in carried]
 
 
-def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:
-    """Rows of `ANSWERS`, and behind them the carried columns: a value for each row."""
-    table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
-    for name, values in carried.items():
-        kind = source_type(name)
-        table = table.append_column(pa.field(name, kind), pa.array(values, pa.string()).cast(kind))
+def carried_columns(documents: pa.Table) -> pa.Table:
+    """The same columns of some documents."""
+    carried = carried_fields(documents.schema)
+    return pa.table([documents[CARRY_PREFIX + each.name] for each in carried], schema=pa.schema(carried))
+
+
+def answers_table(rows: Sequence[AnswerRow], *, carried: pa.Table) -> pa.Table:
+    """Rows of `ANSWERS`, and behind them the carried columns, which have a value for each row."""
+    return _with_columns(pa.Table.from_pylist(list(rows), schema=ANSWERS), carried)
+
+
+def _with_columns(table: pa.Table, others: pa.Table) -> pa.Table:
+    for each in others.schema:
+        table = table.append_column(each, others[each.name])
     return table
-
-
-def carried_columns(schema: pa.Schema) -> list[str]:
-    """Names of the carried input columns of a document index."""
-    return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
 
 
 def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, Mapping[str, Any]]]:
@@ -442,7 +433,7 @@ def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQues
     documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"])
     for name in (SOURCE_READ, SOURCE_UNREAD):
         if CARRY_PREFIX + name in part.schema.names:
-            documents = documents.append_column(name, part[CARRY_PREFIX + name].cast(source_type(name)))
+            documents = documents.append_column(name, part[CARRY_PREFIX + name])
     for row, document in enumerate(documents.to_pylist()):
         for reading in document["readings"]:
             yield row, document, asked[reading["question"]], reading

@@ -20,8 +20,10 @@ from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.reading_state import DOCUMENT, QUESTION, with_rows
 from memagent_batch.store.database import BATCH_ROWS, on_disk, query_to_disk
 from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.errors import table_errors
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,12 +63,14 @@ anti join described using (document_id) anti join outside using (document_id)
 """
 _CHANGED = """
 create temp table changed as
-select distinct document from described join (
+select document from described join (
     select coalesce(wanted.document_id, stored.document_id) as document_id
     from wanted full join (from stored semi join described using (document_id)) stored
         using (document_id, question_id, sample)
     where stored.inputs_hash is distinct from wanted.inputs_hash or stored.status = 'not_read'
           or wanted.newest_run_id > stored.read_run_id) using (document_id)
+union
+select document from described semi join not_read using (document_hash)
 """
 _DROPPED = """
 create temp table dropped as
@@ -89,7 +93,8 @@ after as (
 select count(*) filter (before.document_id is null) as added,
        count(*) filter (before.document_id is not null and after.document_id is not null
                         and before.document_hash is distinct from after.document_hash) as changed,
-       count(*) filter (after.document_id is null and document_id in (from gone)) as removed,
+       count(*) filter (after.document_id is null and (document_id in (from gone) or document_id in (
+           select document_id from described where error_type in ('{MISSING_DOCUMENT}', '{BAD_FILE}')))) as removed,
        count(*) filter (before.document_id is not null and after.document_id is not null
                         and before.document_hash is not distinct from after.document_hash) as unchanged
 from before full join after using (document_id)
@@ -129,7 +134,13 @@ class RowChanges:
 
 @contextmanager
 def row_changes(
-    plan: Plan, index: LogIndex, *, answers: OutputTable, version: int | None, rules: object
+    plan: Plan,
+    index: LogIndex,
+    *,
+    answers: OutputTable,
+    version: int | None,
+    rules: object,
+    not_read: pa.Table | None = None,
 ) -> Iterator[tuple[RowChanges, "duckdb.DuckDBPyConnection"]]:
     """Compares what a plan asks for with the rows of `answers`.
 
@@ -139,6 +150,7 @@ def row_changes(
         answers: The table `answers`.
         version: Its version that is compared with; None if there is none yet.
         rules: What else decides rows, as JSON: settings and code that turn what was read into rows.
+        not_read: Readings that could not be read now, as rows of `OUTCOME_LOG`.
 
     Yields:
         The changes, and the database in which `wanted` has the readings with their `inputs_hash`, `changed` the
@@ -148,6 +160,8 @@ def row_changes(
         _register(database, plan)
         batches = _stored_rows(answers, version)
         database.register("stored_rows", batches)
+        hashes = pa.schema([OUTCOME_LOG.field("document_hash")]).empty_table() if not_read is None else not_read
+        database.register("not_read", hashes.select(["document_hash"]))
         database.execute(_STORED)
         digest = sha256(json.dumps(rules, sort_keys=True, default=str).encode()).hexdigest()
         database.execute(_WANTED, {"rules": digest})
@@ -191,7 +205,7 @@ def _register(database: "duckdb.DuckDBPyConnection", plan: Plan) -> None:
 
 def _described(documents: pa.Table) -> pa.Table:
     carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
-    return documents.select(["document_id", "document_hash", "error", "error_type", *carried])
+    return documents.select(["document_id", "document_hash", "error", "error_type", "row_hash", *carried])
 
 
 def _quoted(text: str) -> str:
@@ -204,5 +218,6 @@ def _stored_rows(answers: OutputTable, version: int | None) -> pa.Table:
     schema = schema.set(2, pa.field("sample", pa.int32()))
     if version is None:
         return schema.empty_table()
-    scanner = answers.dataset(version).scanner(columns=[*_STORED_COLUMNS, _FILE_NAME], batch_size=BATCH_ROWS)
-    return on_disk((batch.cast(schema) for batch in scanner.to_batches()), schema=schema)
+    with table_errors(answers.place.uri, remedy="restore the file, or choose another output"):
+        scanner = answers.dataset(version).scanner(columns=[*_STORED_COLUMNS, _FILE_NAME], batch_size=BATCH_ROWS)
+        return on_disk((batch.cast(schema) for batch in scanner.to_batches()), schema=schema)

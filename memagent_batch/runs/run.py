@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.claim import asked_documents, asked_questions
-from memagent_batch.runs.history import PastRun, begin, finish, next_number
+from memagent_batch.runs.claim import asked_questions, recorded_documents
+from memagent_batch.runs.document_texts import documents_record
+from memagent_batch.runs.history import PastRun, begin, finish, next_number, undo_unfinished
 from memagent_batch.runs.manifest import (
     FORMAT,
     Manifest,
@@ -36,10 +36,11 @@ from memagent_batch.runs.row_changes import RowChanges
 from memagent_batch.runs.sums import ReadingSums, changed_questions
 from memagent_batch.runs.tables import READING_TABLES
 from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import write_asked
-from memagent_batch.wiring import ReaderIdentity
+from memagent_batch.wiring import ReaderIdentity, make_output
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,6 @@ class ActiveRun:
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
-    sources: SourceConfig
-    """The documents at the versions that were indexed."""
 
     @property
     def run_id(self) -> str:
@@ -101,7 +100,8 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
-    asked_id = write_asked(output, plan.asked.hashed)
+    with output_errors(output.uri):
+        asked_id = write_asked(output, plan.asked.hashed)
     make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
     number = begin(output, make, writer=writer_of(job), after=logged)
@@ -139,12 +139,13 @@ def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_i
         RunRecord(
             run_id="",
             started_at=datetime.now(UTC).isoformat(),
-            documents=asked_documents(job),
+            documents=recorded_documents(make_output(job), job),
             questions=asked_questions(job),
             asked=plan.num_readings,
             fingerprint=reader.fingerprint,
             settings=public_settings(job),
-            tables={} if plan.indexed is None else {**plan.indexed.versions},
+            tables={**plan.lake_versions},
+            documents_table=documents_record(plan.stored, output=make_output(job)),
             sample=_sample(job, plan),
             again=plan.again.record if plan.again else None,
             asked_id=asked_id,
@@ -163,7 +164,6 @@ def _active(
         reader=reader,
         began_seconds=time.monotonic(),
         projection=make_projection(output, job, run_id=number.run_id, reader=reader, plan=plan),
-        sources=plan.pinned(job),
     )
 
 
@@ -191,6 +191,8 @@ class TableUpdate:
     removed: Sequence[TableFile] = ()
     replaces_all: bool = False
     """Whether the table gets another schema, and all files are new."""
+    is_new: bool = False
+    """Whether the table was not there."""
 
     @property
     def files(self) -> list[TableFile]:
@@ -206,7 +208,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
     """
     last = before.manifest
     readings = last["changes"]["readings"]
-    manifest: Manifest = {
+    manifest = {
         **last,
         "run_id": run.run_id,
         **_own_fields(run),
@@ -225,9 +227,10 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
     }
     manifest.pop("replicas_given_up", None)
     manifest.pop("forgotten", None)
-    finish(run.output, run.number, run.record, manifest, has_begun=False)
-    _log_closed(manifest)
-    return manifest
+    closed = cast("Manifest", manifest)
+    finish(run.output, run.number, run.record, closed, has_begun=False)
+    _log_closed(closed)
+    return closed
 
 
 def close_run(
@@ -251,10 +254,11 @@ def close_run(
         SupersededError: a newer run has begun; what was committed is taken back by it.
     """
     _require_closed(run, sums, missing)
+    undo_unfinished(run.output, run.number)  # once more: one that was overtaken may have been about to commit
     versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
     had = {name for name, update in updates.items() if update.schema is not None}
     changed = changed_questions(before.questions if before else None, questions)
-    manifest: Manifest = {
+    manifest = {
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": {**sums.counts, "asked": run.record.asked, "memories_rows": _num_rows(updates, "memories")},
@@ -279,15 +283,15 @@ def close_run(
         "digest_before": before.manifest["digest"] if before else "",
         "spent": spent,
         **_own_fields(run),
+        **({"replicas_given_up": replicas_given_up} if replicas_given_up else {}),
     }
-    if replicas_given_up:
-        manifest["replicas_given_up"] = replicas_given_up
-    finish(run.output, run.number, run.record, manifest)
-    _log_closed(manifest)
-    return manifest
+    closed = cast("Manifest", manifest)
+    finish(run.output, run.number, run.record, closed)
+    _log_closed(closed)
+    return closed
 
 
-def _own_fields(run: ActiveRun) -> Any:
+def _own_fields(run: ActiveRun) -> dict[str, Any]:
     """What a manifest says of the run itself, whatever it changed."""
     return {
         "fingerprint": run.reader.fingerprint,
@@ -301,6 +305,7 @@ def _own_fields(run: ActiveRun) -> Any:
         "sample": run.record.sample,
         "again": run.record.again,
         "asked_id": run.record.asked_id,
+        "documents_table": run.record.documents_table,
     }
 
 
@@ -331,6 +336,7 @@ def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
         remove=() if update.replaces_all else update.removed,
         partition_by=partition_columns(run.job, update.schema) if update.schema is not None else (),
         replaces_all=update.replaces_all,
+        most=0 if update.is_new else None,
     )
 
 

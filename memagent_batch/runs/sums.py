@@ -36,7 +36,7 @@ select count(*) as answers_rows, count(distinct (document_id, question_id, sampl
        count(*) filter (source_unread is not null and error_type = '{UNREAD_SOURCE}') as num_unread_failed,
        count(*) filter (status in ('ok', 'failed') and is_read and read_run_id > $since) as read,
        count(*) filter (status in ('ok', 'failed') and is_read and read_run_id <= $since) as kept,
-       count(*) filter (not is_read) as unreadable,
+       count(*) filter (not is_read and status <> 'not_read') as unreadable,
        coalesce(sum(memory_truncations), 0)::bigint as memory_truncations,
        {", ".join(f"coalesce(sum(num_{name}), 0)::bigint as num_{name}" for name in _SUMMED)}
 from answers

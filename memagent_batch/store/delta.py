@@ -30,7 +30,7 @@ from memagent_batch.store.location import Location
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 UNCOMMITTED_DAYS = 1.0
 """Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
@@ -217,7 +217,8 @@ class OutputTable:
         remove: Iterable[TableFile] = (),
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
-        is_first: bool = False,
+        most: int | None = None,
+        read_version: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Commits files in one transaction, and creates the table if it is not there; returns the new version.
@@ -229,21 +230,21 @@ class OutputTable:
             remove: Files of the latest version whose rows are no longer those of the table.
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
-            is_first: Whether the run takes its number by this commit: no other run may have it.
+            most: Largest number of a run of this writer that the table may have seen; by default that of the run.
+            read_version: The version that the changes were made for: nothing is committed if another run of the same
+                writer has committed since. By default the latest.
             metadata: Texts for the table's history, beside the run's id.
 
         Raises:
             SupersededError: a newer run has committed to the table; nothing was changed.
             StorageError: the store does not answer.
         """
-        from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        table = self._open() or self._create(schema, partition_by)
-        numbers = {run.writer: run.number, **run.fences}
-        for writer, number in numbers.items():
-            newest = int(table.transaction_version(writer) or 0)
-            if newest > number or (is_first and newest == number):
+        table = self._open(read_version) or self._create(schema, partition_by)
+        below = 0 if most is None else run.number - most
+        for writer, number in {run.writer: run.number, **run.fences}.items():
+            if int(table.transaction_version(writer) or 0) > number - below:
                 raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
@@ -267,10 +268,7 @@ class OutputTable:
             )
             for each in remove
         ]
-        properties = CommitProperties(
-            app_transactions=[Transaction(writer, number) for writer, number in numbers.items()],
-            custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **(metadata or {})},
-        )
+        properties = self._properties(run, metadata or {})
         with self._commit_errors(run):
             table.create_write_transaction(
                 actions,
@@ -280,6 +278,19 @@ class OutputTable:
                 commit_properties=properties,
             )
         return self._version_of(run)
+
+    def add_columns(self, columns: pa.Schema, *, run: RunNumber) -> None:
+        """Adds columns, which are null in all rows of the table, in a commit.
+
+        Raises:
+            SupersededError: a newer run has committed to the table.
+            StorageError: the store does not answer.
+        """
+        from deltalake import Schema
+
+        properties = self._properties(run)
+        with self._commit_errors(run):
+            self.open().alter.add_columns(Schema.from_arrow(columns).fields, commit_properties=properties)
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
         """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
@@ -354,6 +365,14 @@ class OutputTable:
                 for is_full, retention in passes.items()
                 if is_full or days < uncommitted_days
             )
+
+    def _properties(self, run: RunNumber, metadata: Mapping[str, str] = {}) -> "CommitProperties":
+        from deltalake import CommitProperties, Transaction
+
+        return CommitProperties(
+            app_transactions=[Transaction(*each) for each in {run.writer: run.number, **run.fences}.items()],
+            custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **metadata},
+        )
 
     def _open(self, version: int | None = None) -> "DeltaTable | None":
         from deltalake import DeltaTable

@@ -28,7 +28,7 @@ from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedEr
 from memagent_batch.executors import actor, local
 from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.history import require_manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine, make_tokenizer

@@ -82,7 +82,7 @@ def planned(sources: SourceConfig) -> Plan:
 
 
 def task_of(job: JobConfig, *, board: Board) -> ReaderTask:
-    write_asked(make_output(job), planned(job).asked.hashed, run_id=RUN_ID)
+    asked_id = write_asked(make_output(job), planned(job).asked.hashed)
     return ReaderTask(
         agent=job.agent,
         pool=job.pool,
@@ -91,7 +91,7 @@ def task_of(job: JobConfig, *, board: Board) -> ReaderTask:
         board=board,
         place=job,
         log=job.log,
-        load_questions=partial(read_asked, make_output(job), run_id=RUN_ID),
+        load_questions=partial(read_asked, make_output(job), asked_id=asked_id),
     )
 
 
@@ -208,7 +208,7 @@ def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(
 
 def unfetched(document: str) -> Event:
     """What a reader reports of a document that could not be fetched."""
-    fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
+    fields = {"error_type": "EngineUnavailableError", "error_message": f"{document}: can't be fetched"}
     return Event(kind=EventKind.READING_NOT_READ, message=f"{document} not read", fields=fields)
 
 

@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import NotReadError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows.answer import answer, answer_checked
 from memagent_batch.flows.check import check
-from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.history import require_manifest
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables import READING_TABLES
 from memagent_batch.store.location import Location
 from tests import prompt_dependent_engine
 from tests.jobs import put_documents, small_settings
-from tests.tables import OWN_COLUMNS, rows_in
+from tests.tables import OWN_COLUMNS, rows_in, table_rows
 
 QUESTIONS = ("Who?", "Where?")
 LINE = "On day {day} of {name} the fox went over {day} hills and met {name} again, and nobody else was there.\n"
@@ -69,12 +70,12 @@ class Stream:
 
     def table(self, manifest: Manifest, name: str) -> list[dict[str, Any]]:
         """A table of a run, without the columns that say who read when; in order of its values."""
-        rows = pa.concat_tables([pq.read_table(self.output / file) for file in manifest["files"][name]]).to_pylist()
+        rows = table_rows(self.output, name, run_id=manifest["run_id"])
         return sorted(({key: row[key] for key in row if key not in OWN_COLUMNS} for row in rows), key=str)
 
     def tables(self, manifest: Manifest) -> dict[str, list[dict[str, Any]]]:
-        """All tables of a run but `removed`."""
-        return {name: self.table(manifest, name) for name in manifest["files"] if name != "removed"}
+        """All tables of readings of a run."""
+        return {name: self.table(manifest, name) for name in READING_TABLES if name in manifest["table_versions"]}
 
     def logged(self, *, run_id: str = "") -> list[dict[str, Any]]:
         """The rows of the turn log, of all runs or of one."""
@@ -82,7 +83,7 @@ class Stream:
 
     def asked(self, manifest: Manifest) -> Counter[str]:
         """Turn paths that a run asked the engine, and how often."""
-        return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if row["reused_from"] is None)
+        return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if not row["is_copy"])
 
 
 class StoppedExecutor(LocalExecutor):
@@ -93,9 +94,9 @@ class StoppedExecutor(LocalExecutor):
 
     @contextmanager
     def read(
-        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
-        first = pa.concat_tables(bundles).slice(0, self._num_documents)
-        with super().read([first], task=task, sources=sources, splits=splits) as rows:
+        first = pa.concat_tables(batches).slice(0, self._num_documents)
+        with super().read([first], task=task, documents=documents, splits=splits) as rows:
             yield rows
         raise NotReadError(f"{self._num_documents} documents are read")

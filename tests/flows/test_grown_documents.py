@@ -20,6 +20,8 @@ from tests.flows.grown import LINE, QUESTIONS, Stream, text_of
 FOLLOW_UPS: dict[str, Any] = {"follow_ups": {"evidence": True}}
 PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}
 NUM_QUESTIONS = len(QUESTIONS)
+OF_VERSION = ("run_id", "document_hash", "finished_at", "is_copy")
+"""Columns in which the copy of a turn differs from what was asked."""
 
 
 def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **settings: Any) -> None:
@@ -39,11 +41,13 @@ def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_mod
         held = (days - 1) * times
         assert manifest["changes"]["turns"] == {"asked": sum(new.values()), "reused": held}
     rows = stream.logged()
-    kept = [row for row in rows if row["reused_from"] is not None]
-    assert len(kept) == 5 * times
-    assert {(row["text"], tuple(row["token_ids"])) for row in kept} == {("", ())}, "no second copy of what was written"
-    asked = {row["document_hash"] for row in rows if row["reused_from"] is None and row["path"] == "update/0"}
-    assert {row["reused_from"] for row in kept if row["path"] == "update/0"} == asked  # the version that was asked
+    copies = [row for row in rows if row["is_copy"]]
+    assert len(copies) == 5 * times
+    (first,) = {row["document_hash"] for row in rows if not row["is_copy"] and row["path"] == "update/0"}
+    written = {(row["question_hash"], row["path"]): row for row in rows if row["document_hash"] == first}
+    for row in (row for row in copies if row["path"] == "update/0"):
+        asked = written[row["question_hash"], row["path"]]
+        assert {name for name in row if row[name] != asked[name]} <= {*OF_VERSION}, "each version is whole in the log"
     require_anew(stream, manifest, texts)
 
 
@@ -59,9 +63,9 @@ def test_nights_that_meet_a_bound_leave_their_turns_to_the_next_though_documents
         stream.stopped_night(nights[0], num_documents=2)
     for texts in nights[1:3]:
         stream.stopped_night(texts, num_documents=1)
-    before = {row["prompt_hash"] for row in stream.logged() if row["reused_from"] is None}
+    before = {row["prompt_hash"] for row in stream.logged()}
     manifest = stream.night(nights[3])
-    asked = [row for row in stream.logged(run_id=manifest["run_id"]) if row["reused_from"] is None]
+    asked = [row for row in stream.logged(run_id=manifest["run_id"]) if not row["is_copy"]]
     assert asked
     assert [row["path"] for row in asked if row["prompt_hash"] in before] == []
     require_anew(stream, manifest, nights[3])
@@ -163,7 +167,7 @@ def test_document_that_shrank_asks_its_new_end_and_shows_no_turn_of_its_old_one(
     require_anew(stream, manifest, shorter)
 
 
-def test_documents_that_swap_their_ids_cost_nothing_and_grown_ones_take_no_turn_of_the_other(
+def test_documents_that_swap_their_ids_cost_nothing_and_go_on_from_what_was_read_under_their_id(
     text_model: str, tmp_path: Path
 ) -> None:
     stream, texts = Stream(tmp_path, text_model), {name: text_of(name, days=2) for name in "ab"}
@@ -172,8 +176,31 @@ def test_documents_that_swap_their_ids_cost_nothing_and_grown_ones_take_no_turn_
     assert swapped["changes"]["turns"] == {"asked": 0, "reused": 0}
     grown_texts = {"a": text_of("a", days=3), "b": text_of("b", days=3)}
     manifest = stream.night(grown_texts)
-    assert manifest["changes"]["turns"]["reused"] == 0
+    assert manifest["changes"]["turns"]["reused"] == 2 * 2 * NUM_QUESTIONS
     require_anew(stream, manifest, grown_texts)
+
+
+def test_moved_and_edited_lines_of_documents_with_equal_texts_cost_what_is_new_though_the_night_is_killed(
+    text_model: str, tmp_path: Path
+) -> None:
+    policy = {"kind": "parallel", "rounds": 1, "chunk_tokens": 50, "break_at": "lines"}
+    settings = {"policy": policy} | FOLLOW_UPS
+    lines = text_of("a", days=6).splitlines(keepends=True)
+    text, other = "".join(lines), text_of("d", days=3)
+    stream = Stream(tmp_path, text_model, **settings)
+    stream.night({"a": text, "b": text, "d": other})
+    moved = [lines[4], *lines[:2], LINE.format(day=9, name="a"), lines[3], lines[5]]
+    texts = {"a": "".join(moved), "b": text, "c": "".join(moved), "d": other + LINE.format(day=9, name="d")}
+    before = {row["run_id"] for row in stream.logged()}
+    stream.stopped_night(texts, num_documents=1)
+    manifest = stream.night(texts)
+    asked = Counter(row["path"] for row in stream.logged() if row["run_id"] not in before and not row["is_copy"])
+    read = {path: times for path, times in asked.items() if path.startswith("read/")}
+    assert read == {"read/1/3": 2 * NUM_QUESTIONS}, "the line of `a` that was edited and the new one of `d`"
+    assert {row["document_id"] for row in stream.logged(run_id=manifest["run_id"])} <= {"a", "d"}
+    assert verify(Location(uri=str(stream.output))).problems == []
+    other_stream = Stream(tmp_path, text_model, output="anew", **settings)
+    assert stream.tables(manifest) == other_stream.tables(other_stream.night(texts))
 
 
 def test_sampled_readings_are_read_anew_with_the_seeds_of_their_text(text_model: str, tmp_path: Path) -> None:

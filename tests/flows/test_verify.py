@@ -60,7 +60,7 @@ def test_whole_output_has_no_problem_and_its_digest_is_that_of_the_manifest(
     assert main(["verify", str(copy)]) == 0
     digest = sha256((copy / "runs" / run_id / "manifest.json").read_bytes()).hexdigest()
     assert f"run {run_id}, " in (said := capsys.readouterr().out)
-    assert f"SHA-256 of its record: {digest}" in said
+    assert f"digest: {digest}" in said
     (copy / "manifest.json").write_bytes(json_bytes({**manifest_of(copy), "claimed_by": "a later run"}))
     assert verify(Location(uri=str(copy))).digest == digest
 

@@ -8,7 +8,6 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import Bool, Label, Number, ValueType
 from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.turns import Completion, FinishReason
@@ -16,7 +15,7 @@ from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.turns import DocumentTurns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_follow_up_tokens
@@ -44,19 +43,20 @@ async def night(
     follow_ups = FollowUps(config=PLAN, tokens=make_follow_up_tokens(AGENT), fingerprint="reader")
     output = Location(uri=str(folder))
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
-    from_log = read_turns(
+    address = address_of(text)
+    logged = DocumentTurns(
         output,
         sorted(map(str, (folder / "log/turns").glob("*.parquet"))),
         fingerprints=["reader", *follow_ups.of_turns(types)],
-        document_hashes=[text_hash(text), text_hash(TEXT)],
+        document_hash=address.document_hash,
+        document_id="name",
     )
     turns = ReadingTurns(
         engine=engine,
-        address=address_of(text),
+        address=address,
+        document_id="name",
         seed=0,
-        from_log=from_log["reader"],
-        logged_follow_ups=from_log,
-        last_hashes=() if text == TEXT else (text_hash(TEXT),),
+        from_log=logged.of_reading(address.question_hash, address.sample),
         log=log if keeps else None,
     )
     close = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)

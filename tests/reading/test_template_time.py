@@ -15,7 +15,7 @@ from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import FollowUpsOnly, ReadingTurns
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.turns import DocumentTurns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.tokens.tokenizer import _load_tokenizer
 from memagent_batch.wiring import (
@@ -57,19 +57,19 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
         sample=0,
         fingerprint=identify_reader(agent).fingerprint,
     )
-    from_log = read_turns(
+    logged = DocumentTurns(
         output,
         (output / "log/turns").files(),
         fingerprints=[address.fingerprint],
-        document_hashes=[address.document_hash],
-    )[address.fingerprint]
+        document_hash=address.document_hash,
+    )
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig())
     engine = make_engine(agent)
     turns = ReadingTurns(
         engine=engine if asks_turns else FollowUpsOnly(engine),
         address=address,
         seed=0,
-        from_log=from_log,
+        from_log=logged.of_reading(address.question_hash, address.sample),
         log=log,
     )
     document = make_tokenizer(agent).document(TEXT)

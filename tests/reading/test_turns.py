@@ -19,7 +19,7 @@ from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.turns import LoggedRows, LoggedTurn, read_turns
+from memagent_batch.store.turn_log.turns import DocumentTurns, LoggedTurn, LoggedTurns, read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
@@ -57,10 +57,13 @@ def prompt_of(path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11)) 
     return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes=writes)
 
 
-def row_of(prompt: Prompt) -> Any:
+def row_of(prompt: Prompt, *, address: ReadingAddress = ADDRESS) -> Any:
     """What a replay needs of the prompt's turn as the log holds it."""
     return {
         "run_id": "run",
+        "document_hash": address.document_hash,
+        "path": prompt.path,
+        "turn_hash": prompt.path,
         "kind": prompt.kind,
         "prompt_hash": token_hash(prompt.token_ids),
         "token_ids": [1],
@@ -75,23 +78,20 @@ def row_of(prompt: Prompt) -> Any:
     }
 
 
-def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
+def logged_rows(*rows: Any) -> LoggedTurns:
     """Rows of one reading as they are read from the log."""
-    turns = {
-        prompt.path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
-        for prompt, row in rows
-    }
-    return LoggedRows(turns)
+    names = ("run_id", "document_hash", "path", "kind", "prompt_hash", "turn_hash")
+    return LoggedTurns(LoggedTurn(rows=[row], number=0, **{name: row[name] for name in names}) for row in rows)
 
 
 def turns_of(
     engine: ReplayOnly,
     *from_log: Prompt,
-    address: ReadingAddress = ADDRESS,
     observe: Callable[[Prompt, Completion], None] | None = None,
+    is_sampled: bool = False,
 ) -> ReadingTurns:
-    rows = {reading_key(address): logged_rows(*((prompt, row_of(prompt)) for prompt in from_log))}
-    return ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, observe=observe)
+    logged = {"f": logged_rows(*map(row_of, from_log))}
+    return ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=logged, observe=observe, is_sampled=is_sampled)
 
 
 async def test_turn_that_the_log_holds_is_replayed_and_marked_so() -> None:
@@ -99,22 +99,29 @@ async def test_turn_that_the_log_holds_is_replayed_and_marked_so() -> None:
     assert (completion.text, completion.replayed) == ("held", True)
 
 
-@pytest.mark.parametrize("prompt", [prompt_of("update/1"), prompt_of(token_ids=(10, 12))])
-async def test_turn_of_another_path_or_prompt_asks_the_engine_with_its_own_seed(prompt: Prompt) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "is_sampled", "text"),
+    [
+        (prompt_of(token_ids=(10, 12)), False, "fresh"),
+        (replace(prompt_of(), kind="other"), False, "fresh"),
+        (prompt_of("update/1"), False, "held"),
+        (prompt_of("update/1"), True, "fresh"),
+        (prompt_of(), True, "held"),
+    ],
+    ids=["another prompt", "another kind", "another path", "another path that is sampled", "the same that is sampled"],
+)
+async def test_turn_without_a_logged_one_of_its_prompt_asks_the_engine_with_its_own_seed(
+    prompt: Prompt, text: str, *, is_sampled: bool
+) -> None:
     engine = FreshEngine()
-    completion = await turns_of(engine, prompt_of())(prompt)
-    assert (completion.text, completion.replayed) == ("fresh", False)
-    assert engine.seeds == [ADDRESS.turn_seed(prompt.path, seed=7)]
-
-
-async def test_turn_that_another_reading_holds_asks_the_engine() -> None:
-    turns = turns_of(FreshEngine(), prompt_of(), address=replace(ADDRESS, question_hash="other"))
-    assert (await turns(prompt_of())).text == "fresh"
+    completion = await turns_of(engine, prompt_of(), is_sampled=is_sampled)(prompt)
+    assert (completion.text, completion.replayed) == (text, text == "held")
+    assert engine.seeds == [ADDRESS.turn_seed(prompt.path, seed=7)] * (text == "fresh")
 
 
 async def test_turn_that_is_not_held_where_readings_are_replayed_is_an_error() -> None:
     with pytest.raises(NotLoggedError, match="update/1"):
-        await turns_of(ReplayOnly(), prompt_of())(prompt_of("update/1"))
+        await turns_of(ReplayOnly(), prompt_of())(prompt_of("update/1", token_ids=(10, 12)))
 
 
 async def test_turns_are_observed_in_the_order_of_asking_replayed_ones_included() -> None:
@@ -122,8 +129,8 @@ async def test_turns_are_observed_in_the_order_of_asking_replayed_ones_included(
     turns = turns_of(
         FreshEngine(), prompt_of(), observe=lambda prompt, done: seen.append((prompt.path, prompt.number, done.text))
     )
-    for path in ("update/0", "update/1", "answer"):
-        await turns(prompt_of(path))
+    for number, path in enumerate(("update/0", "update/1", "answer")):
+        await turns(prompt_of(path, token_ids=(10, 11 + number)))
     assert seen == [("update/0", 0, "held"), ("update/1", 1, "fresh"), ("answer", 2, "fresh")]
 
 
@@ -172,12 +179,13 @@ async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
 
 @given(num_reused=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())
 def test_counts_of_any_reading_sum_what_its_turns_cost(num_reused: int, num_fresh: int, answered: bool) -> None:
-    turns = turns_of(FreshEngine(), *(prompt_of(f"update/{number}") for number in range(num_reused)))
     paths = [f"update/{number}" for number in range(num_reused + num_fresh)] + ["answer"] * answered
+    prompts = [prompt_of(path, token_ids=(10, number)) for number, path in enumerate(paths)]
+    turns = turns_of(FreshEngine(), *prompts[:num_reused])
 
     async def read() -> None:
-        for path in paths:
-            await turns(prompt_of(path))
+        for prompt in prompts:
+            await turns(prompt)
 
     asyncio.run(read())
     new = num_fresh + answered
@@ -193,8 +201,8 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_reused: int, num_fres
 
 
 async def test_turn_that_is_replayed_counts_the_hidden_thoughts_that_were_billed() -> None:
-    rows = {reading_key(ADDRESS): logged_rows((prompt_of(), {**row_of(prompt_of()), "num_billed_tokens": 900}))}
-    turns = replace(turns_of(FreshEngine()), from_log=rows)
+    logged = {"f": logged_rows({**row_of(prompt_of()), "num_billed_tokens": 900})}
+    turns = replace(turns_of(FreshEngine()), from_log=logged)
     completion = await turns(prompt_of())
     assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
 
@@ -205,13 +213,15 @@ def log_at(folder: Path) -> TurnLogWriter:
 
 
 async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) -> None:
-    log, held = log_at(tmp_path), prompt_of("update/9")
-    turns = replace(turns_of(FreshEngine(), held), log=log)
+    log, held = log_at(tmp_path), prompt_of("update/9", token_ids=(10, 9))
+    turns = replace(turns_of(FreshEngine(), held), log=log, document_id="name")
     for prompt in (prompt_of(), held, prompt_of("answer")):
         await turns(prompt)
     await log.flush()
-    ((key, rows),) = logged_at(tmp_path, "d").items()
-    assert (key[1], {path: row["turn"] for path, row in rows.items()}) == ("q", {"update/0": 0, "answer": 2})
+    rows = rows_at(tmp_path)
+    assert {path: row["turn"] for path, row in rows.items()} == {"update/0": 0, "answer": 2}
+    assert {row["document_id"] for row in rows.values()} == {"name"}
+    assert turns.turn_hashes[::2] == [rows[path]["turn_hash"] for path in ("update/0", "answer")]
 
 
 @pytest.mark.parametrize(
@@ -229,8 +239,8 @@ async def test_turn_that_said_nothing_in_an_earlier_run_is_asked_again(
     run_id: str, text: str, asked: int, path: str, tmp_path: Path
 ) -> None:
     prompt, engine, log = prompt_of(path), FreshEngine(), log_at(tmp_path)
-    rows = {reading_key(ADDRESS): logged_rows((prompt, {**row_of(prompt), "run_id": run_id, "text": text}))}
-    await replace(turns_of(engine), from_log=rows, log=log)(prompt)
+    logged = {"f": logged_rows({**row_of(prompt), "run_id": run_id, "text": text})}
+    await replace(turns_of(engine), from_log=logged, log=log)(prompt)
     await log.flush()
     assert len(engine.asked) == asked
 
@@ -259,50 +269,66 @@ async def test_turn_that_says_nothing_is_recorded_counted_and_not_read(
     with pytest.raises(TurnUnansweredError, match=f"turn {path} was not read: .*{why}"):
         await turns(prompt_of(path))
     await log.flush()
-    ((_, rows),) = logged_at(tmp_path, "d").items()
-    assert (rows[path]["text"], turns.counts.num_turns) == (text, 1)
+    assert (rows_at(tmp_path)[path]["text"], turns.counts.num_turns) == (text, 1)
 
 
-async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_has_moved(tmp_path: Path) -> None:
+async def test_turns_of_another_version_are_copied_and_the_new_version_is_whole_in_the_log(tmp_path: Path) -> None:
     engine, log = FreshEngine(), log_at(tmp_path)
     last = replace(ADDRESS, document_hash="last")
     for path, token_ids, text in (("read/4", (10, 12), "moved"), ("read/5", (10, 13), "stays")):
         prompt = replace(prompt_of(path, token_ids=token_ids), kind="read")
-        log.record_turn(last, prompt, replace(FRESH, text=text))
-    log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
+        log.record_turn(last, prompt, replace(FRESH, text=text), document_id="name")
+    log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH, document_id="name")
     await log.flush()
-    from_log = logged_at(tmp_path, "last")
-    turns = replace(turns_of(engine), log=log, from_log=from_log, last_hashes=["last"])
+    turns = replace(turns_of(engine), log=log, from_log=from_log_at(tmp_path), document_id="name")
     asked = [("read/4", (10, 11)), ("read/5", (10, 12)), ("read/6", (10, 13)), ("read/7", (10, 14))]
     prompts = [replace(prompt_of(path, token_ids=token_ids), kind="read") for path, token_ids in asked]
     texts = [(await turns(prompt)).text for prompt in prompts]
     assert texts == ["fresh", "moved", "stays", "fresh"], "a prompt of another kind is another turn"
     assert [prompt.path for prompt in engine.asked] == ["read/4", "read/7"]
     await log.flush()
-    rows = logged_at(tmp_path, "d", "last")[reading_key(ADDRESS)]
-    assert {path: (row["path"], row["text"], row["turn"]) for path, row in rows.items()} == {
-        path: (path, text, number) for number, ((path, _), text) in enumerate(zip(asked, texts, strict=True))
+    rows = rows_at(tmp_path)
+    assert {path: (row["text"], row["turn"], row["is_copy"]) for path, row in rows.items()} == {
+        path: (text, number, text != "fresh") for number, ((path, _), text) in enumerate(zip(asked, texts, strict=True))
     }
+    assert {tuple(row["token_ids"]) for row in rows.values()} == {FRESH.token_ids}
+    again = replace(turns_of(ReplayOnly()), log=log_at(tmp_path), from_log=from_log_at(tmp_path))
+    assert [(await again(prompt)).text for prompt in prompts] == texts
+    await log.flush()
+    assert len(list((tmp_path / "log" / "turns").iterdir())) == 2, "what is there is not written again"
+    assert again.turn_hashes == turns.turn_hashes
 
 
-async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read_so_far(tmp_path: Path) -> None:
-    engine, log = FreshEngine(), log_at(tmp_path)
+async def test_turn_is_taken_from_the_version_that_a_later_run_read(tmp_path: Path) -> None:
+    engine = FreshEngine()
     prompts = [prompt_of(f"update/{number}", token_ids=(10, number)) for number in range(3)]
     for version, read in (("early", prompts[:2]), ("late", prompts[:1])):
+        log = TurnLogWriter(Location(uri=str(tmp_path)), run_id=f"run {version}", writer_id="w", settings=LogConfig())
         for prompt in read:
             completion = replace(FRESH, text=f"{prompt.path} of {version}")
-            log.record_turn(replace(ADDRESS, document_hash=version), prompt, completion)
-    await log.flush()
-    from_log = logged_at(tmp_path, "early", "late")
-    turns = replace(turns_of(engine), log=log, from_log=from_log, last_hashes=["late", "early"])
+            log.record_turn(replace(ADDRESS, document_hash=version), prompt, completion, document_id="name")
+        await log.flush()
+    turns = replace(turns_of(engine), from_log=from_log_at(tmp_path))
     texts = [(await turns(prompt)).text for prompt in prompts]
     assert texts == ["update/0 of late", "update/1 of early", "fresh"]
 
 
-def logged_at(folder: Path, *document_hashes: str) -> Any:
-    """The turns of these documents in the log of a folder."""
-    files = [str(path) for path in (folder / "log" / "turns").iterdir()]
-    return read_turns(Location(uri=str(folder)), files, fingerprints=["f"], document_hashes=document_hashes)["f"]
+def turn_files(folder: Path) -> list[str]:
+    return [str(path) for path in (folder / "log" / "turns").iterdir()]
+
+
+def from_log_at(folder: Path) -> dict[str, LoggedTurns]:
+    """What the log of a folder holds for the reading, of all versions of the document `name`."""
+    of_document = {"document_hash": ADDRESS.document_hash, "document_id": "name"}
+    turns = DocumentTurns(Location(uri=str(folder)), turn_files(folder), fingerprints=["f"], **of_document)
+    return turns.of_reading(ADDRESS.question_hash, ADDRESS.sample)
+
+
+def rows_at(folder: Path) -> Any:
+    """The rows of the reading in the log of a folder, by path."""
+    output, hashes = Location(uri=str(folder)), [ADDRESS.document_hash]
+    turns = read_turns(output, turn_files(folder), fingerprints=["f"], document_hashes=hashes)["f"]
+    return turns[reading_key(ADDRESS)].by_path()
 
 
 async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_path: Path) -> None:
@@ -323,11 +349,12 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
 
 
 async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_apart_from_its_reading() -> None:
-    follow_ups = replace(prompt_of("value"), fingerprint="c")
+    follow_up, other = (replace(prompt_of("value"), fingerprint=name) for name in "cd")
     engine = FreshEngine()
     turns = turns_of(engine, prompt_of("value"))
-    assert not (await turns(follow_ups)).replayed  # the reader's own turn of that path is another one
+    turns.from_log = {**turns.from_log, "d": logged_rows(row_of(other))}
+    assert not (await turns(follow_up)).replayed  # the reader's own turn with that prompt is another one
     assert engine.seeds == [replace(ADDRESS, fingerprint="c").turn_seed("value", seed=7)]
-    turns.logged_follow_ups = {"c": {reading_key(ADDRESS): logged_rows((follow_ups, row_of(follow_ups)))}}
-    assert (await turns(follow_ups)).text == "held"
-    assert not (await turns(replace(follow_ups, fingerprint="d"))).replayed
+    assert (await turns(other)).text == "held"
+    assert (await turns(follow_up)).replayed, "of two types of one question it is asked once"
+    assert turns.turn_hashes == []

@@ -1,49 +1,55 @@
 """Nights of a scan without Ray and without an engine: whole runs, whose readings are written into the log by hand."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.feather
-import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.job import JobConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, with_missing
+from memagent_batch.config.job import JobConfig, LogConfig
+from memagent_batch.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA, with_missing
 from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.documents.stored import StoredDocuments
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
-from memagent_batch.executors.write import write_tables
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
+from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.flows import answer as answer_flow
+from memagent_batch.flows.answer import ReadPlan, answer_plan
+from memagent_batch.flows.check import CheckedJob
+from memagent_batch.flows.plan import scan_plan
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.runs.history import (
-    LATEST,
-    PastRun,
-    find_run,
-    recorded_plan,
-    repair_last_run_record,
-    write_kept_index,
-)
+from memagent_batch.runs.history import LATEST, PastRun, find_run
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.run import ActiveRun, begin_run, close_run
-from memagent_batch.runs.tables import table_files
+from memagent_batch.runs.run import ActiveRun
+from memagent_batch.runs.tables import READING_TABLES
+from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.index import LogIndex, scan_log
-from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
+from memagent_batch.store.turn_log.index import LogIndex
+from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import ReaderIdentity
 from tests.store.turn_log.logs import outcome_row
+from tests.tables import table_rows
 
 FAILS = "fails"
 """A document with this in its text is read to no end."""
 AWAY = "away"
-"""A document with this in its text can't be fetched in a night in which texts are away."""
+"""A document with this in its text can't be read in a night in which the endpoint is away."""
+
+
+NO_DOCUMENTS = StoredDocuments(output=Location(uri="memory://no-documents"), version=0)
+"""Where plans have their documents that no night opens."""
 
 
 class Killed(Exception):  # noqa: N818 - not an error
@@ -63,6 +69,9 @@ class Nights:
         questions: Mapping[str, str],
         *,
         bound: Mapping[tuple[str, str], str] | None = None,
+        outside: Mapping[str, str | None] = MappingProxyType({}),
+        carried: Mapping[str, Mapping[str, str | None]] = MappingProxyType({}),
+        value_type: ValueType | None = None,
         reader: str = "f",
         killed_at: str = "",
         retried: bool = False,
@@ -75,17 +84,26 @@ class Nights:
             documents: Texts by document_id.
             questions: Questions for every document, by question_id.
             bound: Questions for one document, by document_id and question_id.
+            outside: Documents that are there, and that a limit leaves out.
+            carried: Values of carried columns, by column and document_id.
+            value_type: Type that the questions ask for.
             reader: The fingerprint.
-            killed_at: Where the run dies.
+            killed_at: Where the run dies: "reading", "tables" (before the first commit), or after the commit of the
+                table of this name.
             retried: Whether failed readings are read again, with success.
-            away: Whether documents with `AWAY` in their texts can't be fetched.
+            away: Whether documents with `AWAY` in their texts can't be read.
             settings: Further settings.
 
         Raises:
-            Killed: at the point `killed_at`: "reading", "tables", or "manifest".
+            Killed: at the point `killed_at`.
         """
+        settings = {"input": {"carry_columns": tuple(carried)}, **settings}
         job = job_of(documents="docs", questions="list", output=self.output.uri, **settings)
-        plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples)
+        plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples, value_type=value_type)
+        plan.outside = index_of(outside) if outside else None
+        for name, values in carried.items():
+            column = pa.array([values.get(each) for each in plan.documents["document_id"].to_pylist()], pa.string())
+            plan.documents = plan.documents.append_column(CARRY_PREFIX + name, column)
         texts = {text_hash(text): text for text in documents.values() if text}
         return self.run_plan(plan, texts, job=job, reader=reader, killed_at=killed_at, retried=retried, away=away)
 
@@ -105,67 +123,82 @@ class Nights:
 
         `values`: columns of what follow-up questions bring, by the text of the document.
         """
-        run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
-        before = repair_last_run_record(self.output)
-        not_read = self._read(run, plan, texts, retried=retried, away=away)
-        self._close(run, plan, texts, values=values, retried=retried)
-        _die_at("reading", killed_at)
-        index = self._scan(plan, reader=reader)
-        remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
-        _die_at("tables", killed_at)
-        kept = kept_parts(self.output)
-        with removed_on_failure(self.output, tables=ANSWER_TABLES, run_id=run.run_id):
-            reports = [
-                row
-                for part in attach_not_read(plan_parts(plan, index), not_read)
-                for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
-            ]
-        _die_at("manifest", killed_at)
-        write_kept_index(self.output, plan, run_id=run.run_id)
-        return close_run(run, reports=reports, recorded=recorded_plan(plan, index), before=before)
+        job = job.model_copy(update={"retry_failed": retried})
+
+        def read(plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, **_: Any) -> ReadPlan:
+            not_read = self._read(run, plan, texts, bundles, retried=retried, away=away)
+            self._close(run, plan, texts, values=values, retried=retried)
+            _die_at("reading", killed_at)
+            return ReadPlan(index=self._scan(plan, reader=reader), not_read=not_read)
+
+        checked = CheckedJob(
+            job=job,
+            inputs=cast("Any", None),  # they are in the plan
+            executor=LocalExecutor(),
+            reader=ReaderIdentity(fingerprint=reader, parts={}),
+            follow_ups=plan.asked.follow_ups,
+        )
+        with patch.object(answer_flow, "read_plan", read), dying_at(killed_at) if killed_at else nullcontext():
+            return answer_plan(plan, checked)
 
     def last(self) -> PastRun:
         return find_run(self.output, LATEST)
 
-    def table(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for path in table_files(self.output.uri, name, storage_options=self.output.storage_options):
-            with Location(uri=path, storage_options=self.output.storage_options).open() as stream:
-                read = pq.read_table if path.endswith(".parquet") else pa.feather.read_table
-                rows += read(stream).to_pylist()
-        return rows
+    def table(self, name: str, *, run_id: str = LATEST) -> list[dict[str, Any]]:
+        return table_rows(self.output.uri, name, run_id=run_id)
 
     def answers(self) -> dict[tuple[str, str], Any]:
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
-    def _scan(self, plan: Plan, *, reader: str) -> LogIndex:
-        return scan_log(self.output, fingerprint=reader, follow_up_readings=plan.asked.follow_up_readings)
+    def files(self, name: str) -> set[str]:
+        return set(OutputTable(output=self.output, name=name).files())
 
-    def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, retried: bool, away: bool) -> pa.Table:
-        index = self._scan(plan, reader=run.reader.fingerprint)
+    def _scan(self, plan: Plan, *, reader: str) -> LogIndex:
+        return scan_plan(self.output, plan, fingerprint=reader, executor=LocalExecutor())
+
+    def _read(
+        self,
+        run: ActiveRun,
+        plan: Plan,
+        texts: Mapping[str, str],
+        bundles: list[pa.Table],
+        *,
+        retried: bool,
+        away: bool,
+    ) -> pa.Table:
         questions = plan.asked.hashed.to_pylist()
-        rows: list[dict[str, Any]] = []
+        read: list[tuple[ReadingAddress, str]] = []
         not_read: list[dict[str, Any]] = []
-        for bundle in plan.pending(index, retry_failed=retried):
-            for document in bundle.to_pylist():
-                for reading in document["readings"]:
-                    text = texts[document["document_hash"]]
-                    failed = FAILS in text and not retried
-                    unread = away and AWAY in text
-                    (not_read if unread else rows).append(
-                        {
-                            "run_id": run.run_id,
-                            "document_hash": document["document_hash"],
-                            "question_hash": questions[reading["question"]]["question_hash"],
-                            "sample": reading["sample"],
-                            "fingerprint": run.reader.fingerprint,
-                            **(_not_read(text) if unread else _outcome(text, failed=failed)),
-                        }
-                    )
-        if rows:
-            name = f"{OUTCOMES_FOLDER}/{run.run_id}-w-000001.parquet"
-            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=OUTCOME_LOG)))
+        for document in (row for bundle in bundles for row in bundle.to_pylist()):
+            text = texts[document["document_hash"]]
+            for reading in document["readings"]:
+                address = ReadingAddress(
+                    document_hash=document["document_hash"],
+                    question_hash=questions[reading["question"]]["question_hash"],
+                    sample=reading["sample"],
+                    fingerprint=run.reader.fingerprint,
+                )
+                if away and AWAY in text:
+                    not_read.append({"run_id": run.run_id, **asdict(address), **_not_read(text)})
+                else:
+                    read.append((address, text))
+        asyncio.run(self._log(read, run_id=run.run_id, retried=retried))
         return pa.Table.from_pylist(not_read, schema=OUTCOME_LOG)
+
+    async def _log(self, readings: list[tuple[ReadingAddress, str]], *, run_id: str, retried: bool) -> None:
+        """Logs a turn and the end of each reading."""
+        writer = TurnLogWriter(self.output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=60))
+        ended = []
+        for address, text in readings:
+            prompt = Prompt(path="update/0", kind="update", token_ids=(1,), max_tokens=4, writes=Writes.MEMORY)
+            completion = Completion(token_ids=(7,), text=f"noted: {text}", finish_reason=FinishReason.STOP)
+            writer.record_turn(address, prompt, completion)
+            row = _outcome(text, failed=FAILS in text and not retried)
+            row |= {"turn_hashes": [hash_turn(prompt, completion)], "num_turns": 1}
+            ended.append(asyncio.create_task(writer.record_outcome(address, row)))
+        await asyncio.sleep(0)
+        await writer.flush()
+        await asyncio.gather(*ended)
 
     def _close(
         self,
@@ -203,7 +236,7 @@ class Nights:
 
 def index_of(documents: Mapping[str, str | None]) -> pa.Table:
     """The index of documents by their texts; one without a text can't be read."""
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    place = {"file": "p.parquet", "row_group": 0, "row": 0, "num_bytes": 9}
     rows = [
         {
             "document_id": name,
@@ -233,22 +266,37 @@ def plan_of(
     ]
     index, listed = index_of(documents), pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
     documents_there = with_missing(index, missing_documents(listed["document_id"].drop_null(), index))
-    return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups)
+    return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups, stored=NO_DOCUMENTS)
 
 
-def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
+def _outcome(text: str, *, failed: bool) -> Any:
+    began: dict[str, Any] = {"started_at": datetime.now(UTC), "engine_seconds": 0.0}
     if failed:
-        row = outcome_row(Status.FAILED, error_type="E", error_message="the engine refused it", engine_seconds=0.0)
-    else:
-        row = outcome_row(response=f"\\boxed{{{text}}}", memory=f"noted: {text}", engine_seconds=0.0)
-    return dict(row)
+        return outcome_row(Status.FAILED, error_type="E", error_message="the engine refused it", **began)
+    return outcome_row(response=f"\\boxed{{{text}}}", memory=f"noted: {text}", **began)
 
 
 def _not_read(text: str) -> dict[str, Any]:
-    said = {"status": Status.NOT_READ, "error_type": "TextUnavailableError", "error_message": f"'{text}' is away"}
-    return {**_outcome(text, failed=True), **said}
+    said = {"error_type": "EngineUnavailableError", "error_message": f"'{text}' is away"}
+    return dict(outcome_row(Status.NOT_READ, **said))
 
 
 def _die_at(point: str, killed_at: str) -> None:
     if point == killed_at:
         raise Killed
+
+
+@contextmanager
+def dying_at(point: str) -> Iterator[None]:
+    """A run dies here before its first commit (`tables`), or after the commit of the table of this name."""
+    commit = OutputTable.commit
+
+    def commit_and_die(table: OutputTable, **arguments: Any) -> int:
+        if table.name in READING_TABLES:
+            _die_at("tables", point)
+        version = commit(table, **arguments)
+        _die_at(table.name, point)
+        return version
+
+    with patch.object(OutputTable, "commit", commit_and_die):
+        yield

@@ -1,265 +1,185 @@
-import errno
+"""Whether a run may write to an output, and what `runs` says of it."""
+
 import json
-import os
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
-from memagent_batch.errors import StorageError, StorageOutageError, SupersededError
-from memagent_batch.runs.claim import ANSWER_TABLES, publish, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.store.json_files import read_json
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.runs.claim import claim_output, require_disjoint
+from memagent_batch.runs.manifest import public_settings
+from memagent_batch.runs.run import begin_run
+from memagent_batch.runs.state import read_state
+from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
+from memagent_batch.wiring import ReaderIdentity
+from tests.runs.recorded_nights import Nights, plan_of
 
-LAST, OWN, OTHER = "20260101T000000.000Z.9999", "20260101T000001.000Z.aaaa", "20260101T000002.000Z.bbbb"
-FILES = [f"answers/part-00000-{OWN}.parquet", f"memories/part-00000-{OWN}.parquet"]
-MANIFEST: dict[str, Any] = {"run_id": OWN, "files": FILES}
-
-
-def output_of(folder: Path, *, claimed_by: str = OWN) -> Location:
-    output = Location(uri=str(folder))
-    claim(output, claimed_by)
-    return output
+SECRET = "hunter2-hunter2"
 
 
-def claim(output: Location, run_id: str) -> None:
-    (output / "run.json").write_bytes(json.dumps({"run_id": run_id}).encode())
+def settings_of(output: Path | str, **settings: Any) -> JobConfig:
+    given: dict[str, Any] = {"documents": "docs", "ask": ("why?",), "output": str(output)}
+    return job_of(**given | settings)
 
 
-def put(output: Location, *names: str) -> None:
-    for name in names:
-        (output / name).write_bytes(b"rows")
+def begin(output: Location, job: JobConfig) -> None:
+    """A run begins that asks for three readings, and goes no further."""
+    plan = plan_of(dict.fromkeys("abc", "text"), {"q": "why?"})
+    begin_run(output, job, reader=ReaderIdentity(fingerprint="f", parts={}), plan=plan)
 
 
-def show(output: Location, run_id: str) -> list[str]:
-    files = [f"answers/part-00000-{run_id}.parquet", f"memories/part-00000-{run_id}.parquet"]
-    put(output, *files)
-    (output / "manifest.json").write_bytes(json.dumps({"run_id": run_id, "files": files}).encode())
-    return files
+@pytest.mark.parametrize("name", ["logs/turns/a.parquet", "input.txt"])
+def test_claim_output_beside_a_log_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    for path in ("log/turns/a.parquet", "log/outcomes/a.parquet", "input/documents/a.parquet"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(OutputError, match="holds other files"):
+        claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))
 
 
-def record_of(output: Location) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((output / "manifest.json").read_bytes())
-    return record
+def secret_place(secret: str) -> dict[str, str]:
+    place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
+    return {"documents": place, "questions": place}
 
 
-def names_in(output: Location) -> set[str]:
-    return {path.removeprefix(f"{output.path}/") for path in output.files(temporary=True)} - {"run.json"}
-
-
-def test_require_claim_after_a_newer_attempt_names_it_and_the_way_on_and_without_its_record_is_lost(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("begun", "settings", "is_same"),
+    [
+        ({}, {"window_tokens": 4096, "retry_failed": True}, True),
+        ({"documents": "docs/"}, {"documents": f"file://{Path('docs').absolute()}"}, True),
+        (secret_place("one"), secret_place("two"), True),
+        ({"documents": "lake/docs"}, {"documents": "delta://lake/docs@3"}, True),
+        ({"documents": "delta://./lake/docs"}, {"documents": f"delta://{Path('lake').absolute()}/docs/"}, True),
+        ({"documents": "delta://lake/docs"}, {"documents": "delta://lake/other"}, False),
+        ({"documents": ["a", "b"]}, {"documents": ["a"]}, False),
+        ({}, {"documents": "other docs"}, False),
+        ({}, {"documents": "nosuchprotocol://docs"}, False),
+        ({}, {"ask": ("what?",)}, False),
+        ({}, {"questions": "list.parquet"}, False),
+    ],
+)
+def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopted(
+    tmp_path: Path, begun: dict[str, Any], settings: dict[str, Any], is_same: bool
 ) -> None:
-    output = output_of(tmp_path)
-    require_claim(output, run_id=OWN)
-    claim(output, OTHER)
-    with pytest.raises(SupersededError, match=f"newer attempt, run {OTHER}; this one, run {OWN}, leaves.*in the log"):
-        require_claim(output, run_id=OWN)
-    (output / "run.json").delete()
-    with pytest.raises(SupersededError, match=r"run\.json was removed"):
-        require_claim(output, run_id=OWN)
+    output = Location(uri=str(tmp_path))
+    begin(output, settings_of(tmp_path, **begun))
+    if not is_same:
+        name = "documents" if "documents" in settings else "questions"
+        with pytest.raises(OutputError, match=rf"belongs to a run over {name} [^;]*, not [^;]*; choose .*adopt_output"):
+            claim_output(output, settings_of(tmp_path, **settings))
+    claim_output(output, settings_of(tmp_path, adopt_output=not is_same, **settings))
 
 
-def test_remove_leftovers_takes_what_no_record_names_and_spares_what_is_shown(tmp_path: Path) -> None:
-    output = output_of(tmp_path)
-    shown = show(output, LAST)
-    put(output, f"answers/part-00000-{OTHER}.parquet", "memories/.tmp-half-written")
-    remove_leftovers(output, tables=ANSWER_TABLES, run_id=OWN)
-    assert names_in(output) == {"manifest.json", *shown}
-    assert record_of(output)["run_id"] == LAST
+def test_claim_output_that_was_copied_with_the_documents_beside_it_is_the_same(tmp_path: Path) -> None:
+    begun = settings_of(tmp_path / "one/answers", documents=f"{tmp_path}/one/texts")
+    begin(Location(uri=begun.output), begun)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    claim_output(
+        Location(uri=f"{tmp_path}/two/answers"),
+        settings_of(tmp_path / "two/answers", documents=f"{tmp_path}/two/texts"),
+    )
 
 
-def test_remove_leftovers_keeps_an_older_attempt_from_publishing_what_was_removed(tmp_path: Path) -> None:
-    output = output_of(tmp_path, claimed_by=OTHER)
-    shown = show(output, LAST)
-    put(output, *FILES)
-    version = (output / "manifest.json").version()  # the older attempt stalls here, its claim stood
-    remove_leftovers(output, tables=ANSWER_TABLES, run_id=OTHER)
-    assert not (output / "manifest.json").replace(json.dumps(MANIFEST).encode(), version=version)
-    assert names_in(output) == {"manifest.json", *shown}
+def test_claim_output_that_was_moved_away_from_its_documents_is_the_same(tmp_path: Path) -> None:
+    begun = settings_of(tmp_path / "one/answers", documents=f"{tmp_path}/one/texts")
+    begin(Location(uri=begun.output), begun)
+    (tmp_path / "two").mkdir()
+    shutil.move(tmp_path / "one/answers", tmp_path / "two/answers")
+    moved = settings_of(tmp_path / "two/answers", documents=f"{tmp_path}/one/texts")
+    claim_output(Location(uri=moved.output), moved)
 
 
-def test_superseded_attempt_removes_nothing_and_publishes_nothing(tmp_path: Path) -> None:
-    output = output_of(tmp_path, claimed_by=OTHER)
-    show(output, LAST)
-    put(output, *FILES)
-    before = names_in(output)
-    with pytest.raises(SupersededError):
-        remove_leftovers(output, tables=ANSWER_TABLES, run_id=OWN)
-    with pytest.raises(SupersededError):
-        publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
-    assert names_in(output) == before
-    assert record_of(output)["run_id"] == LAST
-
-
-def test_publish_takes_the_place_of_what_was_shown_and_removes_its_files(tmp_path: Path) -> None:
-    output = output_of(tmp_path)
-    show(output, LAST)
-    put(output, *FILES)
-    publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
-    assert record_of(output) == MANIFEST
-    assert names_in(output) == {"manifest.json", *FILES}
-
-
-def test_block_that_fails_takes_its_own_files_and_nothing_that_is_shown(tmp_path: Path) -> None:
-    output = output_of(tmp_path)
-    shown = show(output, LAST)
-
-    def fail() -> None:
-        with removed_on_failure(output, tables=ANSWER_TABLES, run_id=OWN):
-            put(output, *FILES, f"answers/part-00000-{OTHER}.parquet")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert names_in(output) == {"manifest.json", f"answers/part-00000-{OTHER}.parquet", *shown}
-
-
-@pytest.mark.s3
-@pytest.mark.parametrize("name", ["scan[12]", "scan*"])
-def test_tables_in_an_output_with_wildcards_in_its_name_are_its_own(s3_bucket: Location, name: str) -> None:
-    for other in ("scan1", "scan2", name):
-        claim(s3_bucket / other, OWN)
-        show(s3_bucket / other, LAST)
-    others = [path for path in s3_bucket.files() if f"/{name}/" not in path]
-    output = s3_bucket / name
-    put(output, *FILES, f"answers/part-00000-{OTHER}.parquet")
-    remove_leftovers(output, tables=ANSWER_TABLES, run_id=OWN)
-    put(output, *FILES)
-    publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
-    assert names_in(output) == {"manifest.json", *FILES}
-    (output / "answers").delete()
-    assert names_in(output) == {"manifest.json", FILES[1]}
-    assert [path for path in s3_bucket.files() if f"/{name}/" not in path] == others
-
-
-@pytest.mark.parametrize("kind", ["disk", pytest.param("bucket", marks=pytest.mark.s3)])
-def test_create_writes_once_and_knows_its_own_file_again(
-    tmp_path: Path, request: pytest.FixtureRequest, kind: str
-) -> None:
-    folder = Location(uri=str(tmp_path)) if kind == "disk" else request.getfixturevalue("s3_bucket")
-    place = folder / "below" / "file"
-    assert place.create(b"first")
-    assert not place.create(b"second")
-    assert place.create(b"first")
-    assert place.read_bytes() == b"first"
-    assert len(folder.files()) == 1
-
-
-def test_create_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
+def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="can't be written"):
-        (Location(uri=str(tmp_path)) / "file" / "below").create(b"data")
+    output = Location(uri=str(tmp_path / "file" / "below"))
+    with pytest.raises(OutputError, match=r"can't be (reached|written)"):
+        begin(output, settings_of(output.uri))
 
 
-@pytest.mark.parametrize("kind", ["disk", pytest.param("bucket", marks=pytest.mark.s3), "memory"])
-def test_replace_takes_the_place_of_the_version_that_was_looked_at_alone(
-    tmp_path: Path, request: pytest.FixtureRequest, kind: str
+def test_run_record_holds_no_secret(tmp_path: Path) -> None:
+    job = settings_of(
+        tmp_path,
+        storage_options={"key": SECRET, "client_kwargs": {"password": SECRET}},
+        openai={
+            "api_key": SECRET,
+            "headers": {"api-key": SECRET},
+            "base_url": f"http://svc:{SECRET}@h/v1",
+            "extra_body": {"user": SECRET},
+        },
+        vllm={"engine_args": {"hf_token": SECRET, "max_num_batched_tokens": 512}},
+        documents=f"ftp://user:p@{SECRET}/{SECRET}@host/docs",
+        questions=f"https://host/q.jsonl?X-Amz-Signature={SECRET}",
+    )
+    begin(Location(uri=str(tmp_path)), job)
+    assert all(SECRET.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    (row,) = OutputTable(output=Location(uri=str(tmp_path)), name="runs").dataset().to_table().to_pylist()
+    assert SECRET not in str(row)
+    assert "http://h/v1" in row["record"]
+    assert '"max_num_batched_tokens": 512' in row["record"]
+    assert SECRET not in json.dumps(public_settings(job))
+
+
+def test_run_record_holds_documents_and_typed_questions_as_they_were_asked() -> None:
+    fields = {"signature_date": {"type": "string"}, "author": {"type": "string"}, "token_price": {"type": "number"}}
+    asked = {"answer_type": "json", "schema": {"type": "object", "properties": fields}}
+    public = public_settings(settings_of("run", ask=({"question": "Who?", **asked},)))
+    assert public["ask"] == [{"question": "Who?", **asked}]
+    assert public["documents"] == "docs"
+    assert public_settings(settings_of("run", documents=["a", "b"]))["documents"] == ["a", "b"]
+
+
+def test_read_state_of_a_run_that_died_at_once_says_what_was_asked_and_opens_no_log_file(tmp_path: Path) -> None:
+    begin(Location(uri=str(tmp_path)), settings_of(tmp_path))
+    Location(uri=f"{tmp_path}/log/keys/RUN-WRITER-000001.parquet").write_bytes(b"damaged")
+    state = read_state(Location(uri=str(tmp_path)))
+    assert (state["state"], state["readings_asked"], state["progress"]) == ("running or killed", 3, None)
+    assert state["last_sign_of_life_at"] == state["started_at"]
+    assert state["counts"] is None
+
+
+@pytest.mark.parametrize(
+    ("documents", "output", "said"),
+    [
+        ("docs/**/*.parquet", "docs/out", "lies inside the documents"),
+        ("link", "docs/out", "lies inside the documents"),
+        ("s3://bucket/docs", "s3a://bucket/docs/out", "lies inside the documents"),
+        ("docs", "docs-out", None),
+        ("docs", "docs/_out", None),
+        ("docs/*.txt", "docs/out", None),
+        ("s3://bucket/docs", "s3://bucket/out", None),
+    ],
+)
+def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
+    tmp_path: Path, documents: str, output: str, said: str | None
 ) -> None:
-    folders = {"disk": Location(uri=str(tmp_path)), "memory": Location(uri=f"memory://{tmp_path.name}")}
-    folder = folders[kind] if kind in folders else request.getfixturevalue("s3_bucket")
-    place = folder / "below" / "file"
-    assert place.version() is None
-    assert place.replace(b"first", version=None)
-    assert not place.replace(b"other", version=None)
-    version = place.version()
-    assert place.replace(b"second", version=version)
-    assert not place.replace(b"third", version=version)
-    assert place.replace(b"second", version=version)  # sent again, since its answer was lost
-    assert place.read_bytes() == b"second"
-    place.delete()
-    assert not place.replace(b"third", version=version)
-    assert folder.files() == []
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "docs")
+    documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
+    job = job_of(documents=documents, output=output, ask=("Who?",))
+    if said is None:
+        require_disjoint(job, output=job.output)
+        return
+    several = job.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *job.documents)})
+    for among in (job, several):
+        with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
+            require_disjoint(among, output=among.output)
 
 
-@pytest.mark.s3
-def test_replace_of_a_file_that_clients_send_in_parts_is_conditional_too(s3_bucket: Location) -> None:
-    place, large = s3_bucket / "manifest.json", b"x" * (101 * 1024 * 1024)
-    place.write_bytes(b"first")
-    looked_at = place.version()
-    place.write_bytes(b"second")
-    assert not place.replace(large, version=looked_at)
-    assert place.read_bytes() == b"second"
-
-
-def test_replace_by_many_processes_at_once_is_done_by_one_of_them_each_time(tmp_path: Path) -> None:
-    place = Location(uri=str(tmp_path)) / "number"
-    place.write_bytes(b"0 by nobody")
-    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
-        done = sum(processes.map(count_up, [place] * 4))
-    assert done == 4 * COUNTED
-    assert int(place.read_bytes().split()[0]) == 4 * COUNTED
-
-
-COUNTED = 50
-"""Times that each process counts up."""
-
-
-def count_up(place: Location) -> int:
-    done = 0
-    while done < COUNTED:
-        version = place.version()
-        number = int(place.read_bytes().split()[0])
-        done += place.replace(b"%d by %d" % (number + 1, os.getpid()), version=version)
-    return done
-
-
-def test_publish_that_loses_the_claim_to_a_finished_attempt_leaves_its_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output, replace = output_of(tmp_path), Location.replace
-    show(output, LAST)
-
-    def replace_late(place: Location, data: bytes, *, version: str | None) -> bool:
-        """The newer attempt comes and ends between the claim's answer and the record."""
-        claim(output, OTHER)
-        show(output, OTHER)
-        return replace(place, data, version=version)
-
-    monkeypatch.setattr(Location, "replace", replace_late)
-    with pytest.raises(SupersededError):
-        publish(output, MANIFEST, tables=ANSWER_TABLES, run_id=OWN)
-    assert record_of(output)["run_id"] == OTHER
-
-
-@pytest.mark.parametrize("asked", ["exists", "files", "delete", "version", "read_json", "claim"])
-def test_disk_that_fails_is_an_outage_and_never_an_empty_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
-) -> None:
-    output = output_of(tmp_path)
-    show(output, LAST)
-    place = output / "manifest.json"
-    asking: dict[str, Callable[[], object]] = {
-        "exists": place.exists,
-        "files": (output / "answers").files,
-        "delete": place.delete,
-        "version": place.version,
-        "read_json": lambda: read_json(place),
-        "claim": lambda: require_claim(output, run_id=OWN),
-    }
-
-    def stale(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ESTALE, "Stale file handle")
-
-    with monkeypatch.context() as failing:
-        for name in ("info", "cat_file", "_open"):
-            failing.setattr(LocalFileSystem, name, stale)
-        with pytest.raises(StorageOutageError, match="Stale file handle"):
-            asking[asked]()
-    assert place.exists()
-
-
-def test_folder_that_can_not_be_listed_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = output_of(tmp_path)
-    show(output, LAST)
-
-    def stale(*_: Any) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "scandir", stale)
-    with pytest.raises(StorageOutageError, match="Input/output error"):
-        output.files()
+def test_partition_columns_are_carried_ones_and_those_that_the_output_began_with(nights: Nights) -> None:
+    carried = {"input": {"carry_columns": ("team", "place")}}
+    with pytest.raises(SettingsError, match=r"record.partition_by: 'status' is no carried column.*input.carry_columns"):
+        claim_output(nights.output, settings_of(nights.output.uri, record={"partition_by": "status"}, **carried))
+    nights.run({"a": "one"}, {"q": "Why?"}, carried={"team": {"a": "red"}}, record={"partition_by": ("team",)})
+    asked = {"documents": "docs", "questions": "list", "ask": (), **carried}
+    claim_output(nights.output, settings_of(nights.output.uri, record={"partition_by": ("team",)}, **asked))
+    for others in ((), ("place",), ("team", "place")):
+        with pytest.raises(OutputError, match=r"are partitioned by team, and stay so; set record.partition_by to"):
+            claim_output(nights.output, settings_of(nights.output.uri, record={"partition_by": others}, **asked))

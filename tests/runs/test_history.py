@@ -1,192 +1,212 @@
-"""The record of finished runs, and what changed between them."""
+"""Runs that finish, that are killed, and that are overtaken: what the table `runs` and the others show of them."""
 
-import tempfile
-from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import OutputError
-from memagent_batch.flows.verify import verify
-from memagent_batch.runs.history import find_run, finished_runs, last_hashes, recorded_plan, write_begun_plan
-from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
+import memagent_batch as ma
+from memagent_batch.cli.main import main
+from memagent_batch.cli.settings import job_of
+from memagent_batch.errors import OutputError, SupersededError
+from memagent_batch.runs.history import find_run, finished_runs
+from memagent_batch.runs.run import begin_run
+from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables import READING_TABLES
+from memagent_batch.store.delta import OutputTable
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import LogIndex
+from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
-from tests.store.turn_log.indexes import log_index
+from tests.tables import comparable
 
 DOCUMENTS = {"a": "one", "b": "two", "broken": None}
 QUESTIONS = {"q": "Why?", "r": "Who?"}
+TEAMS = {"a": "red", "b": "blue"}
 
 
-def record_of(nights: Nights, run_id: str, name: str = "plan.parquet") -> Path:
-    return Path(nights.output.path) / "runs" / run_id / name
+def begin(output: Location, **settings: Any) -> Any:
+    """A run that begins and goes no further."""
+    job = job_of(documents="docs", questions="list", output=output.uri, **settings)
+    return begin_run(output, job, reader=ReaderIdentity(fingerprint="f", parts={}), plan=plan_of(DOCUMENTS, QUESTIONS))
 
 
-def test_finished_run_leaves_a_record_that_later_runs_do_not_touch(nights: Nights) -> None:
-    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
-    kept = {path: path.read_bytes() for path in record_of(nights, first).parent.iterdir()}
-    record = {"plan.parquet", "removed.parquet", "manifest.json"}
-    assert {path.name for path in kept} == record
-    nights.run({"a": "other"}, {"q": "Where?"})
-    nights.run({"c": "three"}, QUESTIONS)
-    assert {path: path.read_bytes() for path in record_of(nights, first).parent.iterdir()} == kept
+def all_tables(nights: Nights) -> dict[str, Any]:
+    """The rows of the last finished run's tables, and those of each table alone."""
+    names = [name for name in READING_TABLES if OutputTable(output=nights.output, name=name).exists()]
+    return {name: nights.table(name) for name in names if name in nights.last().manifest["table_versions"]}
 
 
-def test_record_says_what_was_asked_and_which_run_had_read_it(nights: Nights) -> None:
-    first = nights.run(DOCUMENTS, {"q": "Why?"}, sampling={"samples": 2, "temperature": 1.0})["run_id"]
-    second = nights.run({"a": "changed", "b": "two"}, {"q": "Why?"}, sampling={"samples": 2, "temperature": 1.0})[
-        "run_id"
-    ]
-    plans = {run_id: pq.read_table(record_of(nights, run_id)) for run_id in (first, second)}
-    assert all(plan.schema.equals(RUN_PLAN) for plan in plans.values())
-    read_by = {
-        run_id: {
-            row["document_id"]: [(entry["sample"], entry["run_id"]) for entry in row["readings"]]
-            for row in plan.to_pylist()
-        }
-        for run_id, plan in plans.items()
-    }
-    unread = [(0, None), (1, None)]
-    assert read_by[first] == {"a": [(0, first), (1, first)], "b": [(0, first), (1, first)], "broken": unread}
-    assert read_by[second] == {"a": [(0, second), (1, second)], "b": [(0, first), (1, first)]}
-
-
-def test_recorded_plan_keeps_carried_columns() -> None:
-    plan = plan_of({"a": "one"}, QUESTIONS)
-    plan.documents = plan.documents.append_column("carry:source", [["file"]])
-    recorded = recorded_plan(plan, LogIndex())
-    assert recorded["carry:source"].to_pylist() == ["file"]
-    assert [reading["question"] for reading in recorded["readings"][0].as_py()] == [0, 1]
-
-
-@pytest.mark.parametrize("killed_at", ["reading", "tables", "manifest"])
-def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_finished(
-    nights: Nights, killed_at: str
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [("reading", {})],
+        [("tables", {}), ("answers", {})],
+        [("answers", {"carried": {"team": TEAMS}}), ("memories", {"reader": "g"})],
+        [("memories", {}), ("memories", {"carried": {"team": TEAMS}}), ("answers", {})],
+    ],
+)
+@pytest.mark.parametrize("has_finished", [True, False])
+def test_killed_runs_leave_nothing_in_the_tables_of_the_next(
+    nights: Nights, kills: list[tuple[str, dict[str, Any]]], has_finished: bool
 ) -> None:
-    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
-    with pytest.raises(Killed):
-        nights.run({"a": "changed", "c": "three"}, QUESTIONS, killed_at=killed_at)
-    assert finished_runs(nights.output) == [first]
-    assert verify(nights.output).problems == []
-    manifest = nights.run({"a": "changed", "c": "three"}, QUESTIONS)
-    assert finished_runs(nights.output) == [first, manifest["run_id"]]
+    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"] if has_finished else None
+    before = all_tables(nights) if has_finished else {}
+    for killed_at, change in kills:
+        with pytest.raises(Killed):
+            nights.run({"a": "changed", "c": "three"}, QUESTIONS, killed_at=killed_at, **change)
+        assert finished_runs(nights.output) == [first] * has_finished
+        if has_finished:
+            assert all_tables(nights) == before
+    last = {"documents": {"a": "changed", "b": "two", "d": "four"}, "questions": QUESTIONS}
+    manifest = nights.run(**last)
+    fresh = Nights(Location(uri=f"{nights.output.uri}-fresh"))
+    fresh.run(**last)
+    for name in ("answers", "memories"):
+        assert comparable(nights.table(name)) == comparable(fresh.table(name))
+        alone = OutputTable(output=nights.output, name=name).dataset().to_table()
+        assert comparable(alone.to_pylist()) == comparable(fresh.table(name)), "without the versions of a run"
     assert manifest["changes"]["since"] == first
-    assert manifest["changes"]["documents"] == {"added": 1, "changed": 1, "removed": 2, "unchanged": 0}
-    removed_by = {row["document_id"]: row["removed_run_id"] for row in nights.table("removed")}
-    assert removed_by == dict.fromkeys(("b", "broken"), manifest["run_id"])
-    assert nights.answers()["a", "q"] == "changed"
-    assert verify(nights.output).problems == []
+    if has_finished:
+        assert manifest["changes"]["documents"] == {"added": 1, "changed": 1, "removed": 1, "unchanged": 1}
+        assert ma.table(nights.output.uri, "answers", run_id=str(first)).to_pylist() == before["answers"]
 
 
-def test_kill_between_manifest_and_record_is_closed_by_the_next_run(nights: Nights) -> None:
-    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
-    record_of(nights, first, "manifest.json").unlink()
-    assert finished_runs(nights.output) == [first]
-    assert nights.run(DOCUMENTS, QUESTIONS)["changes"]["since"] == first
-    assert record_of(nights, first, "manifest.json").exists()
+@pytest.mark.parametrize("has_finished", [True, False])
+@pytest.mark.parametrize("overtaken_at", ["tables", "answers", "memories"])
+def test_run_that_was_overtaken_can_not_commit_whenever_the_newer_one_came(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, overtaken_at: str, has_finished: bool
+) -> None:
+    if has_finished:
+        nights.run(DOCUMENTS, QUESTIONS)
+    commit, newer = OutputTable.commit, {"documents": {"a": "newer", "c": "three"}, "questions": QUESTIONS}
+    overtaking = [overtaken_at]
+
+    def commit_late(table: OutputTable, **arguments: Any) -> int:
+        """A newer run begins and ends before this commit."""
+        if table.name in (overtaking[0], "answers") and overtaking[0] in ("tables", table.name):
+            overtaking[0] = ""
+            nights.run(**newer)
+        return commit(table, **arguments)
+
+    monkeypatch.setattr(OutputTable, "commit", commit_late)
+    with pytest.raises(SupersededError, match="taken over by a newer run"):
+        nights.run({"a": "older", "b": "two"}, QUESTIONS)
+    assert {row["answer"] for row in nights.table("answers")} == {"newer", "three"}
+    fresh = Nights(Location(uri=f"{nights.output.uri}-fresh"))
+    fresh.run(**newer)
+    for name in ("answers", "memories"):
+        alone = OutputTable(output=nights.output, name=name).dataset().to_table().to_pylist()
+        assert comparable(alone) == comparable(fresh.table(name))
+    assert SupersededError.exit_code == 3
 
 
-def test_find_run_by_id_or_by_place_in_time_or_names_the_runs_there_are(nights: Nights) -> None:
+def test_run_that_is_overtaken_while_it_commits_is_undone_by_the_newer_one(nights: Nights) -> None:
+    """The older one commits `answers`, the newer one begins, and the older one goes on to `memories`."""
+    nights.run(DOCUMENTS, QUESTIONS)
+    commit, runs = OutputTable.commit, []
+
+    def commit_and_overtake(table: OutputTable, **arguments: Any) -> int:
+        if table.name == "memories" and not runs:
+            runs.append(begin(nights.output))
+        return commit(table, **arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OutputTable, "commit", commit_and_overtake)
+        with pytest.raises(SupersededError):
+            nights.run({"a": "older"}, QUESTIONS)
+    nights.run(DOCUMENTS, QUESTIONS)
+    assert set(nights.answers().values()) == {"one", "two", None}
+    assert len(nights.table("memories")) == 4
+
+
+def test_runs_that_begin_at_the_same_moment_get_different_numbers_and_the_last_one_stands(nights: Nights) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    with ThreadPoolExecutor(6) as threads:
+        begun = list(threads.map(lambda _: begin(nights.output).number, range(6)))
+    assert sorted(each.number for each in begun) == list(range(2, 8))
+    by_number = sorted(begun, key=lambda each: each.number)
+    assert [each.run_id for each in by_number] == sorted(each.run_id for each in begun)
+    rows = {row["run_id"]: (row["number"], row["state"]) for row in nights.table("runs")}
+    assert {run.run_id: (run.number, "running") for run in begun}.items() < rows.items()
+    assert read_state(nights.output)["run_id"] == by_number[-1].run_id
+
+
+@pytest.mark.parametrize("folder", ["turns", "outcomes", "follow_ups"])
+def test_run_has_a_later_id_than_all_rows_of_the_log_whatever_its_clock_says(nights: Nights, folder: str) -> None:
+    ahead = "29990101T000000.000Z.ffff"
+    (nights.output / f"log/{folder}/{ahead}-w-000001.parquet").write_bytes(b"")
+    first = begin(nights.output)
+    assert begin(nights.output).run_id > first.run_id > ahead
+
+
+def test_run_is_found_by_id_or_by_place_in_time_and_its_tables_stay_as_it_left_them(nights: Nights) -> None:
+    output = nights.output.uri
+    with pytest.raises(OutputError, match="no run has finished at"):
+        ma.table(output, "answers")
     first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
     with pytest.raises(OutputError, match=rf"no finished run 'monday' at .*; there are {first}"):
         find_run(nights.output, "monday")
     with pytest.raises(OutputError, match=f"{first} is the only finished run"):
-        find_run(nights.output, "previous")
+        ma.table(output, "answers", run_id="previous")
     second, third = (nights.run({"a": text}, QUESTIONS)["run_id"] for text in ("two", "three"))
-    found = [find_run(nights.output, name).run_id for name in (first, "previous", "latest")]
-    assert found == [first, second, third]
+    for name, run_id, answer in ((first, first, "one"), ("previous", second, "two"), ("latest", third, "three")):
+        assert find_run(nights.output, name).run_id == run_id
+        rows = ma.table(output, "answers", run_id=name).to_pylist()
+        assert {row["answer"] for row in rows if row["document_id"] == "a"} == {answer}
+        assert ma.dataset(output, "answers", run_id=name).to_table().to_pylist() == rows
+    with pytest.raises(OutputError, match=r"no table 'results'; it has answers, memories; give .* answer_type"):
+        ma.table(output, "results")
+    OutputTable(output=nights.output, name="answers").vacuum(days=0)
+    assert {row["answer"] for row in ma.table(output, "answers").to_pylist()} == {"three"}
+    with pytest.raises((OutputError, FileNotFoundError)):
+        ma.table(output, "answers", run_id=first)
 
 
-def test_record_that_can_not_be_read_is_named(nights: Nights) -> None:
-    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
-    record_of(nights, first).write_bytes(b"PAR1")
-    with pytest.raises(OutputError, match=r"plan\.parquet can't be read.*restore it"):
-        nights.run(DOCUMENTS, QUESTIONS)
-    assert nights.answers()["a", "q"] == "one"
+def test_runs_of_many_nights_lie_in_few_files_with_a_row_for_each(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memagent_batch.runs.history.COMPACT_FILES", 3)
+    runs = [nights.run({"a": str(number // 2)}, QUESTIONS)["run_id"] for number in range(6)]
+    assert [row["run_id"] for row in sorted(nights.table("runs"), key=lambda row: row["number"])] == runs
+    assert len(nights.files("runs")) <= 3
+    assert finished_runs(nights.output) == runs
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "run.json"])
+def test_output_of_an_earlier_version_is_refused_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text("{}")
+    (tmp_path / "docs.txt").write_text("text")
+    with pytest.raises(OutputError, match=f"written by an earlier version.*{name}.*choose an empty folder"):
+        ma.table(tmp_path / "run", "answers")
+    job = ["--documents", str(tmp_path / "docs.txt"), "--ask", "Who?", "--output", str(tmp_path / "run")]
+    assert main(["answer", *job, "--model", "m", "--engine", "simulated"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "written by an earlier version" in line] == said[-1:]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
 
 
 def counts(added: int = 0, changed: int = 0, removed: int = 0, unchanged: int = 0) -> dict[str, int]:
     return {"added": added, "changed": changed, "removed": removed, "unchanged": unchanged}
 
 
-def test_changes_count_documents_questions_and_readings_since_the_run_before(nights: Nights) -> None:
-    bound = {("a", "q"): "Whence?", ("b", "t"): "How?"}
-    begun = {"a": "one", "b": "two", "c": "three", "d": "four"}
-    first = nights.run(begun, QUESTIONS, bound=bound)["run_id"]
-    now = {"a": "one", "b": "changed", "c": None, "e": "five"}
-    assert nights.run(now, {"q": "Why?", "r": "Whose?", "s": "When?"})["changes"] == {
-        "since": first,
-        "documents": counts(added=1, changed=2, removed=1, unchanged=1),
-        "questions": counts(added=1, changed=1, removed=2, unchanged=1),
-        "readings": {"read": 8, "kept": 1, "unreadable": 3, "not_read": 0},
-        "tables": {},
-        "turns": {"asked": 0, "reused": 0},
-    }
-
-
-def test_removed_says_which_run_had_a_document_last_and_which_missed_it(nights: Nights) -> None:
-    texts: list[dict[str, str | None]] = [{"a": "1", "b": "2", "c": None}, {"a": "1", "b": "3"}, {"a": "1"}]
-    runs = [nights.run(documents, QUESTIONS)["run_id"] for documents in texts]
-    removed = {row["document_id"]: row for row in nights.table("removed")}
-    by_run = {name: (row["last_run_id"], row["removed_run_id"]) for name, row in removed.items()}
-    assert by_run == {"c": (runs[0], runs[1]), "b": (runs[1], runs[2])}
-    assert removed["c"]["document_hash"] is None
-    assert set(removed["b"]) == set(REMOVED_TABLE.names)
-    assert set(nights.answers()) == {("a", "q"), ("a", "r")}
-
-
-SCAN = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]), min_size=1)
-
-
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
-@given(scans=st.lists(SCAN, min_size=1, max_size=4))
-def test_changes_close_and_no_document_is_ever_forgotten(scans: list[Mapping[str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        nights = Nights(Location(uri=f"{folder}/run"))
-        before: Mapping[str, str] = {}
-        for documents in scans:
-            found = nights.run(documents, {"q": "Why?"})["changes"]["documents"]
-            assert found["added"] + found["changed"] + found["unchanged"] == len(documents)
-            assert found["removed"] + found["changed"] + found["unchanged"] == len(before)
-            before = documents
-        removed = {row["document_id"] for row in nights.table("removed")}
-        assert removed == {name for documents in scans for name in documents} - set(scans[-1])
-        assert nights.answers() == {(name, "q"): text for name, text in scans[-1].items()}
-
-
-def test_changes_count_a_reading_that_was_not_read_until_a_later_run_reads_it(nights: Nights) -> None:
-    documents = {"a": "one", "b": AWAY, "c": None}
-    first = nights.run(documents, {"q": "Why?"}, away=True)
-    assert first["changes"]["readings"] == {"read": 1, "kept": 0, "unreadable": 1, "not_read": 1}
-    second = nights.run(documents, {"q": "Why?"})
-    assert second["changes"]["readings"] == {"read": 1, "kept": 1, "unreadable": 1, "not_read": 0}
-    assert nights.answers() == {("a", "q"): "one", ("b", "q"): AWAY, ("c", "q"): None}
-
-
-def test_last_hashes_are_those_of_a_stopped_run_and_then_of_the_finished_one(nights: Nights) -> None:
-    nights.run({"a": "one", "b": "same"}, {"q": "Why?"})
-    stopped = plan_of({"a": "two", "b": "same"}, {"q": "Why?"})
-    write_begun_plan(nights.output, recorded_plan(stopped, LogIndex()), run_id="29990101T000000.000Z.aaaa")
-    files = {(text_hash(text), text_hash("Why?")): [f"{text}.parquet"] for text in ("one", "two", "same")}
-    index, plan = log_index(turn_files=files), plan_of({"a": "three", "b": "same"}, {"q": "Why?"})
-    hashes = last_hashes(nights.output, nights.last(), plan.documents, index=index, agent=AgentConfig(model="m"))
-    found = {(row["age"], row["document_id"], row["document_hash"]) for row in hashes.to_pylist()}
-    assert found == {(1, "a", text_hash("two")), (2, "a", text_hash("one"))}
-    (bundle,) = plan.pending(index, retry_failed=False, last_hashes=hashes)
-    rows = {row["document_id"]: (row["last_hashes"], row["turn_files"]) for row in bundle.to_pylist()}
-    assert rows["a"] == ([text_hash("two"), text_hash("one")], ["one.parquet", "two.parquet"])
-    assert rows["b"] == ([], ["same.parquet"])
-
-
-def test_last_hash_is_found_though_another_document_has_that_text_now(nights: Nights) -> None:
-    nights.run({"a": "one"}, {"q": "Why?"})
-    index = log_index(turn_files={(text_hash("one"), text_hash("Why?")): ["one.parquet"]})
-    documents = plan_of({"a": "two", "copy": "one"}, {"q": "Why?"}).documents
-    hashes = last_hashes(nights.output, nights.last(), documents, index=index, agent=AgentConfig(model="m"))
-    assert hashes.to_pylist() == [{"document_id": "a", "document_hash": text_hash("one"), "age": 1}]
+def test_changes_count_documents_questions_readings_and_answers_since_the_run_before(nights: Nights) -> None:
+    bound = {("a", "u"): "Whence?", ("b", "t"): "How?"}
+    begun = {"a": "one", "b": "two", "c": "three", "d": "four", "f": AWAY}
+    first = nights.run(begun, QUESTIONS, bound=bound, away=True)
+    assert first["changes"]["readings"] == {"read": 10, "kept": 0, "unreadable": 0, "not_read": 2}
+    now = {"a": "one", "b": "changed", "c": None, "e": "five", "f": AWAY}
+    second = nights.run(now, {"q": "Why?", "r": "Whose?", "s": "When?"})
+    changes = second["changes"]
+    assert changes["since"] == first["run_id"]
+    assert changes["documents"] == counts(added=1, changed=2, removed=1, unchanged=2)
+    assert changes["questions"] == counts(added=1, changed=1, removed=2, unchanged=1)
+    assert changes["readings"] == {"read": 11, "kept": 1, "unreadable": 3, "not_read": 0}
+    (row,) = [row for row in nights.table("runs") if row["run_id"] == second["run_id"]]
+    shown = {name: row[f"documents_{name}"] for name in ("added", "changed", "removed")}
+    assert shown == {"added": 1, "changed": 2, "removed": 1}
+    assert row["answers_changed"] == changes["answers"]
+    assert (row["ok"], row["failed"], row["not_read"], row["readings"]) == (12, 3, 0, 15)

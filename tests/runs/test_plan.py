@@ -9,21 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, index_schema
+from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import (
-    BUNDLE_BYTES,
-    BUNDLE_FILES,
+    BATCH_BYTES,
     CALL_COLUMN,
     CALL_READINGS,
     CALLS_PER_READING,
-    GROUP_BYTES,
     WORK_COLUMNS,
     Plan,
     count_pending,
@@ -31,6 +26,8 @@ from memagent_batch.runs.plan import (
 )
 from memagent_batch.store.turn_log.index import LogIndex, ReadingKey
 from memagent_batch.store.turn_log.question_list import asked_in
+from tests.runs.projections import parts_of
+from tests.runs.recorded_nights import NO_DOCUMENTS
 from tests.store.turn_log.indexes import TurnsKey, log_index
 
 KIB = 1024
@@ -39,8 +36,8 @@ KIB = 1024
 EMPTY = LogIndex()
 
 
-def document_of(document_id: str, *, num_bytes: int = 10, path: str = "a.parquet", **values: Any) -> dict[str, Any]:
-    place = {"path": path, "format": "parquet", "start": 0, "stop": int(text_hash(document_id)[:6], 16)}
+def document_of(document_id: str, *, num_bytes: int = 10, file: str = "a.parquet", **values: Any) -> dict[str, Any]:
+    place = {"file": file, "row_group": 0, "row": int(text_hash(document_id)[:6], 16)}
     row = {"document_id": document_id, "document_hash": text_hash(document_id), "num_bytes": num_bytes, **place}
     return row | values
 
@@ -57,7 +54,7 @@ def plan_of(
 ) -> Plan:
     index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
     listed = pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA)
-    return Plan(index, listed, samples=samples)
+    return Plan(index, listed, samples=samples, stored=NO_DOCUMENTS)
 
 
 def index_of(
@@ -91,52 +88,26 @@ def test_pending_longest_documents_come_first() -> None:
     assert [name for name, _, _ in pending(plan)] == ["huge", "large", "middle", "small"]
 
 
-def bundles_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
+def batches_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
     return list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
 
 
-def test_pending_bundles_hold_small_files_together_in_their_order() -> None:
-    documents = [
-        document_of(f"{number:04}", path=f"{number:04}.txt", format="text", num_bytes=600) for number in range(1000)
-    ]
-    found = bundles_of(documents)
-    assert [bundle.num_rows for bundle in found] == [BUNDLE_FILES] * 3 + [1000 - 3 * BUNDLE_FILES]
-    ids = [name for bundle in found for name in bundle["document_id"].to_pylist()]
-    assert ids == [document["document_id"] for document in documents]
+def test_pending_batches_hold_short_documents_of_several_files_in_their_order() -> None:
+    documents = [document_of(f"{number:04}", file=f"{number // 100}.parquet", num_bytes=600) for number in range(1000)]
+    (batch,) = batches_of(documents)
+    assert batch["document_id"].to_pylist() == [document["document_id"] for document in documents]
 
 
-def test_pending_bundles_of_several_files_hold_at_most_their_bytes_or_one_document() -> None:
-    sizes = [3 * BUNDLE_BYTES, BUNDLE_BYTES, *[BUNDLE_BYTES // 3] * 7]
-    documents = [
-        document_of(str(number), path=f"{number}.txt", format="text", num_bytes=size)
-        for number, size in enumerate(sizes)
-    ]
-    found = bundles_of(documents)
-    assert all(b.num_rows == 1 or sum(b["num_bytes"].to_pylist()) <= BUNDLE_BYTES for b in found)
-    assert [bundle.num_rows for bundle in found[:2]] == [1, 1]
-    assert len(found) < len(sizes)
+def test_pending_batches_hold_about_their_bytes_or_one_document() -> None:
+    sizes = [3 * BATCH_BYTES, 2 * BATCH_BYTES, *[BATCH_BYTES // 4] * 8]
+    batches = batches_of([document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)])
+    found = [batch["num_bytes"].to_pylist() for batch in batches]
+    assert found == [sizes[:1], sizes[1:2], *[[BATCH_BYTES // 4] * 4] * 2]
 
 
-@pytest.mark.parametrize("format_", ["parquet", "arrow"])
-def test_pending_bundle_holds_all_small_documents_of_a_row_group(format_: str) -> None:
-    documents = [
-        document_of(f"{path}{group}{row}", path=path, format=format_, start=group, stop=row, num_bytes=10 * KIB + row)
-        for path in "ab"
-        for group in range(2)
-        for row in range(300)
-    ]
-    found = bundles_of(documents)
-    assert [bundle.num_rows for bundle in found] == [300] * 4
-    for bundle in found:
-        assert len(set(zip(bundle["path"].to_pylist(), bundle["start"].to_pylist(), strict=True))) == 1
-        assert bundle["stop"].to_pylist() == list(range(300))
-
-
-def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
-    documents = [document_of(str(row), stop=row, num_bytes=30 * KIB) for row in range(5000)]
-    found = bundles_of(documents)
-    assert len(found) == 3
-    assert all(sum(bundle["num_bytes"].to_pylist()) <= GROUP_BYTES for bundle in found)
+def test_pending_batches_of_a_great_many_tiny_documents_are_bounded() -> None:
+    batches = batches_of([document_of(str(row), row=row, num_bytes=3) for row in range(40_000)])
+    assert [batch.num_rows for batch in batches] == [16_384, 16_384, 7_232]
 
 
 @given(
@@ -144,17 +115,19 @@ def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
         st.builds(
             document_of,
             st.uuids().map(str),
-            num_bytes=st.one_of(st.integers(0, 100), st.integers(0, 3 * BUNDLE_BYTES)),
-            path=st.sampled_from(["a", "b"]),
-            format=st.sampled_from(["parquet", "text", "jsonl"]),
-            start=st.integers(0, 3),
+            num_bytes=st.one_of(st.integers(0, 100), st.integers(0, 3 * BATCH_BYTES)),
+            file=st.sampled_from(["a", "b"]),
+            row_group=st.integers(0, 3),
         ),
         max_size=60,
     )
 )
-def test_pending_bundles_of_any_documents_hold_each_of_them_once(documents: list[dict[str, Any]]) -> None:
-    found = [name for bundle in bundles_of(documents) for name in bundle["document_id"].to_pylist()]
+def test_pending_batches_of_any_documents_hold_each_of_them_once(documents: list[dict[str, Any]]) -> None:
+    batches = batches_of(documents)
+    found = [name for batch in batches for name in batch["document_id"].to_pylist()]
     assert sorted(found) == sorted(document["document_id"] for document in documents)
+    first_bytes = (sum(batch["num_bytes"].to_pylist()[:-1]) for batch in batches)
+    assert all(num_bytes < BATCH_BYTES for num_bytes in first_bytes)
 
 
 def test_pending_same_question_under_two_ids_is_read_once() -> None:
@@ -203,6 +176,27 @@ def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
     }
 
 
+def test_pending_names_the_log_files_of_the_same_text_and_of_other_versions_of_the_document() -> None:
+    plan = plan_of([document_of("a"), document_of("b"), document_of("c")], [question_of("q")])
+    question = text_hash("q")
+    files = {(text_hash("a"), question): ["same.parquet", "both.parquet"], (text_hash("x"), question): ["x.parquet"]}
+    of_id = {
+        ("a", question): ["both.parquet", "old.parquet"],
+        ("b", question): ["old.parquet"],
+        ("c", text_hash("other")): ["other.parquet"],
+    }
+    index = log_index(turn_files=files, turn_files_of_id=of_id)
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
+        "a": ["both.parquet", "old.parquet", "same.parquet"],
+        "b": ["old.parquet"],
+        "c": [],
+    }
+    (part,) = parts_of(plan, index)
+    shown = [sorted(of_document) for of_document in part["turn_files"].to_pylist()]
+    assert shown == [["both.parquet", "same.parquet"], [], []], "tables are made of the rows of the text alone"
+
+
 def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     plan = plan_of([document_of("a")], [question_of("old"), question_of("new")])
     turn_files = {(text_hash("a"), text_hash("old")): ["1.parquet"]}
@@ -210,7 +204,7 @@ def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     (bundle,) = plan.pending(index, retry_failed=False)
     assert readings_in(plan, [bundle]) == [("a", "new", 0)]
     assert bundle["turn_files"].to_pylist() == [[]]
-    (part,) = plan_parts(plan, index)
+    (part,) = parts_of(plan, index)
     assert part["turn_files"].to_pylist() == [["1.parquet"]]
 
 
@@ -234,7 +228,7 @@ def test_parts_cover_every_reading_once_in_input_order(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts_module, "PART_BYTES", part_bytes)
         patch.setattr(parts_module, "PART_READINGS", part_readings)
-        parts = list(plan_parts(plan, EMPTY))
+        parts = parts_of(plan, EMPTY)
     assert [name for part in parts for name in part["document_id"].to_pylist()] == [str(n) for n in range(len(sizes))]
     readings = readings_in(plan, parts)
     assert len(set(readings)) == len(readings) == plan.num_readings
@@ -248,7 +242,7 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
     outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
     plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    parts = list(plan_parts(plan, log_index(outcomes)))
+    parts = parts_of(plan, log_index(outcomes))
     held = [part["document_id"].to_pylist() for part in parts]
     assert sorted(name for part in held for name in part) == sorted(names)
     assert all(part == sorted(part, key=int) for part in held)
@@ -256,27 +250,12 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     assert sum(read) < len(set(log_files.values())) + len(parts)
 
 
-def test_parts_of_other_lots_stay_as_they_are_if_a_document_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_READINGS", 5)
-    names = [f"{number:03}" for number in range(300)]
-    plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    log_files = {name: f"{int(name) // 30:02}.parquet" for name in names}
-
-    def held() -> set[tuple[str, ...]]:
-        outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
-        return {tuple(part["document_id"].to_pylist()) for part in plan_parts(plan, log_index(outcomes))}
-
-    before, log_files[names[0]] = held(), "99.parquet"
-    assert len(before) == 60
-    assert len(held() - before) <= 2 * parts_module.LOT_PARTS
-
-
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 10)
     names = [str(number) for number in range(50)]
     questions = [question_of("all"), *(question_of(f"one {name}", document_id=name) for name in names)]
     plan = plan_of([document_of(name) for name in names], questions, samples=2)
-    parts = list(plan_parts(plan, EMPTY))
+    parts = parts_of(plan, EMPTY)
     assert len(parts) > 10
     listed = plan.asked.hashed.to_pylist()
     for part in parts:
@@ -287,27 +266,26 @@ def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_READINGS", 1)
-    monkeypatch.setattr(history, "_CAST_ROWS", 2)
-    num_documents, num_bytes = 9, 256 * KIB * KIB
+    monkeypatch.setattr(parts_module, "PART_READINGS", 20_000)
+    num_documents, num_bytes = 110_000, 20 * KIB
     empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
     offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
-    schema = index_schema(InputConfig(carry_columns=("summary",)))
-    carried = pa.Array.from_buffers(schema.types[-1], num_documents, [None, offsets, pa.py_buffer(empty)])
+    carried = pa.Array.from_buffers(pa.large_string(), num_documents, [None, offsets, pa.py_buffer(empty)])
     documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
-    documents = documents.append_column(schema.field(-1), carried)
-    plan = Plan(documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1)
+    documents = documents.append_column("carry:summary", carried)
+    plan = Plan(
+        documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1, stored=NO_DOCUMENTS
+    )
     assert len(pending(plan)) == num_documents
-    lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan_parts(plan, EMPTY)]
-    assert lengths == [[num_bytes]] * num_documents
-    recorded = history.recorded_plan(plan, EMPTY)
-    assert pc.sum(pc.binary_length(recorded["carry:summary"])).as_py() == num_documents * num_bytes
+    parts = parts_of(plan, EMPTY)
+    assert len(parts) > 5
+    assert sum(pc.sum(pc.binary_length(part["carry:summary"])).as_py() for part in parts) == num_documents * num_bytes
 
 
 READING = {"question": 0, "sample": 0}
 
 
-def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
+def batch_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
     return pa.table(
         {
             "document_id": [str(number) for number in range(len(sizes))],
@@ -318,18 +296,18 @@ def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
     )
 
 
-def calls_of(bundles: Sequence[pa.Table], *, readings_in_flight: int = 4) -> list[list[int]]:
+def calls_of(batches: Sequence[pa.Table], *, readings_in_flight: int = 4) -> list[list[int]]:
     """Sizes in bytes of the documents of each call, in order."""
     calls: dict[tuple[int, int], list[int]] = {}
-    for number, grouped in enumerate(group_documents(bundles, readings_in_flight=readings_in_flight)):
+    for number, grouped in enumerate(group_documents(batches, readings_in_flight=readings_in_flight)):
         for call, size in zip(grouped[CALL_COLUMN].to_pylist(), grouped["num_bytes"].to_pylist(), strict=True):
             calls.setdefault((number, call), []).append(size)
     return list(calls.values())
 
 
 def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
-    assert max(len(call) for call in calls_of([bundle_of([100] * 100_000)])) == CALL_READINGS
-    many_questions = calls_of([bundle_of([100] * 10_000, num_readings=20)])
+    assert max(len(call) for call in calls_of([batch_of([100] * 100_000)])) == CALL_READINGS
+    many_questions = calls_of([batch_of([100] * 10_000, num_readings=20)])
     assert max(len(call) for call in many_questions) == CALL_READINGS // 20
 
 
@@ -338,12 +316,12 @@ def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
     readings_in_flight=st.integers(1, 20),
     cut=st.integers(0, 200),
 )
-def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_bytes(
+def test_calls_of_any_batches_hold_each_document_once_and_a_small_share_of_the_bytes(
     sizes: list[int], readings_in_flight: int, cut: int
 ) -> None:
     sizes = sorted(sizes, reverse=True)
-    bundles = [bundle_of(part) for part in (sizes[:cut], sizes[cut:]) if part]
-    calls = calls_of(bundles, readings_in_flight=readings_in_flight)
+    batches = [batch_of(part) for part in (sizes[:cut], sizes[cut:]) if part]
+    calls = calls_of(batches, readings_in_flight=readings_in_flight)
     assert [size for call in calls for size in call] == sizes
     share = sum(sizes) / (readings_in_flight * CALLS_PER_READING)
     assert all(len(call) == 1 or sum(call) <= share for call in calls)
@@ -351,7 +329,7 @@ def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_b
 
 def test_plan_is_the_same_however_many_documents_are_handled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [
-        document_of(str(number), num_bytes=10 << number % 20, path=f"{number % 3}.txt") for number in range(25)
+        document_of(str(number), num_bytes=10 << number % 20, file=f"{number % 3}.parquet") for number in range(25)
     ]
     plan = plan_of(documents, [question_of("q"), question_of("r", document_id="7")], samples=2)
     statuses = {key_of(str(number), "q", 1): Status.OK for number in range(0, 25, 2)}
@@ -359,11 +337,11 @@ def test_plan_is_the_same_however_many_documents_are_handled_at_once(monkeypatch
     index = index_of(statuses, turn_files=turn_files)
 
     def rows() -> list[Any]:
-        made = (plan.pending(index, retry_failed=False), plan_parts(plan, index), [history.recorded_plan(plan, index)])
+        made = (plan.pending(index, retry_failed=False), parts_of(plan, index))
         return [[table.to_pylist() for table in tables] for tables in made]
 
     whole = rows()
     monkeypatch.setattr("memagent_batch.runs.reading_state.BATCH_ROWS", 4)
     monkeypatch.setattr("memagent_batch.store.database.BATCH_ROWS", 4)
     assert rows() == whole
-    assert [len(tables) for tables in whole] == [len(whole[0]), 1, 1]
+    assert [len(tables) for tables in whole] == [len(whole[0]), 1]

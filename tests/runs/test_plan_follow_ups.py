@@ -12,9 +12,10 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.follow_ups.answer_types import Bool, Number
 from memagent_batch.domain.readings import Status
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.store.turn_log.index import LogIndex
+from tests.runs.projections import parts_of
+from tests.runs.recorded_nights import NO_DOCUMENTS
 from tests.runs.recorded_nights import index_of as documents_of
 from tests.runs.typed_nights import agent_of
 from tests.store.turn_log.indexes import log_index
@@ -38,7 +39,7 @@ def follow_ups_of(agent: AgentConfig, **settings: Any) -> FollowUps:
 
 def plan_of(follow_ups: FollowUps | None) -> Plan:
     documents = documents_of({name: name for name in DOCUMENTS})
-    return Plan(documents, read_questions(None, ask=QUESTIONS), samples=1, follow_ups=follow_ups)
+    return Plan(documents, read_questions(None, ask=QUESTIONS), samples=1, follow_ups=follow_ups, stored=NO_DOCUMENTS)
 
 
 def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str, str], bool]) -> LogIndex:
@@ -80,7 +81,7 @@ def test_closed_readings_are_no_work_and_those_that_failed_at_it_are_tried_again
     assert work(plan, index, column="follow_ups") == set()
     again = work(plan, index, column="follow_ups", retry_failed=True)
     assert again == {("b", id_) for id_ in ("free", "is", "price")}
-    (part,) = plan_parts(plan, index)
+    (part,) = parts_of(plan, index)
     assert part["follow_up_files"].to_pylist() == [["c-free", "c-is", "c-price"]] * 2
 
 

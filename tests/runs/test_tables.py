@@ -1,31 +1,30 @@
-import io
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather
-import pyarrow.ipc
-import pyarrow.parquet as pq
-import pytest
 
-from memagent_batch.config.job import LogConfig, TableFormat
-from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.config.job import LogConfig
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import QUESTION_SCHEMA
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import PartTables, project
-from memagent_batch.runs.tables import ANSWERS, MEMORIES, table_bytes
+from memagent_batch.runs.tables import ANSWERS, MEMORIES
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.rows import hash_turn
 from memagent_batch.store.turn_log.writer import TurnLogWriter
-from tests.runs.projections import projection_at
+from tests.documents.stored_documents import store_documents, stored_row
+from tests.runs.projections import parts_of, projection_at
 from tests.store.turn_log.logs import outcome_row
 
 FIRST_MEMORY = "nothing yet"
@@ -37,14 +36,10 @@ class RecordedRun:
 
     def __init__(self, folder: Path, *, documents: Sequence[str], questions: Sequence[str] = ("why?",)) -> None:
         self.output = Location(uri=str(folder))
-        self.documents = [
-            {"document_id": name, "document_hash": text_hash(name), "num_bytes": 5, "path": "p", "format": "text"}
-            | {"start": 0, "stop": 5}
-            for name in documents
-        ]
+        self.documents = [stored_row(name, name) for name in documents]
         self.questions = [{"question_id": text, "question": text} for text in questions]
         self.samples = 1
-        self.schema = INDEX_SCHEMA
+        self.carried: Sequence[pa.Field] = ()
         self.writer = TurnLogWriter(self.output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
 
     async def read(
@@ -66,20 +61,24 @@ class RecordedRun:
         """
         hashes = {"document_hash": text_hash(document), "question_hash": text_hash(question)}
         address = ReadingAddress(**hashes, sample=sample, fingerprint="f")
+        turns = []
         for number, (text, reason) in reversed(list(enumerate(memories))):
             index = len(memories) - 1 - number if is_backwards else number
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
             kind, writes = ("read", Writes.NOTE) if index < notes else ("update", Writes.MEMORY)
             prompt = Prompt(path=f"update/{index}", kind=kind, token_ids=(1,), max_tokens=4, span=span, writes=writes)
             prompt = replace(prompt, number=number)
-            self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
+            turns.append((prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason)))
         found: dict[str, Any] = {"error_type": "E", "error_message": error}
         if not error:
             prompt = Prompt(path="answer", kind="answer", token_ids=(1,), max_tokens=4)
             prompt = replace(prompt, number=len(memories))
-            self.writer.record_turn(address, prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP))
+            turns.append((prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP)))
             memory = memories[-1][0] if memories else FIRST_MEMORY
             found = {"response": response, "memory": memory, "finish_reason": finish_reason}
+        for turn in turns:
+            self.writer.record_turn(address, *turn)
+        found["turn_hashes"] = [hash_turn(*turn) for turn in turns]
         cuts = sum(reason is CUT for _, reason in memories)
         status = Status.FAILED if error else Status.OK
         result = outcome_row(status, memory_truncations=cuts, num_turns=len(memories) + 1, **found)
@@ -87,17 +86,20 @@ class RecordedRun:
 
     def tables(self, *, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
-        plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
-        (part,) = plan_parts(plan, scan_log(self.output, fingerprint="f"))
-        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
-        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **settings)
+        store_documents(self.output, self.documents, carried=self.carried)
+        stored = StoredDocuments(output=self.output)
+        settings = InputConfig(carry_columns=tuple(field.name for field in self.carried))
+        plan = Plan(stored.read_index(settings).taken, questions, samples=self.samples, stored=stored)
+        (part,) = parts_of(plan, scan_log(self.output, fingerprint="f"))
+        fields: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
+        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **fields)
         return project(part, projection=projection)
 
 
 async def mixed_tables(folder: Path) -> PartTables:
     """One answered reading, two without an answer, one failed, and a document that can't be read."""
     run = RecordedRun(folder, documents=["good", "mumbling", "cut", "failing", "broken"])
-    run.documents[4] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
+    run.documents[4] = stored_row("broken", None, error="p: the text is null")
     await run.read("good", memories=[("a", STOP), ("b", CUT)])
     await run.read("mumbling", response="well, who knows")
     await run.read("cut", response="", finish_reason=CUT)
@@ -123,7 +125,7 @@ async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
     rows = {row["document_id"]: row for row in tables.answers.to_pylist()}
     good, mumbling, cut, failing, broken = rows.values()
     assert (good["status"], good["answer"], good["response"], good["memory"]) == ("ok", "42", "\\boxed{42}", "b")
-    assert (good["memory_truncations"], good["error_type"], good["run_id"]) == (1, None, "first")
+    assert (good["memory_truncations"], good["error_type"], good["read_run_id"]) == (1, None, "first")
     assert (good["document_hash"], good["question_hash"]) == (text_hash("good"), text_hash("why?"))
     assert (mumbling["status"], mumbling["answer"], mumbling["response"]) == ("ok", None, "well, who knows")
     assert mumbling["error_type"] == cut["error_type"] == "AnswerNotFound"
@@ -142,18 +144,19 @@ async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
 
 async def test_answers_carried_columns_follow_the_constants(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a", "b"])
-    run.schema = pa.schema([*INDEX_SCHEMA, pa.field("carry:customer", pa.string())])
-    run.documents[0]["carry:customer"] = "ACME"
+    run.carried = [pa.field("signed", pa.date32())]
+    run.documents[0]["signed"] = date(2026, 11, 29)
     await run.read("a")
     await run.read("b")
     answers = run.tables().answers
-    assert answers["customer"].to_pylist() == ["ACME", None]
-    assert answers.schema.names == [*ANSWERS.names, "customer"]
+    assert answers["signed"].to_pylist() == [date(2026, 11, 29), None]
+    assert answers.schema.names == [*ANSWERS.names, *SOURCE_COLUMNS.names, "signed"]
+    assert answers["source"].to_pylist() == ["a.jsonl"] * 2
 
 
 async def test_answers_documents_of_one_text_share_the_reading(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
-    run.documents.append(run.documents[0] | {"document_id": "twin"})
+    run.documents.append(stored_row("twin", "a"))
     await run.read("a")
     tables = run.tables()
     assert tables.answers["document_id"].to_pylist() == ["a", "twin"]
@@ -196,23 +199,12 @@ async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them
     ]
 
 
-@pytest.mark.parametrize("table_format", TableFormat)
-async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be(
-    tmp_path: Path, table_format: TableFormat
-) -> None:
+async def test_tables_have_their_schemas_and_no_null_where_none_may_be(tmp_path: Path) -> None:
     tables = await mixed_tables(tmp_path)
     for table, schema in ((tables.answers, ANSWERS), (tables.memories, MEMORIES)):
-        written = read_back(table_bytes(table, table_format=table_format), table_format=table_format)
-        assert written.schema.equals(schema, check_metadata=True)
-        assert written.equals(table)
-        assert all(written[field.name].null_count == 0 for field in schema if not field.nullable)
+        assert table.select(schema.names).schema.equals(schema, check_metadata=True)
+        assert all(table[field.name].null_count == 0 for field in schema if not field.nullable)
     assert tables.answers.num_rows == 5
-
-
-def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
-    if table_format is TableFormat.PARQUET:
-        return pq.read_table(io.BytesIO(data))
-    return pa.ipc.open_file(data).read_all()
 
 
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:

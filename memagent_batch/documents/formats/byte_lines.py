@@ -1,15 +1,15 @@
-"""The lines of a file by bytes, so that each can be read again alone; a compressed file is unpacked on the way."""
+"""The lines of a file, with their places in bytes; a compressed file is unpacked on the way."""
 
 import io
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, cast
 
 import pyarrow as pa
 
-from memagent_batch.documents.formats.records import BOM, Place, too_long
+from memagent_batch.documents.formats.records import BOM, too_long
 from memagent_batch.errors import InputError
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
@@ -17,22 +17,20 @@ from memagent_batch.store.location import Location
 COMPRESSIONS: Mapping[str, str] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """Endings of names, and what unpacks such files. Their places are places of the unpacked bytes."""
 _BLOCK_BYTES = 4 * 1024 * 1024
-"""Size of one request to an object store, bytes; also what is skipped at once."""
-_FETCH_BLOCK_BYTES = 256 * 1024
-"""The same where single records are fetched: those this near come with one request."""
+"""Size of one request to an object store, bytes."""
 _SKIPPED_BYTES = 1024 * 1024
 """Bytes of a line that is too long that are passed over at once."""
 
 
 def is_compressed(name: str) -> bool:
-    """Whether a file is unpacked while it is read, so that a place in it is reached only from its beginning."""
+    """Whether a file is unpacked while it is read."""
     return posixpath.splitext(name)[1].lower() in COMPRESSIONS
 
 
 @contextmanager
-def open_stream(location: Location, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[IO[bytes]]:
+def open_stream(location: Location) -> Iterator[IO[bytes]]:
     """Opens a file at its beginning, unpacked."""
-    with location.fs.open(location.path, "rb", block_size=block_bytes) as file:
+    with location.fs.open(location.path, "rb", block_size=_BLOCK_BYTES) as file:
         packing = COMPRESSIONS.get(posixpath.splitext(location.path)[1].lower())
         if packing is None:
             yield io.BufferedReader(file)
@@ -105,23 +103,3 @@ def line_at(location: Location, position: int) -> int:
             num_lines += block.count(b"\n")
             position -= len(block)
     return num_lines
-
-
-def fetch_lines(location: Location, *, places: Sequence[Place]) -> Iterator[tuple[Place, ByteLines]]:
-    """The bytes at `places`, which are sorted; a compressed file is unpacked up to the last of them."""
-    position = 0
-    with input_errors(location.uri), open_stream(location, block_bytes=_FETCH_BLOCK_BYTES) as stream:
-        for place in places:
-            _skip(stream, position, place.start)
-            data = stream.read(place.stop - place.start)
-            position = place.start + len(data)
-            yield place, ByteLines(stream=io.BytesIO(data), path=location.uri, position=place.start)
-
-
-def _skip(stream: IO[bytes], position: int, start: int) -> None:
-    """Moves a stream from `position` on to `start`."""
-    if stream.seekable():
-        stream.seek(start)
-        return
-    while position < start and (block := stream.read(min(_BLOCK_BYTES, start - position))):
-        position += len(block)

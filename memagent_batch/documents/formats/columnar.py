@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -165,15 +163,6 @@ class ColumnarReader:
         with open_grouped(location) as file:
             return tuple(file.schema.names)
 
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
-        with open_grouped(location) as file:
-            columns = present_columns(file.schema, columns=columns, where=location.uri)
-            for group, group_places in groupby(places, key=attrgetter("start")):
-                if group < len(file.group_bytes):
-                    rows = [place.stop for place in group_places]
-                    yield from group_records(file, group, columns=columns, rows=rows, where=location.uri, keep_bad=True)
-
 
 def batch_records(batch: pa.RecordBatch, *, columns: Columns, where: str) -> Iterator[Record]:
     """Streams the records of a batch in memory, as of a file. A place is (0, row).
@@ -264,7 +253,7 @@ def _mapped_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
 
 def _is_allowed(type_: pa.DataType, *, kind: ColumnKind) -> bool:
     type_ = _plain_type(type_)
-    if kind in (ColumnKind.CARRIED, ColumnKind.ORDER) or types.is_null(type_) or _is_text(type_):
+    if kind in (ColumnKind.CARRIED, ColumnKind.TYPED, ColumnKind.ORDER) or types.is_null(type_) or _is_text(type_):
         return True
     if kind is ColumnKind.REFERENCES and _is_list(type_):
         item = _plain_type(type_.value_type)
@@ -302,7 +291,8 @@ def _records(
 ) -> Iterator[Record]:
     """The records at `places` of a batch that begins with row `first_row` of its group."""
     arrays = [
-        _column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns
+        _column_array(batch.column(each.stored_as), column=each, where=prefix) if each.stored_as else None
+        for each in columns
     ]
     for place in places:
         where = f"{prefix}, row {place.stop + 1}"
@@ -317,12 +307,28 @@ def _values(arrays: Sequence[pa.Array | None], index: int, *, columns: Columns, 
     )
 
 
-def _column_array(array: pa.Array, *, kind: ColumnKind) -> pa.Array:
+def _column_array(array: pa.Array, *, column: InputColumn, where: str) -> pa.Array:
     type_ = _plain_type(array.type)
-    if kind is not ColumnKind.ORDER or not types.is_timestamp(type_) or type_.tz is None:
+    if column.kind is ColumnKind.TYPED and not types.is_string(column.type):
+        return _typed_array(array, column=column, where=where)
+    if column.kind is not ColumnKind.ORDER or not types.is_timestamp(type_) or type_.tz is None:
         return _plain_array(array)
     in_utc = array.cast(pa.timestamp(type_.unit, "UTC"))
     return _plain_array(in_utc.cast(pa.timestamp(type_.unit)))  # a Z behind it would come after a fraction of a second
+
+
+def _typed_array(array: pa.Array, *, column: InputColumn, where: str) -> pa.Array:
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if types.is_timestamp(array.type) and array.type.unit == "ns":
+        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)  # no table of a lake keeps nanoseconds
+    try:
+        return array.cast(column.type)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{where}: column {column.name!r} is {array.type}, and {column.type} in other files ({error}); write it "
+            "with one type in all files, or leave it out"
+        ) from error
 
 
 def _plain_array(array: pa.Array) -> pa.Array:

@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 
 from memagent_batch.documents.formats.byte_lines import COMPRESSIONS, is_compressed, open_stream
@@ -56,7 +55,7 @@ _ENDINGS: Mapping[str, Format] = {
     ".md": Format.TEXT,
 }
 UNKNOWN_REMEDY = (
-    "convert PDF, HTML, DOCX, e-mail and ZIP files with `memagent convert` first; move others away, or name their "
+    "input.format: files reads PDF, HTML, DOCX, e-mail, ZIP and other document files; move others away, or name their "
     "format with input.format"
 )
 """What the user can do where the ending of a document's file is not one of ours."""
@@ -93,6 +92,12 @@ def is_named_text(name: str) -> bool:
     return _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0]) is Format.TEXT
 
 
+def is_data_file(name: str) -> bool:
+    """Whether a name, or a pattern of names, has the ending of a file whose rows are documents."""
+    found = _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0])
+    return found is not None and found is not Format.TEXT
+
+
 class TextReader:
     """Reads a text file as one record of one column."""
 
@@ -112,11 +117,6 @@ class TextReader:
     def names(self, location: Location) -> Sequence[str]:
         """See `RecordReader`. A text has no columns."""
         return ()
-
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`."""
-        for record in self.read(location, columns=columns):
-            yield from (replace(record, place=place) for place in places)
 
 
 def _read_file(location: Location, *, max_bytes: int | None) -> bytes:

@@ -9,7 +9,7 @@ from functools import partial
 
 from pydantic import JsonValue
 
-from memagent_batch.documents.formats.byte_lines import ByteLines, fetch_lines, open_lines
+from memagent_batch.documents.formats.byte_lines import ByteLines, open_lines
 from memagent_batch.documents.formats.records import (
     ColumnKind,
     Columns,
@@ -60,12 +60,6 @@ class JsonlReader:
             for _, line in _placed_lines(lines):
                 _json_values(line, columns=(), where=f"{location.uri}, line {lines.num_lines}", there=there)
         return tuple(there)
-
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`."""
-        for place, lines in fetch_lines(location, places=places):
-            values = partial(_line_values, lines, columns=columns)
-            yield make_record(values, place=place, where=location.uri, keep_bad=True)
 
 
 def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
@@ -152,13 +146,6 @@ class CsvReader:
         with open_lines(location, max_bytes=None) as lines:
             return _Header.read(lines, (), separator=self.separator).names
 
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`."""
-        with open_lines(location, max_bytes=text_bound(columns)) as lines:
-            table = _Header.read(lines, columns, separator=self.separator)
-        for place, lines in fetch_lines(location, places=places):
-            yield make_record(partial(table.only_values, lines), place=place, where=location.uri, keep_bad=True)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CsvRow:
@@ -215,12 +202,6 @@ class _Header:
             column_value(_csv_value(row, field=field, column=column), column=column, where=where)
             for column, field in self.fields
         )
-
-    def only_values(self, lines: ByteLines) -> tuple[Value, ...]:
-        """The values of the one row that is left."""
-        for row in _placed_rows(lines, separator=self.separator):
-            return self.values(row.cells, where="its row")
-        raise InputError("its row is gone")
 
 
 def _csv_field(header: Sequence[str], column: InputColumn, *, separator: str, path: str) -> int | None:

@@ -6,9 +6,11 @@ A row's way starts here: a file becomes records, the records become the index (`
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
@@ -32,8 +34,10 @@ class ColumnKind(StrEnum):
     """A text or a list of texts."""
     CARRIED = "carried"
     """Anything; becomes text."""
+    TYPED = "typed"
+    """Anything; keeps its type, which is that of `InputColumn.type`."""
     ORDER = "order"
-    """The same, by which rows are put in order: of a time with a zone the time in UTC."""
+    """A text or anything else as text, by which rows are put in order: of a time with a zone the time in UTC."""
 
 
 class Presence(StrEnum):
@@ -91,6 +95,8 @@ class InputColumn:
     """Keys of the file's folders, which can be named as columns too."""
     max_bytes: int | None = None
     """Longest text of a document, in UTF-8, bytes; None for no bound."""
+    type: pa.DataType = field(default_factory=pa.string)
+    """Of a column of kind TYPED, the type that its values have in `documents`."""
     is_part: bool = False
     """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
 
@@ -111,8 +117,8 @@ class Unreadable:
     reason: str
 
 
-Value = str | list[str] | Unreadable | None
-"""A value of a record; lists are of kind REFERENCES, `Unreadable` of kind DOCUMENT."""
+Value = Any
+"""A value of a record: text or None; a list of REFERENCES, `Unreadable` in place of a DOCUMENT, anything TYPED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -159,16 +165,6 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
-        """Streams the records at `places`, which are sorted; leaves out the places that are not there.
-
-        A record that can't be read comes with its error.
-
-        Raises:
-            InputError: the file or a column can't be read.
-        """
-        ...
-
 
 def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:
     """The record with these values; where they can't be read and bad records are kept, with the error.
@@ -197,6 +193,8 @@ def column_value(value: object, *, column: InputColumn, where: str) -> Value:
         return None
     if column.kind is ColumnKind.DOCUMENT and isinstance(value, Unreadable):
         return value
+    if column.kind is ColumnKind.TYPED and not pa.types.is_string(column.type):
+        return _typed_value(value, column=column, where=where)
     if isinstance(value, Unreadable):
         raise InputError(f"{where}: column {column.name!r} can't be read: {value.reason}; write it as UTF-8")
     if column.kind is ColumnKind.REFERENCES and isinstance(value, list):
@@ -208,7 +206,7 @@ def column_value(value: object, *, column: InputColumn, where: str) -> Value:
 
 
 def _require_text(value: object, *, column: InputColumn, where: str) -> str:
-    if column.kind in (ColumnKind.CARRIED, ColumnKind.ORDER) and not isinstance(value, str):
+    if column.kind in (ColumnKind.CARRIED, ColumnKind.TYPED, ColumnKind.ORDER) and not isinstance(value, str):
         value = _json_text(value, column=column, where=where)
     if (
         column.kind in (ColumnKind.IDENTIFIER, ColumnKind.REFERENCES)
@@ -221,6 +219,23 @@ def _require_text(value: object, *, column: InputColumn, where: str) -> str:
     if reason := _text_fault(value):
         raise InputError(f"{where}: column {column.name!r} can't be read: {reason}; write it as valid Unicode")
     return value
+
+
+def _typed_value(value: object, *, column: InputColumn, where: str) -> Value:
+    """The value, if the column's type can hold it; a text that names a value of the type becomes that value."""
+    try:
+        scalar = pa.scalar(value)
+        return scalar.cast(column.type).as_py() if scalar.type != column.type else value
+    except (pa.ArrowException, TypeError) as error:
+        raise wrong_value(value, column=column, where=where) from error
+
+
+def wrong_value(value: object, *, column: InputColumn, where: str) -> InputError:
+    """What is raised where a column to carry has a value that its type can't hold."""
+    return InputError(
+        f"{where}: column {column.name!r} has {value!r}, which is not of the type {column.type} that it has in other "
+        "rows; write it with one type in all files, or leave it out"
+    )
 
 
 def _json_text(value: object, *, column: InputColumn, where: str) -> str:

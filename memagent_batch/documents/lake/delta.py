@@ -13,7 +13,6 @@ from memagent_batch.config.storage import Options
 from memagent_batch.documents.formats.records import TableColumn
 from memagent_batch.documents.lake.table import (
     Table,
-    TableColumns,
     TableFile,
     TableName,
     as_deleted,
@@ -71,13 +70,6 @@ def list_delta(name: TableName, location: Location) -> Table:
         columns=columns,
         files=tuple(sorted(files, key=lambda file: file.path)),
     )
-
-
-def delta_columns(name: TableName, location: Location) -> TableColumns:
-    """The columns of a version."""
-    table = _open(name, location)
-    with _delta_errors(name):
-        return _table_columns(table)
 
 
 def _open(name: TableName, location: Location) -> "DeltaTable":

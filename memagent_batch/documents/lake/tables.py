@@ -1,23 +1,19 @@
 """Opens what documents are read from: a table of a lake, or files."""
 
 import time
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from memagent_batch.config.storage import Options
-from memagent_batch.documents.lake.delta import delta_columns, delta_place, list_delta
+from memagent_batch.documents.lake.delta import delta_place, list_delta
 from memagent_batch.documents.lake.iceberg import (
-    iceberg_columns,
     iceberg_place,
     list_iceberg,
     load_iceberg,
     open_iceberg,
 )
-from memagent_batch.documents.lake.table import LakeKind, Table, TableColumns, TableName, table_name
-from memagent_batch.documents.listing import common_folder, is_delta_folder, usable_file_system
+from memagent_batch.documents.lake.table import LakeKind, Table, TableName, table_name
+from memagent_batch.documents.listing import is_delta_folder, usable_file_system
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
@@ -42,15 +38,6 @@ def documents_place(uri: str, options: Options) -> Location:
     return iceberg_place(name, _loaded_iceberg(name, _this_interval()), options)
 
 
-def texts_place(uris: Sequence[str], options: Options) -> Location:
-    """Where texts are fetched from: a table, or the folder that holds all places.
-
-    Raises:
-        InputError: a table can't be opened.
-    """
-    return common_folder([documents_place(uri, options) for uri in uris])
-
-
 def find_table(documents: Location) -> Table | None:
     """The table that the documents are, in the version that was asked for; None where they are files.
 
@@ -65,22 +52,6 @@ def find_table(documents: Location) -> Table | None:
     if name.kind is LakeKind.DELTA:
         return list_delta(name, documents)
     return list_iceberg(name, open_iceberg(name), documents)
-
-
-@lru_cache(maxsize=8)
-def table_columns(documents: Location) -> TableColumns:
-    """The columns of a table. `documents` names a version (as `FoundShards.places` do), which never changes."""
-    name = _required_name(documents)
-    if name.kind is LakeKind.ICEBERG:
-        return iceberg_columns(name, open_iceberg(name))
-    return delta_columns(name, documents)
-
-
-@lru_cache(maxsize=2)
-def partitions_in_table(documents: Location) -> Mapping[str, Mapping[str, pa.Scalar]]:
-    """The values of the partition of each file of a table, by path; `documents` names a version."""
-    table = find_table(documents)
-    return {file.path: file.values for file in table.files} if table else {}
 
 
 def _required_name(documents: Location) -> TableName:

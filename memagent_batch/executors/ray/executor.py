@@ -18,7 +18,7 @@ from ray.util import placement_group, remove_placement_group
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.errors import ReplicaLostError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.executor import WorkItem
@@ -93,13 +93,15 @@ class RayExecutor:
 
     @contextmanager
     def read(
-        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        yield _read_all(list(bundles), task=task, sources=sources, splits=splits)
+        yield _read_all(list(batches), task=task, documents=documents, splits=splits)
 
 
-def _read_all(bundles: list[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool) -> Iterator[pa.Table]:
+def _read_all(
+    batches: list[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+) -> Iterator[pa.Table]:
     """Reads all documents, once the cluster has room for a replica; those of replicas that were given up once more.
 
     Yields rows of `ENDED`.
@@ -107,7 +109,7 @@ def _read_all(bundles: list[pa.Table], *, task: ReaderTask, sources: SourceConfi
     require_place(task.agent, task.pool)
     for number in range(MAX_PASSES):
         lost = set[str]()
-        for ended in _blocks(_read(bundles, task=task, sources=sources, splits=splits)):
+        for ended in _blocks(_read(batches, task=task, documents=documents, splits=splits)):
             if number < MAX_PASSES - 1:
                 lost |= _lost_documents(ended)
             yield ended.filter(pc.invert(pc.is_in(ended["document_id"], pa.array(lost, pa.string()))))
@@ -115,16 +117,16 @@ def _read_all(bundles: list[pa.Table], *, task: ReaderTask, sources: SourceConfi
             return
         log.warning(f"{len(lost)} documents of replicas that were given up are read by the others")
         task = replace(task, is_repeated=True)
-        bundles = [each.filter(pc.is_in(each["document_id"], pa.array(lost, pa.string()))) for each in bundles]
-        bundles = [each for each in bundles if each.num_rows]
+        batches = [each.filter(pc.is_in(each["document_id"], pa.array(lost, pa.string()))) for each in batches]
+        batches = [each for each in batches if each.num_rows]
 
 
-def _read(bundles: list[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool) -> Dataset:
-    planned = ray.data.from_arrow(bundles)
+def _read(batches: list[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool) -> Dataset:
+    planned = ray.data.from_arrow(batches)
     if task.is_bounded:
         planned = _mapped(planned, partial(_unless_stopped, board=task.board))
     tokenised = partial(
-        tokenise, agent=task.agent, sources=sources, splits=splits, tokenizer_sha256=task.tokenizer_sha256
+        tokenise, agent=task.agent, documents=documents, splits=splits, tokenizer_sha256=task.tokenizer_sha256
     )
     calls = _mapped(planned, tokenised)
     return read_calls(calls, Reader, task=task)
@@ -157,9 +159,9 @@ def _blocks(data: Dataset) -> Iterator[pa.Table]:
         raise own_error(error) from error
 
 
-def _unless_stopped(bundle: pa.Table, *, board: Board) -> pa.Table:
-    """Ray Data UDF: the documents of a bundle; none once the run has met a bound."""
-    return bundle if board.may_start_turns() else bundle.slice(0, 0)
+def _unless_stopped(batch: pa.Table, *, board: Board) -> pa.Table:
+    """Ray Data UDF: the documents of a batch; none once the run has met a bound."""
+    return batch if board.may_start_turns() else batch.slice(0, 0)
 
 
 def tokenised_rows(

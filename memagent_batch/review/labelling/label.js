@@ -56,8 +56,7 @@ function show(number) {
   drawChoices();
   drawText("");
   load("documents", (part) => {
-    if (part.text === null) say("The text is gone or has changed since the scan read it: label it unclear.", true);
-    drawText(part.text ?? "");
+    drawText(part.text);
     isShown = true;
     if (last(entry)) reveal();
   });

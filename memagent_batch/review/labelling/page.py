@@ -73,8 +73,8 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
     )
 
 
-def document_part(text: str | None) -> bytes:
-    """A document's file: its whole text; None where it is gone."""
+def document_part(text: str) -> bytes:
+    """A document's file: its whole text."""
     return frame_page(_label_templates(), {"text": text})
 
 
@@ -96,8 +96,6 @@ class WrittenLabelling:
     """What was written."""
 
     left: Mapping[str, int]
-    num_gone: int
-    """Of these, ones whose text is gone or has changed."""
     pages: Mapping[str, Location]
     """Pages that there are to label on, by reviewer."""
 
@@ -119,7 +117,8 @@ def write_labelling(scan: ReviewedScan, review: Review, counted: CountedLabels, 
     """Writes pages and sheets into the review's folder; removes those that nobody needs any more."""
     left = units_left(counted)
     needed = [unit for units in left.values() for unit in units]
-    num_gone = _write_parts(scan, review, needed) if with_page else 0
+    if with_page:
+        _write_parts(scan, review, needed)
     pages = dict[str, Location]()
     for role, units in left.items():
         end = "" if role == ROLES[0] else f"-{role}"
@@ -133,7 +132,7 @@ def write_labelling(scan: ReviewedScan, review: Review, counted: CountedLabels, 
         if files[0].exists():
             pages[role] = files[0]
         files[1].write_bytes(sheet_bytes(units, review=review))
-    return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone, pages=pages)
+    return WrittenLabelling(left={role: len(units) for role, units in left.items()}, pages=pages)
 
 
 def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -164,19 +163,17 @@ def _role(unit: LabelledUnit) -> str | None:
     return ROLES[2] if len(values) == 2 and values[0] != values[1] else None
 
 
-def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]) -> int:
-    """The parts of pages that are not there yet; returns how many texts are gone."""
+def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]) -> None:
+    """Writes the parts of pages that are not there yet."""
     units = {unit["document_id"]: unit for unit in needed}
     there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
     for run in scan.runs if new else ():
         wanted = {name: unit["document_hash"] for name, unit in new.items()}
-        texts = DocumentTexts(run.output, run.manifest, wanted=wanted, without="--without-page")
-        for fetched in texts.fetch(list(wanted)):
-            place = _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(fetched.document_id))
-            place.write_bytes(document_part(fetched.text))
-    for unit in new.values():
-        _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
+        texts = DocumentTexts(run.output, run.manifest, wanted=wanted)
+        for document in texts.fetch(texts.document_ids):
+            place = _frame_place(review, DOCUMENT_FRAMES_FOLDER, new[document.document_id])
+            place.write_bytes(document_part(document.text))
     question_id = review.record["question_id"]
     answers, evidence = (
         _rows_by_document(scan.rows_of_question(table, question_id=question_id, columns=columns), units)
@@ -185,7 +182,6 @@ def _write_parts(scan: ReviewedScan, review: Review, needed: Sequence[SampleRow]
     for name, unit in units.items():
         row = answers[name][-1] if answers[name] else None
         _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(answer_part(row, evidence[name]))
-    return len(new)
 
 
 def _rows_by_document(tables: Iterable[pa.Table], document_ids: Collection[str]) -> defaultdict[str, list[Row]]:

@@ -84,7 +84,7 @@ def _read_log_file(
     columns: list[str],
     fingerprints: Collection[str],
 ) -> pa.Table:
-    names = list(dict.fromkeys([*columns, "document_hash", "fingerprint"]))
+    names = list(dict.fromkeys([*columns, "fingerprint"]))
     try:
         table = read(path, columns=names)
     except StorageError:

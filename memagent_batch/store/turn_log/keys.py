@@ -286,6 +286,8 @@ def read_log_file(
         OutputError: it is not whole, or has not these columns; names it and what to do.
         StorageError: the store does not answer, or the file is gone.
     """
+    finds = [] if document_hashes is None else ["document_hash"] + ["document_id"] * (document_id is not None)
+    columns = list(dict.fromkeys([*columns, *finds]))
     with storage_errors(path), table_errors(f"log file {path}", remedy=_REMEDY, of_store=False):
         # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
         source = path if output.is_local else pa.BufferReader(output.fs.cat_file(path))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, TurnUnansweredError
@@ -53,6 +54,7 @@ class RolloutTask:
     job: JobConfig
     run: RunNumber
     reader: ReaderIdentity
+    documents: StoredDocuments
 
 
 def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
@@ -92,7 +94,7 @@ class Projector:
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
-        calls = tokenise(_as_bundle(readable), agent=self._task.job.agent, sources=self._task.job)
+        calls = tokenise(_as_batch(readable), agent=self._task.job.agent, documents=self._task.documents)
         for document in chain.from_iterable(map(planned_documents, calls)):
             turns = read_turns(
                 self._output,
@@ -184,7 +186,7 @@ class Projector:
         return f"{reading.error_type}: {reading.error_message}" if reading.error_type else None
 
 
-def _as_bundle(part: pa.Table) -> pa.Table:
+def _as_batch(part: pa.Table) -> pa.Table:
     """A part of the plan as `tokenise` takes it: no follow-up questions."""
     column = WORK_COLUMNS.field("follow_ups")
     return part.append_column(column, pa.array([[]] * part.num_rows, column.type))

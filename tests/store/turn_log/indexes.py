@@ -19,9 +19,18 @@ def log_index(
     *,
     closed: Mapping[tuple[str, ReadingKey], tuple[Status, str]] | None = None,
     turn_files: Mapping[TurnsKey, list[str]] | None = None,
+    turn_files_of_id: Mapping[tuple[str, str], list[str]] | None = None,
 ) -> LogIndex:
-    """Statuses and files of readings that ended, and that were closed by the fingerprint `closed` names; turn files."""
-    turns = [(*key, 0, file) for key, files in (turn_files or {}).items() for file in files]
+    """Statuses and files of readings that ended, and that were closed by the fingerprint `closed` names; turn files.
+
+    `turn_files_of_id`: those of other versions, by document id and question hash.
+    """
+    turns = [_row((*key, 0), file=file, num_turns=1) for key, files in (turn_files or {}).items() for file in files]
+    turns += [
+        _row((f"old {document_id}", question_hash, 0), document_id=document_id, file=file, num_turns=1)
+        for (document_id, question_hash), files in (turn_files_of_id or {}).items()
+        for file in files
+    ]
     return LogIndex(
         outcomes=_keys([_row(key, status=ended[0], file=ended[1]) for key, ended in (outcomes or {}).items()]),
         closed=_keys(
@@ -30,7 +39,7 @@ def log_index(
                 for (fingerprint, key), ended in (closed or {}).items()
             ]
         ),
-        turns=_keys([_row(key, file=file, num_turns=1) for *key, file in turns]),
+        turns=_keys(turns),
     )
 
 
@@ -45,7 +54,7 @@ def turn_keys(index: LogIndex) -> set[TurnsKey]:
 def _row(key: Any, **values: Any) -> dict[str, Any]:
     document_hash, question_hash, sample = key
     address = {"document_hash": document_hash, "question_hash": question_hash, "sample": sample, "fingerprint": "f"}
-    ended = {"run_id": "r", "finished_at": datetime(2026, 1, 1, tzinfo=UTC), "num_turns": 0, "num_prompt_tokens": 0}
+    ended = {"run_id": "r", "finished_at": datetime(2026, 1, 1, tzinfo=UTC), "num_turns": 0, "num_copies": 0}
     return {**address, **ended, **values}
 
 

@@ -42,9 +42,8 @@ async def write(output: Location, *, run_id: str, writer_id: str) -> None:
         name = f"{run_id} {writer_id} {number}"
         address = ReadingAddress(document_hash=name, question_hash="q", sample=0, fingerprint="f")
         prompt = Prompt(path="update/0", kind="update", token_ids=(1, 2), max_tokens=4)
-        writer.record_turn(
-            address, prompt, Completion(token_ids=(7,), text=f"turn of {name}", finish_reason=FinishReason.STOP)
-        )
+        completion = Completion(token_ids=(7,), text=f"turn of {name}", finish_reason=FinishReason.STOP)
+        writer.record_turn(address, prompt, completion, document_id=f"id of {name}")
         await writer.record_outcome(address, outcome_row(response=f"answer of {name}"))
     await writer.flush()
 
@@ -56,7 +55,7 @@ def held(output: Location) -> dict[str, Any]:
     turns = read_turns(output, files, fingerprints=["f"], document_hashes=hashes)["f"]
     outcomes = read_outcomes(output, {*index.outcomes["file"].to_pylist()}, fingerprint="f")
     return {
-        "turns": {key[0]: {path: row["text"] for path, row in rows.items()} for key, rows in turns.items()},
+        "turns": {key[0]: {path: row["text"] for path, row in rows.by_path().items()} for key, rows in turns.items()},
         "answers": {key[0]: row["response"] for key, row in outcomes.items()},
         "num_turns": num_turns(index),
     }

@@ -115,6 +115,10 @@ def test_row_groups_without_a_wanted_document_are_not_read(tmp_path: Path, monke
     table = read_log_file(output, file, columns=["document_hash"], document_hashes=wanted)
     assert table["document_hash"].to_pylist() == wanted
     assert read_log_file(output, file, columns=["document_hash"], document_hashes=["0", "9"]).num_rows == 0
+    of_id = read_log_file(
+        output, file, columns=["document_hash"], document_hashes=["0"], document_id=f"id of {RUNS[0]} a 2"
+    )
+    assert of_id["document_hash"].to_pylist() == [f"{RUNS[0]} a 2"]
 
 
 def test_flush_whose_keys_were_removed_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_turns_of_a_file_that_was_listed_before_it_was_merged_are_read(tmp_path:
     merged(output)
     name = f"{RUNS[0]} a 0"
     (rows,) = read_turns(output, listed, fingerprints=["f"], document_hashes=[name])["f"].values()
-    assert rows["update/0"]["text"] == f"turn of {name}"
+    assert rows.by_path()["update/0"]["text"] == f"turn of {name}"
 
 
 def test_log_that_is_merged_while_tasks_of_a_cluster_scan_it_is_scanned_again(

@@ -28,8 +28,8 @@ from memagent_batch.store.turn_log import keys
 from memagent_batch.store.turn_log import turns as turns_of_log
 from memagent_batch.store.turn_log.index import read_outcomes, reading_key, scan_log, scan_turn_files
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.store.turn_log.rows import completion_of
-from memagent_batch.store.turn_log.turns import DocumentTurns, read_turns
+from memagent_batch.store.turn_log.rows import completion_of, hash_turn
+from memagent_batch.store.turn_log.turns import DocumentTurns, LoggedTurns, read_turns
 from memagent_batch.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
 from tests.store.turn_log.indexes import readings_of
 from tests.store.turn_log.logs import outcome_row
@@ -72,16 +72,21 @@ def output_at(folder: Path) -> Location:
 
 
 def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
+    return logged_in(output, address).by_path()
+
+
+def logged_in(output: Location, address: ReadingAddress) -> LoggedTurns:
     fingerprint = address.fingerprint
     files = scan_turn_files(output, fingerprints=[fingerprint]).get(address.document_hash, [])
     turns = read_turns(output, files, fingerprints=[fingerprint], document_hashes=[address.document_hash])
-    return turns[fingerprint].get((address.document_hash, address.question_hash, address.sample), {})
+    return turns[fingerprint].get(reading_key(address), LoggedTurns())
 
 
-def all_readings(output: Location, **settings: Any) -> Any:
-    """Turns of the readings of the text."""
+def turns_of_text(output: Location, **settings: Any) -> LoggedTurns:
+    """Turns of the one reading of the text."""
     files, hashes = (output / TURNS_FOLDER).files(), [address_of().document_hash]
-    return read_turns(output, files, fingerprints=["f"], document_hashes=hashes, **settings)["f"]
+    (turns,) = read_turns(output, files, fingerprints=["f"], document_hashes=hashes, **settings)["f"].values()
+    return turns
 
 
 def current_outcome(output: Location, address: ReadingAddress) -> Any:
@@ -93,9 +98,11 @@ def current_outcome(output: Location, address: ReadingAddress) -> Any:
     return row
 
 
-async def write_turns(writer: TurnLogWriter, address: ReadingAddress, *turns: tuple[Prompt, Completion]) -> None:
+async def write_turns(
+    writer: TurnLogWriter, address: ReadingAddress, *turns: tuple[Prompt, Completion], document_id: str = ""
+) -> None:
     for prompt, completion in turns:
-        writer.record_turn(address, prompt, completion)
+        writer.record_turn(address, prompt, completion, document_id=document_id)
     await writer.flush()
 
 
@@ -144,11 +151,11 @@ def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tm
     asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
     turns_in(output_at(tmp_path), address_of())  # loads what it needs
     tracemalloc.start()
-    rows = turns_in(output_at(tmp_path), address_of())
+    logged = logged_in(output_at(tmp_path), address_of())
     num_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert num_bytes < num_turns * num_tokens
-    assert list(rows["update/7"]["token_ids"]) == list(completion.token_ids)
+    assert list(logged.by_path()["update/7"]["token_ids"]) == list(completion.token_ids)
 
 
 @given(turns=st.lists(st.tuples(prompts(), completions()), max_size=4, unique_by=lambda turn: turn[0].path))
@@ -229,9 +236,9 @@ async def test_scan_of_one_writer_finds_its_files_alone(
     output = output_at(tmp_path) if store == "disk" else request.getfixturevalue("s3_bucket") / "run"
     for run_id, writer_id in (("run", "a-1"), ("run", "a-2"), ("run", "b-1"), ("other", "a-1")):
         writer = writer_at(output, run_id=run_id, writer_id=writer_id)
-        await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of())
+        await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of(), document_id="d")
     found = scan_turn_files(output, fingerprints=["f"], begins="run-a-")
-    assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
+    assert set(found) == {text_hash("run a-1"), text_hash("run a-2"), "d"}
 
 
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
@@ -314,13 +321,6 @@ async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_
         await writer.flush()
 
 
-async def test_turn_logged_twice_is_taken_as_it_was_first(tmp_path: Path) -> None:
-    output, address = output_at(tmp_path), address_of()
-    await write_turns(writer_at(output, writer_id="z"), address, turn_of(text="first"))
-    await write_turns(writer_at(output, writer_id="a"), address, turn_of(text="second"))
-    assert turns_in(output, address)["update/0"]["text"] == "first"
-
-
 @pytest.mark.parametrize("name", ["fingerprint", "document_hash", "status"])
 async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name: str) -> None:
     output = output_at(tmp_path)
@@ -328,7 +328,7 @@ async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name
     (file,) = (tmp_path / "log" / "outcomes").iterdir()
     pq.write_table(pq.read_table(file).drop_columns([name]), file)
     shutil.rmtree(tmp_path / KEYS_FOLDER)
-    with pytest.raises(OutputError, match=f"outcomes/.*no column '{name}'; restore it"):
+    with pytest.raises(OutputError, match=f"outcomes/.* no column '{name}': .* choose an empty output"):
         scan_log(output, fingerprint="f")
 
 
@@ -356,8 +356,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
 async def test_read_turns_without_tokens_tells_their_number(tmp_path: Path) -> None:
     output = output_at(tmp_path)
     await write_turns(writer_at(output), address_of(), turn_of())
-    (reading,) = all_readings(output, with_tokens=False).values()
-    (row,) = reading.values()
+    row = turns_of_text(output, with_tokens=False).by_path()["update/0"]
     assert (row["num_tokens"], row["text"]) == (2, "memory")
 
 
@@ -414,14 +413,53 @@ async def test_outcome_that_stands_is_the_first_that_is_ok_of_the_latest_run(
     assert current_outcome(output, address)["response"] == str(stands)
 
 
-@pytest.mark.parametrize(("ended_by", "stands"), [({}, RUNS[1]), (RUNS[1], RUNS[1]), (RUNS[0], RUNS[0])])
-async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Path, ended_by: Any, stands: str) -> None:
-    output, address = output_at(tmp_path), address_of()
-    for run_id in RUNS:
-        await write_turns(writer_at(output, run_id=run_id), address, turn_of(text=run_id))
-    key = (address.document_hash, address.question_hash, address.sample)
-    readings = all_readings(output, ended_by={("f", key): ended_by} if ended_by else {})
-    assert readings[key]["update/0"]["text"] == stands
+def find_texts(turns: LoggedTurns, *, is_sampled: bool = False) -> list[str]:
+    """Texts of the turns that are found for the first update of the text, in the order in which they are taken."""
+    prompt, _ = turn_of()
+    rows = turns.find(
+        kind=prompt.kind,
+        prompt_hash=token_hash(prompt.token_ids),
+        document_hash=address_of().document_hash,
+        path=prompt.path,
+        is_sampled=is_sampled,
+    )
+    return [row["text"] for row in rows]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 2, 0, 3, 1)])
+async def test_turn_is_found_by_its_prompt_and_none_but_its_own_place_if_it_is_sampled(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    output, mine, grown = output_at(tmp_path), address_of(), address_of("text and more")
+    prompt = Prompt(path="update/0", kind="answer", token_ids=(1, 2), max_tokens=4)
+    turns = [
+        (mine, *turn_of(text="here")),
+        (mine, *turn_of("update/7", text="repeated")),
+        (grown, *turn_of(text="grown")),
+        (grown, *turn_of("update/9", text="moved")),
+        (mine, prompt, turn_of()[1]),
+    ]
+    for number in order:
+        address, asked, completion = turns[number]
+        await write_turns(writer_at(output, writer_id=str(number)), address, (asked, completion), document_id="d")
+    files, hashes = (output / TURNS_FOLDER).files(), {"document_hash": mine.document_hash, "document_id": "d"}
+    logged = DocumentTurns(output, files, fingerprints=["f"], **hashes).of_reading(mine.question_hash, 0)["f"]
+    assert find_texts(logged) == ["here", "repeated", "grown", "moved"], "an answer with the prompt is another turn"
+    assert find_texts(logged, is_sampled=True) == ["here"]
+    other = DocumentTurns(output, files, fingerprints=["f"], **hashes | {"document_id": "e"})
+    assert find_texts(other.of_reading(mine.question_hash, 0)["f"]) == ["here", "repeated"]
+
+
+@pytest.mark.parametrize("writers", ["ab", "ba"])
+async def test_turn_that_several_attempts_logged_is_that_of_the_last_run_whoever_wrote_first(
+    tmp_path: Path, writers: str
+) -> None:
+    output, texts = output_at(tmp_path), []
+    for run_id, writer_id, text in ((RUNS[1], writers[0], "x"), (RUNS[1], writers[1], "y"), (RUNS[0], "a", "z")):
+        await write_turns(writer_at(output, run_id=run_id, writer_id=writer_id), address_of(), turn_of(text=text))
+        texts.append((hash_turn(*turn_of(text=text)), text))
+    found = find_texts(turns_of_text(output))
+    assert found == [text for _, text in [*sorted(texts[:2]), texts[2]]]
 
 
 @pytest.mark.parametrize("ended_by", ["a", "b"])
@@ -430,13 +468,21 @@ async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not
 ) -> None:
     output, address = output_at(tmp_path), address_of()
     writers = {name: writer_at(output, writer_id=name) for name in "ab"}
-    await write_turns(writers["a"], address, turn_of(text="first of a"))
-    await write_turns(writers["b"], address, turn_of(text="first of b"), turn_of("update/1", text="second of b"))
-    await write_turns(writers["a"], address, turn_of("update/1", text="second of a"))
-    await writers[ended_by].record_outcome(address, outcome_of())
-    outcomes = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), fingerprint="f")
-    (reading,) = all_readings(output, ended_by={("f", key): row["line"] for key, row in outcomes.items()}).values()
-    assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
+    turns = {
+        name: [turn_of(text=f"first of {name}"), turn_of("update/1", text=f"second of {name}")] for name in writers
+    }
+    await write_turns(writers["a"], address, turns["a"][0])
+    await write_turns(writers["b"], address, *turns["b"])
+    await write_turns(writers["a"], address, turns["a"][1], turn_of("update/2", text="only a"))
+    hashes = [hash_turn(*turn) for turn in turns[ended_by]]
+    await writers[ended_by].record_outcome(address, outcome_of() | {"turn_hashes": hashes})
+    later = writer_at(output, run_id="run-later")
+    await write_turns(later, address, *turns[ended_by], turn_of("update/3", text="later"))
+    outcome = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), fingerprint="f")[reading_key(address)]
+    rows = turns_of_text(output).of_outcome(outcome).by_path()
+    texts = {path: row["text"] for path, row in rows.items()}
+    assert texts == {"update/0": f"first of {ended_by}", "update/1": f"second of {ended_by}"}
+    assert {row["run_id"] for row in rows.values()} == {"run"}
 
 
 async def test_turns_of_a_document_are_loaded_for_one_reading_at_a_time_and_not_held_in_memory(
@@ -445,7 +491,8 @@ async def test_turns_of_a_document_are_loaded_for_one_reading_at_a_time_and_not_
     monkeypatch.setattr(turns_of_log, "SORTED_ROWS", 3)
     output, text = output_at(tmp_path), "x" * 100_000
     addresses = [
-        replace(address_of(), question_hash=text_hash(question), sample=sample)
+        replace(address_of(version), question_hash=text_hash(question), sample=sample)
+        for version in ("text", "before", "long before")
         for question in ("first", "second")
         for sample in range(2)
     ]
@@ -453,16 +500,16 @@ async def test_turns_of_a_document_are_loaded_for_one_reading_at_a_time_and_not_
         writer = writer_at(output, writer_id=f"w{number}")
         for address in addresses:
             for path in (f"update/{number}", f"update/{number + 10}"):
-                writer.record_turn(address, *turn_of(path, text=f"{path} {text}"))
+                writer.record_turn(address, *turn_of(path, text=f"{path} {text}"), document_id="d")
         await writer.flush()
-    files, hashes = (output / TURNS_FOLDER).files(), [addresses[0].document_hash]
-    whole = read_turns(output, files, fingerprints=["f"], document_hashes=hashes)["f"]
+    files, document_hash = (output / TURNS_FOLDER).files(), addresses[0].document_hash
+    whole = read_turns(output, files, fingerprints=["f"], document_hashes=[document_hash])["f"]
     before = pa.total_allocated_bytes()
-    turns = DocumentTurns(output, files, fingerprints=["f"], document_hashes=hashes, ended_by={})
+    turns = DocumentTurns(output, files, fingerprints=["f"], document_hash=document_hash, document_id="d")
     assert pa.total_allocated_bytes() - before < 100_000
-    for address in addresses:
+    for address in addresses[:4]:
         loaded = turns.of_reading(address.question_hash, address.sample)["f"]
-        assert list(loaded) == [reading_key(address)]
-        assert dict(loaded[reading_key(address)]) == dict(whole[reading_key(address)])
-        assert len(loaded[reading_key(address)]) == 8
-    assert turns.of_reading(text_hash("third"), 0) == {"f": {}}
+        assert loaded.by_path().keys() == whole[reading_key(address)].by_path().keys()
+        assert len(loaded) == 2 * 8, "of the turns that two other versions have, one each"
+    assert pa.total_allocated_bytes() - before < 100_000
+    assert len(turns.of_reading(text_hash("third"), 0)["f"]) == 0

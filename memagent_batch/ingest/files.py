@@ -1,4 +1,4 @@
-"""One file of the input to its rows: its kind, its converter in its own process, then its attachments."""
+"""One file to its parts: its kind, its converter in its own process, then its attachments."""
 
 import re
 import time
@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from memagent_batch.convert.converter import Part, PartStatus
+from memagent_batch.convert.kinds import KINDS_VERSION, FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
-from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, LineBox
+from memagent_batch.ingest.losses import TEXT_STATUSES, FilePart
 
 MAX_DEPTH = 8
 WHOLE_TIMES = 10
@@ -22,6 +22,8 @@ LATE = f"its file with all attachments takes more than {WHOLE_TIMES} times --sec
 NAME_CHARACTERS = 100
 """Longest name of an attachment in an id."""
 
+KINDS_READER = f"kinds {KINDS_VERSION}"
+"""Reader of files that have no converter."""
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
@@ -32,6 +34,11 @@ class ChosenConverter:
     name: str
     path: str
     version: str
+
+    @property
+    def reader(self) -> str:
+        """Its name and version."""
+        return f"{self.name} {self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +53,9 @@ class _Document:
     """Where it stands in its source, before its own locators."""
     depth: int = 0
     failure: str | None = None
-    source: str
-    """Path of the file below the folder that was asked for."""
-    source_hash: str | None
 
 
-class SourceConverter:
+class FileConverter:
     """Converts files one after another, with one server."""
 
     def __init__(self, server: ConverterServer, *, converters: Mapping[str, ChosenConverter], limits: Limits) -> None:
@@ -61,32 +65,39 @@ class SourceConverter:
         self._paths = {kind: converter.path for kind, converter in converters.items()}
         self._ends_at, self._left_bytes = 0.0, 0
         """What the file at hand may still take, with all its attachments: until when, and bytes."""
+        self.readers = set[str]()
+        """What has read the last file and all that is attached to it, or would read more of it."""
 
-    def convert(self, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
-        """The rows of a file and of all that is attached to it. Never raises for what a file holds."""
-        waiting = deque([_Document(document_id=name, name=name, file=file, source=name, source_hash=digest)])
-        rows = list[ConvertedRow]()
+    def convert(self, file: Path, *, name: str) -> list[FilePart]:
+        """The parts of a file and of all that is attached to it. Never raises for what a file holds."""
+        waiting = deque([_Document(document_id=name, name=name, file=file)])
+        parts = list[FilePart]()
         self._ends_at = time.monotonic() + WHOLE_TIMES * self._limits.seconds
         self._left_bytes = SOURCE_TIMES * self._limits.output_bytes
+        self.readers = set()
         num_documents = 0
         while waiting:
             document = waiting.popleft()
             num_documents += 1
             refusal = _refusal(document, num_documents=num_documents, is_late=self._is_late())
             if refusal is not None:
-                rows.append(_part_row(asdict(refusal), document, None))
+                parts.append(_file_part(asdict(refusal), document, reader=KINDS_READER))
                 continue
             converted = self._converted(document.file)
-            parts = self._parts(converted)
-            rows.extend(
-                _part_row(item, document, self._converters.get(kind or ""), part=part)
-                for part, (kind, item) in enumerate(parts, start=1)
-            )
+            parts += [_file_part(item, document, reader=self._reader(kind)) for kind, item in self._parts(converted)]
+            self.readers.add(self._reader(converted.kind))
             attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
             waiting.extendleft(reversed(attached))
             if document.depth:
                 document.file.unlink(missing_ok=True)
-        return rows
+        self.readers |= {part.reader for part in parts if part.reader}
+        if any(part.status is PartStatus.NEEDS_OCR for part in parts):
+            self.readers.add(self._reader(FileKind.IMAGE))
+        return parts
+
+    def _reader(self, kind: str | None) -> str:
+        converter = self._converters.get(kind or "")
+        return converter.reader if converter else KINDS_READER
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._ends_at
@@ -133,10 +144,9 @@ class SourceConverter:
             yield converted.kind, {**item, "status": PartStatus.FAILED, "reason": f"{item['reason']}; OCR: {failure}"}
 
 
-def unopened(name: str, part: Part) -> list[ConvertedRow]:
-    """The one row of a file that is not opened, which says why."""
-    document = _Document(document_id=name, name=name, file=Path(), source=name, source_hash=None)
-    return [_part_row(asdict(part), document, None)]
+def unopened(name: str, part: Part) -> list[FilePart]:
+    """The one part of a file that is not opened, which says why."""
+    return [_file_part(asdict(part), _Document(document_id=name, name=name, file=Path()), reader=KINDS_READER)]
 
 
 def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part | None:
@@ -151,29 +161,19 @@ def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part 
     return None
 
 
-def _part_row(
-    item: Mapping[str, Any], document: _Document, converter: ChosenConverter | None, *, part: int = 1
-) -> ConvertedRow:
-    lines = item.get("lines") or ()
+def _file_part(item: Mapping[str, Any], document: _Document, *, reader: str) -> FilePart:
     text = _sound(str(item["text"]).replace("\r\n", "\n").replace("\r", "\n"))  # mails have other line ends
     status = PartStatus(item["status"])
     if status is PartStatus.OK and not text.strip():
         status = PartStatus.EMPTY
-    return {
-        "document_id": document.document_id,
-        "part": part,
-        "locator": ", ".join(filter(None, (document.place, _sound(str(item["locator"]))))) or "file",
-        "text": text if status in TEXT_STATUSES else None,
-        "status": status.value,
-        "reason": None if item["reason"] is None else _sound(str(item["reason"])),
-        "converter": converter.name if converter else None,
-        "converter_version": converter.version if converter else None,
-        "source": document.source,
-        "source_hash": document.source_hash,
-        "ocr_lowest": min((line["confidence"] for line in lines), default=None),
-        "ocr_mean": fmean(line["confidence"] for line in lines) if lines else None,
-        "ocr_lines": [cast(LineBox, {name: line[name] for name in LineBox.__annotations__}) for line in lines] or None,
-    }
+    return FilePart(
+        document_id=document.document_id,
+        locator=", ".join(filter(None, (document.place, _sound(str(item["locator"]))))) or "file",
+        text=text if status in TEXT_STATUSES else None,
+        status=status,
+        reason=None if item["reason"] is None else _sound(str(item["reason"])),
+        reader=reader,
+    )
 
 
 def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Document:

@@ -1,13 +1,11 @@
-"""How files are converted to text, and the job of `memagent convert`."""
+"""How document files (PDF, Office, mail, images) become text."""
 
 from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from memagent_batch.config.job import ExecutorKind
-from memagent_batch.config.section import Section, Text, TextOrTexts
-from memagent_batch.config.sources import Storage, Trust
+from memagent_batch.config.section import Section
 
 _Number = Annotated[int, Field(gt=0, lt=1e9)]
 SECONDS, OCR_SECONDS = 60.0, 600.0
@@ -19,8 +17,8 @@ MIN_CONFIDENCE = 0.7
 OCR_CONVERTERS = {"image": "rapidocr"}
 
 
-class ConvertConfig(Section):
-    """How files are converted to text, each in its own process."""
+class IngestConfig(Section):
+    """How document files become text, each in its own process."""
 
     ocr: bool = False
     """Read images, and pages and pictures without a text layer, by OCR (pip install 'memagent-batch[ocr]')."""
@@ -39,9 +37,6 @@ class ConvertConfig(Section):
     """Text and attachments of one file, MiB; of a file with all its attachments twice as much."""
     file_mib: _Number = 256
     """Size from which a file is skipped, MiB."""
-    trust: Trust = Trust.ETAG
-    """How a run knows that a file has not changed: `etag` goes by size and ETag, on a disk by size and times, and does
-    not open what is unchanged; `content` reads every file."""
 
     @field_validator("converter")
     @classmethod
@@ -57,26 +52,3 @@ class ConvertConfig(Section):
         """Other converters than the default ones, by kind or ending."""
         pairs = (text.partition("=") for text in self.converter)
         return {**(OCR_CONVERTERS if self.ocr else {}), **{kind.lower(): name for kind, _, name in pairs}}
-
-
-class ConvertPlaces(Storage):
-    """What is converted, and where to."""
-
-    documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs, all on one file system; paths or fsspec URLs."""
-    output: Text
-    """Where to write: a folder or fsspec URL."""
-
-
-class ConvertJob(ConvertConfig, ConvertPlaces):
-    """All settings of `memagent convert`."""
-
-    allow_code: bool = False
-    """Allow --converter to name code of yours, which is then run."""
-    retry_failed: bool = False
-    """Convert files again that failed before."""
-    max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """End with exit code 4 if a larger share of the files failed, from 0 to 1."""
-    executor: ExecutorKind = ExecutorKind.AUTO
-    """Where files are converted: in this process (local), or by Ray; auto takes local for at most 100 files and 64
-    MiB."""

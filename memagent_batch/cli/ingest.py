@@ -1,0 +1,60 @@
+"""`memagent ingest`: files and tables to the documents of an output."""
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from memagent_batch.cli.settings import JsonCommand, StorageCommand, require_converters
+from memagent_batch.config.ingest_job import IngestJob
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.masking import mask_url
+
+if TYPE_CHECKING:
+    from memagent_batch.flows.ingest import IngestReport
+
+
+class Ingest(StorageCommand, JsonCommand, IngestJob):
+    """Reads PDF, HTML, Office, e-mail, RTF, text and ZIP files, data files (Parquet, JSONL, CSV) and tables of a lake
+    into the tables `documents` and `sources` of an output. A document file is read in its own process, with limits.
+    The second run opens only new and changed sources. `answer` and `scan` do this themselves.
+    """
+
+    command = "memagent ingest"
+    examples = (
+        "memagent ingest --documents contracts/ --output texts/ --ingest.ocr",
+        "memagent ingest --documents s3://bucket/mail/ 's3://bucket/pdf/**/*.pdf' --output s3://bucket/texts/ "
+        "--ingest.seconds 120",
+    )
+    page = "docs/how-to/convert.md"
+
+    allow_code: bool = False
+    """Allows ingest.converter to name code of yours (package.module:Class), which is then run."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.ingest import ingest_documents  # here, so that --help loads no reader
+
+        require_converters(self.ingest, allows_code=self.allow_code)
+        report, output = ingest_documents(self), mask_url(self.output)
+        self.report(
+            {"output": output, **report["counts"]}, report_lines(report, output=shlex.quote(output)), indent=None
+        )
+
+
+def report_lines(report: "IngestReport", *, output: str) -> Iterator[str]:
+    """What a person reads of an ingest."""
+    counts = report["counts"]
+    yield (
+        f"{quantity(counts['sources'], 'source')}, {counts['sources_read']:,} of them read now: "
+        f"{quantity(counts['documents'], 'document')} in {output}, {report['seconds']:,.0f} s"
+    )
+    changes = {name: counts[f"documents_{name}"] for name in ("added", "changed", "removed")}
+    yield ", ".join(f"{num:,} {name}" for name, num in changes.items()) + " documents"
+    kinds = {name.removeprefix("sources_"): num for name, num in counts.items() if name.startswith("sources_")}
+    unread = ", ".join(
+        f"{num:,} {name.replace('_', ' ')}" for name, num in kinds.items() if name not in ("read", "gone")
+    )
+    if unread:
+        yield f"sources with something that is not in the text, or may be wrong: {unread}"
+    yield ""
+    yield f'next: memagent answer --config reader --documents {output} --output out/ --ask "What is it about?"'
+    yield "      (needs once: memagent models install reader-135m; for larger models: memagent doctor)"
