@@ -16,13 +16,13 @@ import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError, OutputError, SupersededError
 from memagent_batch.flows import answer as answer_flow
 from memagent_batch.flows import forget as forget_flow
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.forget import find_documents, forget
 from memagent_batch.flows.verify import verify
-from memagent_batch.ingest.tables import DOCUMENTS, SOURCES
 from memagent_batch.pages.site import write_site
 from memagent_batch.review.labels import LABELS, append_labels, read_label_rows
 from memagent_batch.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash
@@ -32,7 +32,6 @@ from memagent_batch.store.delta import OutputTable, RunNumber, TableFile, write_
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log import merge
 from memagent_batch.store.turn_log.rewrite import rewrite_log
-from memagent_batch.training.rollouts.table import ROLLOUTS
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings
 
@@ -117,19 +116,30 @@ def strings_of(output: Location, document_id: str) -> set[str]:
 
 
 def contents_of(output: Location) -> dict[str, str]:
-    """The decompressed content of every file; of Parquet all columns, of archives all members."""
+    """The decompressed content of every file; of Parquet all values and dictionaries, of archives all members."""
     contents = {}
     for path in output.files(temporary=True):
         data = output.at(path).read_bytes()
         if data.startswith(b"PAR1"):
-            file = pq.ParquetFile(pa.BufferReader(data))
-            contents[path] = str(file.read().to_pylist()) + str(file.schema_arrow.metadata)
+            contents[path] = parquet_content(data)
         elif data.startswith(b"PK"):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 contents[path] = "".join(archive.read(name).decode("utf-8", "replace") for name in archive.namelist())
         else:
             contents[path] = data.decode("utf-8", "replace")
     return contents
+
+
+def parquet_content(data: bytes) -> str:
+    """All values, written plain; the values of dictionaries that no row may use any more; metadata."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    rows, sink = file.read(), pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="none", use_dictionary=False)
+    texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
+    encoded = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts).read(texts)
+    chunks = [chunk for column in encoded.columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type)]
+    words = [str(value) for chunk in chunks for value in chunk.dictionary.to_pylist()]
+    return "\n".join([sink.getvalue().to_pybytes().decode("utf-8", "replace"), *words, str(file.schema_arrow.metadata)])
 
 
 def files_with(output: Location, texts: set[str]) -> set[str]:
@@ -141,7 +151,7 @@ def files_with(output: Location, texts: set[str]) -> set[str]:
 def write_reviews(nights: Nights) -> None:
     """A label, a sign-off and pages of each document, and input that a program passed."""
     now = datetime.now(UTC)
-    labels, signed = [], []
+    labels, signed = list[Any](), list[Any]()
     for row in nights.rows("answers", without=""):
         if row["question_id"] != "who":
             continue
@@ -156,7 +166,7 @@ def write_reviews(nights: Nights) -> None:
                        "withdrawn": False})  # fmt: skip
     append_labels(nights.output, labels)
     append_sign_offs(nights.output, signed)
-    write_site([nights.output], nights.output / "page", context_chars=100, is_large_allowed=True)
+    write_site([nights.output], nights.output / "pages", context_chars=100, is_large_allowed=True)
     (nights.output / "review/r/documents/1.html").write_bytes(text_of(GONE).encode())
     (nights.output / "input/documents/x.parquet").write_bytes(nights.file.read_bytes())
     (nights.output / "answers/.tmp-0123").write_bytes(text_of(GONE).encode())
@@ -171,10 +181,12 @@ def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights
     others = {name: nights.rows(name) for name in ("answers", "memories", "evidence", "results")}
     texts = strings_of(nights.output, GONE) | {f"day 1 of {GONE}", f"{GONE} said so", f"{GONE} Smith"}
     places = {path.removeprefix(nights.output.path).split("/")[1] for path in files_with(nights.output, texts)}
-    assert places == {"answers", "memories", "evidence", "results", "log", "page", "review", "input"}
+    assert places == {"answers", "memories", "evidence", "results", "documents", "log", "pages", "review", "input"}
     before = find_run(nights.output)
+    hashes = {text_hash(text_of(GONE, days=days)) for days in (3, 4)}
+    assert files_with(nights.output / "log", hashes)
     report = forget_gone(nights)
-    assert files_with(nights.output, texts) == set()
+    assert files_with(nights.output, texts) == files_with(nights.output / "log", hashes) == set()
     assert {name: nights.rows(name, without="") for name in others} == others
     assert report["documents"] == 1
     assert report["rows"]["answers"] == len(ASK)
@@ -185,7 +197,7 @@ def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights
     assert run.manifest["digest_before"] == before.manifest["digest"]
     assert run.manifest["counts"]["asked"] == run.manifest["counts"]["ok"] == len(ASK) * (len(NAMES) - 1)
     assert verify(nights.output).problems == []
-    write_site([nights.output], nights.output / "page", context_chars=100, is_large_allowed=True)
+    write_site([nights.output], nights.output / "pages", context_chars=100, is_large_allowed=True)
 
 
 def test_next_night_reads_a_forgotten_document_again_only_if_it_is_still_in_the_source(nights: Nights) -> None:
@@ -418,42 +430,30 @@ def test_log_that_was_rewritten_and_killed_before_its_keys_is_read_as_it_is(disk
     assert night["changes"]["readings"]["read"] > 0
 
 
-def test_documents_sources_and_rollouts_lose_their_rows_too(disk_nights: Nights) -> None:
-    output = disk_nights.output
-    run = RunNumber(number=OutputTable(output=output, name="runs").run_number("memagent"), run_id="r")
-    documents, sources = [], []
-    for name, source in {"Ann": "both.jsonl", GONE: "both.jsonl", "Carla": "c.pdf", "Dora": "d.pdf"}.items():
-        part = {"source": source, "locator": None, "char_start": 0, "char_end": 3, "order": None}
-        extra = {"source": f"{name}.eml", "locator": None, "char_start": 4, "char_end": 9, "order": None}
-        empty = {**dict.fromkeys(DOCUMENTS.names), "losses": [], "source_read": 1.0, "num_bytes": 9, "run_id": "r"}
-        documents.append(
-            {**empty, "document_id": name, "text": text_of(name), "parts": [part, extra], "source": source}
+def test_documents_sources_and_rollouts_lose_their_rows_too(tmp_path: Path, text_model: str) -> None:
+    output, folder = Location(uri=str(tmp_path / "run")), tmp_path / "in"
+    nights = Nights(tmp_path, text_model, output, documents=str(folder))
+    folder.mkdir()
+    for file, names in {"one": ("Ann", GONE), "two": ("Carla",), "three": ("Dora",)}.items():
+        nights.file = folder / f"{file}.parquet"
+        texts = {name: text_of(name) for name in names}
+        pq.write_table(
+            pa.table({"document_id": [*texts], "text": [*texts.values()], "team": [file] * len(texts)}), nights.file
         )
-        about = {**dict.fromkeys(SOURCES.names), "losses": [], "num_bytes": 9, "kind": "x", "settings_hash": "x"}
-        status = {"num_documents": 1, "status": "ok", "run_id": "r", "ingested_at": datetime.now(UTC)}
-        sources += [{**about, **status, "source": f"{name}.eml"}, {**about, **status, "source": source}]
-    groups = [{**dict.fromkeys(ROLLOUTS.names), "document_id": name} for name in NAMES]
-    nullable = pa.schema([field.with_nullable(True) for field in ROLLOUTS])
-    tables = {
-        "documents": pa.Table.from_pylist(documents, schema=DOCUMENTS),
-        "sources": pa.Table.from_pylist(sources, schema=SOURCES),
-        "rollouts": pa.Table.from_pylist(groups, schema=nullable),
-    }
-    for name, rows in tables.items():
-        table = OutputTable(output=output, name=name)
-        files = write_table_files(table.place, rows, stem="part-00000-r", row_group_rows=1)
-        table.commit(run=run, schema=rows.schema, add=files)
-    assert find_documents(output, where="source = 'both.jsonl'") == ["Ann", GONE]
-    report = forget_gone(disk_nights)
-    assert {name: report["rows"][name] for name in tables} == {"documents": 1, "sources": 1, "rollouts": 1}
-    left = {name: OutputTable(output=output, name=name).dataset().to_table() for name in tables}
-    assert left["documents"]["document_id"].to_pylist() == ["Ann", "Carla", "Dora"]
-    assert {*left["sources"]["source"].to_pylist()} == {
-        "both.jsonl",
-        "c.pdf",
-        "d.pdf",
-        "Ann.eml",
-        "Carla.eml",
-        "Dora.eml",
-    }
-    assert files_with(output, {f"day 1 of {GONE}"}) == set()
+    answer(nights.job)
+    groups = pa.table({"document_id": NAMES, "response": [text_of(name) for name in NAMES]})
+    rollouts = OutputTable(output=output, name="rollouts")
+    run = RunNumber(number=OutputTable(output=output, name="runs").run_number("memagent"), run_id="r")
+    files = write_table_files(rollouts.place, groups, stem="part-00000-r", row_group_rows=1)
+    rollouts.commit(run=run, schema=groups.schema, add=files)
+    assert find_documents(output, where="source = 'one.parquet'") == ["Ann", GONE]
+    for name, num_sources in {GONE: 0, "Carla": 1}.items():
+        found = strings_of(output, name) | {f"day 1 of {name}"}
+        report = forget(output, [name])
+        rows = {table: report["rows"].get(table, 0) for table in ("documents", "sources", "rollouts")}
+        assert rows == {"documents": 1, "sources": num_sources, "rollouts": 1}
+        assert files_with(output, found) == set()
+    sources = OutputTable(output=output, name="sources").dataset().to_table()
+    assert sorted(sources["source"].to_pylist()) == ["one.parquet", "three.parquet"]
+    assert sorted({row["document_id"] for row in nights.rows("documents", without="")}) == ["Ann", "Dora"]
+    assert verify(output).problems == []
