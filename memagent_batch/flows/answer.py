@@ -41,7 +41,7 @@ from memagent_batch.runs.run import (
 from memagent_batch.runs.state import write_progress
 from memagent_batch.runs.sums import answers_dataset, count_turns, sum_readings
 from memagent_batch.runs.tables import ANSWERS_TABLE, READING_TABLES
-from memagent_batch.store.delta import OutputTable, as_stored
+from memagent_batch.store.delta import OutputTable, as_stored, shared_tables
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.store.turn_log.question_list import read_asked
@@ -53,6 +53,7 @@ CLAIM_LOST = "a newer run has taken over the output"
 log = logging.getLogger(__name__)
 
 
+@shared_tables()
 def answer(job: JobConfig) -> Manifest:
     """Reads every document for its questions and returns the manifest.
 
@@ -64,6 +65,7 @@ def answer(job: JobConfig) -> Manifest:
     return answer_checked(check(job))
 
 
+@shared_tables()
 def answer_checked(checked: CheckedJob) -> Manifest:
     """The same for a run that was checked; see `answer`."""
     executor = checked.executor

@@ -8,9 +8,10 @@ the table `runs` says what is left to remove.
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, TypedDict, cast
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from memagent_batch.documents.where import Condition, matching_rows, parse_where
 from memagent_batch.errors import InputError
 from memagent_batch.executors.leaving import LEAVE_SECONDS
+from memagent_batch.ingest.document_files import DocumentWriter, read_row_groups
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.pages.site import PAGES_FOLDER, SITE_RECORD_FILE
 from memagent_batch.review.labels import LABELS_FOLDER, REVIEWS_FOLDER
@@ -37,7 +39,7 @@ from memagent_batch.runs.history import (
 )
 from memagent_batch.runs.manifest import Manifest, RunCounts, RunRecord
 from memagent_batch.runs.retention import data_tables, vacuum_tables
-from memagent_batch.runs.run import NOTHING_SPENT, WRITER, digest_of
+from memagent_batch.runs.run import NOTHING_SPENT, WRITER, TableUpdate, digest_of
 from memagent_batch.runs.state import NOTES_FOLDER, read_progress
 from memagent_batch.runs.sums import answers_dataset, changed_questions, sum_readings
 from memagent_batch.runs.tables import ANSWERS_TABLE, MEMORIES_TABLE
@@ -160,7 +162,7 @@ def forget(output: Location, document_ids: Sequence[str]) -> ForgetReport:
     )
     record = replace(record, run_id=run.run_id)
     for table in data_tables(output):
-        table.fence(run)
+        table.commit(run=run, schema=table.schema())  # older runs can't commit any more
     undo_unfinished(output, run)
     for writer, number in run.fences.items():
         undo_unfinished(output, replace(run, writer=writer, number=number, fences={}))
@@ -176,11 +178,11 @@ def forget(output: Location, document_ids: Sequence[str]) -> ForgetReport:
     finish(output, run, record, manifest, state=ERASING)
     num_files = _remove_files(output, asked_id=record.asked_id)
     finish(output, run, record, manifest)
-    rows = {name: update.num_deleted for name, update in updates.items() if update.num_deleted}
+    rows = {name: _num_rows(update.removed) - _num_rows(update.added) for name, update in updates.items()}
     return {
         "run_id": run.run_id,
         "documents": len(document_ids),
-        "rows": rows,
+        "rows": {name: number for name, number in rows.items() if number},
         "log_rows": log_rows,
         "files": num_files,
     }
@@ -193,21 +195,6 @@ def _wait_for_readers(output: Location, run_ids: Sequence[str]) -> None:
     if any(now - datetime.fromisoformat(note["at"]) < timedelta(seconds=ALIVE_SECONDS) for note in notes):
         log.info(f"waiting {LEAVE_SECONDS:g} s for the readers of run {', '.join(run_ids)} to leave")
         time.sleep(LEAVE_SECONDS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedRows:
-    """What was deleted in a table."""
-
-    version: int
-    kept: Sequence[TableFile]
-    added: Sequence[TableFile]
-    removed: Sequence[TableFile]
-
-    @property
-    def num_deleted(self) -> int:
-        """Number of rows."""
-        return sum(file.num_rows for file in self.removed) - sum(file.num_rows for file in self.added)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,22 +247,28 @@ class Erasure:
         is_bound = pc.fill_null(self._is_forgotten(questions["document_id"]), False)
         return questions.filter(pc.invert(is_bound))
 
-    def delete_rows(self, table: OutputTable) -> DeletedRows:
+    def delete_rows(self, table: OutputTable) -> TableUpdate:
         """Deletes the documents' rows of a table; of `sources`, those that no other document is from."""
         key, values = "document_id", self.document_ids
         if table.name == SOURCES_TABLE:
             key, values = "source", self._orphaned_sources()
         added, kept, removed = list[TableFile](), list[TableFile](), list[TableFile]()
         for file in table.files().values():
-            select = _all_but(key, values)
-            is_affected = not pc.all(select(read_parquet(table.place / file.path, columns=[key])), min_count=0).as_py()
-            (removed if is_affected else kept).append(file)
-            added += table.filter_file(file, select) if is_affected else []
-        version = table.version() or 0
+            place, stem = table.place / file.path, file.path.rpartition("-")[0]
+            if not _is_in(read_parquet(place, columns=[key]), key, values).true_count:
+                kept.append(file)
+                continue
+            removed.append(file)
+            groups = read_row_groups(place)
+            first = next(groups)
+            with DocumentWriter(table.place, schema=first.schema, stem=stem) as writer:
+                for rows in chain([first], groups):
+                    if (left := rows.filter(pc.invert(_is_in(rows, key, values)))).num_rows:
+                        writer.copy(left)
+            added += [replace(new, partition=file.partition) for new in writer.files]
         if removed:
-            columns = list(table.open().metadata().partition_columns)
-            version = table.commit(run=self.run, schema=table.schema(), add=added, remove=removed, partition_by=columns)
-        return DeletedRows(version=version, kept=kept, added=added, removed=removed)
+            table.commit(run=self.run, schema=table.schema(), add=added, remove=removed)
+        return TableUpdate(schema=table.schema(), kept=kept, added=added, removed=removed)
 
     def _orphaned_sources(self) -> pa.Array:
         documents = OutputTable(output=self.output, name=DOCUMENTS_TABLE)
@@ -290,32 +283,32 @@ class Erasure:
         return pc.is_in(names, value_set=self.document_ids.cast(names.type))
 
 
-def _all_but(key: str, values: pa.Array) -> Callable[[pa.Table], pa.ChunkedArray]:
-    return lambda rows: pc.invert(pc.is_in(rows[key], value_set=values.cast(rows[key].type)))
+def _is_in(rows: pa.Table, key: str, values: pa.Array) -> pa.BooleanArray:
+    """Which rows have one of the values."""
+    return pc.is_in(rows[key].combine_chunks(), value_set=values.cast(rows[key].type))
 
 
 def _manifest(
-    last: PastRun, record: RunRecord, updates: dict[str, DeletedRows], *, asked: pa.Table, seconds: float
+    last: PastRun, record: RunRecord, updates: Mapping[str, TableUpdate], *, asked: pa.Table, seconds: float
 ) -> Manifest:
     """The manifest of the last run as the tables are now. Earlier runs can't be compared with: there is no `since`."""
-    update, table = updates[ANSWERS_TABLE], last.table(ANSWERS_TABLE)
-    schema = table.schema()
-    left = answers_dataset(table.place, [*update.kept, *update.added], schema)
+    update, place = updates[ANSWERS_TABLE], last.table(ANSWERS_TABLE).place
+    schema = update.schema or pa.schema([])
+    left = answers_dataset(place, update.files, schema)
     sums = sum_readings(
         left,
         documents=None,
         since=last.run_id,
-        before=answers_dataset(table.place, update.removed, schema),
-        after=answers_dataset(table.place, update.added, schema),
+        before=answers_dataset(place, update.removed, schema),
+        after=answers_dataset(place, update.added, schema),
     )
     with open_database({"answers": left.scanner(["document_id"], batch_size=BATCH_ROWS).to_reader()}) as database:
         ((num_documents,),) = database.sql("select count(distinct document_id) from answers").fetchall()
-    versions = {name: updates[name].version for name in last.manifest["table_versions"]}
-    files = {name: [file.path for file in (*updates[name].kept, *updates[name].added)] for name in versions}
-    memories = updates[MEMORIES_TABLE]
+    versions = {name: last.table(name).version() or 0 for name in last.manifest["table_versions"]}
+    files = {name: [file.path for file in updates[name].files] for name in versions}
     documents = last.manifest["documents_table"]
     if documents["output"] is None and DOCUMENTS_TABLE in updates:
-        documents = {"output": None, "version": updates[DOCUMENTS_TABLE].version}
+        documents = {"output": None, "version": last.table(DOCUMENTS_TABLE).version()}
     return {
         **last.manifest,
         "run_id": record.run_id,
@@ -323,7 +316,7 @@ def _manifest(
             **last.manifest["counts"],
             **cast("RunCounts", sums.counts),
             "asked": sums.num_readings,
-            "memories_rows": sum(file.num_rows for file in (*memories.kept, *memories.added)),
+            "memories_rows": _num_rows(updates[MEMORIES_TABLE].files),
         },
         "reasons": sums.reasons,
         "num_follow_ups_failed": sums.num_follow_ups_failed,
@@ -349,6 +342,10 @@ def _manifest(
         "documents_table": documents,
         "forgotten": {"documents": record.forgotten or 0},
     }
+
+
+def _num_rows(files: Sequence[TableFile]) -> int:
+    return sum(file.num_rows for file in files)
 
 
 def _remove_files(output: Location, *, asked_id: str) -> int:

@@ -10,11 +10,10 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from hashlib import file_digest, sha256
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from hashlib import sha256
 from math import ceil
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,11 +23,11 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.storage import Options
 from memagent_batch.errors import OutputError, SupersededError
-from memagent_batch.store.errors import storage_errors, table_errors
+from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from deltalake import CommitProperties, DeltaTable
 
@@ -44,6 +43,23 @@ S3_OPTIONS: Mapping[str, str] = {
     "region_name": "AWS_REGION",
 }
 """Arguments of fsspec's S3 and their names in deltalake."""
+
+
+_OPENED: ContextVar[dict[tuple[str, int | None], "DeltaTable"] | None] = ContextVar("opened", default=None)
+"""Tables that are open, by place and version; None outside `shared_tables`."""
+
+
+@contextmanager
+def shared_tables() -> "Iterator[None]":
+    """The block, or as a decorator the function, in which a table's log is read once and then only followed."""
+    if _OPENED.get() is not None:
+        yield
+        return
+    token = _OPENED.set({})
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +168,12 @@ class OutputTable:
     def place(self) -> Location:
         """The folder of the table."""
         return self.output / self.name
+
+    def dataset_if_there(self) -> ds.Dataset | None:
+        """The latest version; None if the table was not created yet."""
+        with storage_errors(self.place.uri):
+            table = self._open()
+            return None if table is None else table.to_pyarrow_dataset()
 
     def exists(self) -> bool:
         """Whether the table was created."""
@@ -299,72 +321,22 @@ class OutputTable:
             num_commits = int(table.version()) - since
             return list(table.history(num_commits)) if num_commits > 0 else []
 
-    def fence(self, run: RunNumber) -> None:
-        """Commits the number of a run and nothing else: older runs can't commit to the table any more.
-
-        Raises:
-            SupersededError: a newer run has committed to the table.
-        """
-        columns = list(self.open().metadata().partition_columns)
-        self.commit(run=run, schema=self.schema(), partition_by=columns)
-
-    def filter_file(self, file: TableFile, select: "Callable[[pa.Table], pa.ChunkedArray]") -> list[TableFile]:
-        """Writes the selected rows of a file as a new file with the same stem, one row group after another.
-
-        Args:
-            file: A file of the table.
-            select: Takes rows of the file and returns a mask.
-
-        Returns:
-            The new file; the old one if all rows are selected; nothing if none is.
-
-        Raises:
-            OutputError: the file is gone or damaged.
-        """
-        place, num_rows = self.place / file.path, 0
-        with (
-            table_errors(place.uri, remedy="restore the file"),
-            NamedTemporaryFile(prefix="memagent-", suffix=".parquet") as target,
-            place.open() as stream,
-            pq.ParquetFile(stream, pre_buffer=False) as source,
-        ):
-            with pq.ParquetWriter(target, source.schema_arrow, compression="zstd") as writer:
-                for group in range(source.num_row_groups):
-                    rows = source.read_row_group(group, use_threads=False)
-                    rows = rows.filter(select(rows))
-                    if rows.num_rows:
-                        writer.write_table(rows, row_group_size=rows.num_rows)
-                        num_rows += rows.num_rows
-            if num_rows in (0, source.metadata.num_rows):
-                return [file] if num_rows else []
-            target.flush()
-            path = Path(target.name)
-            with path.open("rb") as written:
-                digest = file_digest(written, "sha256").hexdigest()
-            name = f"{file.path.rpartition('-')[0]}-{digest[:HASH_DIGITS]}.parquet"
-            (self.place / name).write_file(path)
-            return [replace(file, path=name, num_bytes=path.stat().st_size, num_rows=num_rows)]
-
     def vacuum(self, *, days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
         """Deletes files that no version younger than this refers to; returns their number.
 
         Files that no commit names may belong to a run that has not committed yet: only those older than
         `uncommitted_days` are deleted.
         """
-        passes = {True: max(days, uncommitted_days), False: days}
         with storage_errors(self.place.uri, done="removed"):
-            return sum(
-                len(
-                    self.open().vacuum(
-                        retention_hours=ceil(retention * 24),
-                        dry_run=False,
-                        enforce_retention_duration=False,
-                        full=is_full,
-                    )
-                )
-                for is_full, retention in passes.items()
-                if is_full or days < uncommitted_days
-            )
+            removed = self._vacuum(max(days, uncommitted_days), full=True)
+            if days < uncommitted_days:
+                removed += self._vacuum(days, full=False)
+        return len(removed)
+
+    def _vacuum(self, days: float, *, full: bool) -> list[str]:
+        hours = ceil(days * 24)
+        table = self.open()
+        return list(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full))
 
     def _properties(self, run: RunNumber, metadata: Mapping[str, str] = {}) -> "CommitProperties":
         from deltalake import CommitProperties, Transaction
@@ -378,17 +350,24 @@ class OutputTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        place = self.place
+        place, opened = self.place, _OPENED.get()
         uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
+        table = opened.get((uri, version)) if opened is not None else None
         with storage_errors(place.uri):
             try:
-                return DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                if table is None:
+                    table = DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                elif version is None:
+                    table.update_incremental()  # a listing, and the commits that are new
             except TableNotFoundError:
                 return None
             except DeltaError:
                 if version is None:
                     raise
                 return None  # the version is not there
+        if opened is not None:
+            opened[uri, version] = table
+        return table
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> "DeltaTable":
         from deltalake import DeltaTable

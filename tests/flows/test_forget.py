@@ -67,6 +67,7 @@ class Nights:
             "engine": prompt_dependent_engine.KIND,
             "follow_ups": {"evidence": True},
             "input": {"carry_columns": ["team"]},
+            "record": {"partition_by": "team"},
             "storage_options": {**output.storage_options},
         }
         self.job: JobConfig = job_of(**small_settings(folder, model, **given | settings), allow_code=True)
@@ -342,7 +343,7 @@ def files_of(nights: Nights, name: str = "answers") -> set[str]:
 def test_earlier_versions_go_after_their_days_and_not_in_an_unchanged_night(tmp_path: Path, text_model: str) -> None:
     output = Location(uri=str(tmp_path / "run"))
     texts = {name: text_of(name) for name in NAMES}
-    nights = Nights(tmp_path, text_model, output, record={"keep_days": 0})
+    nights = Nights(tmp_path, text_model, output, record={"keep_days": 0, "partition_by": "team"})
     nights.run(texts)
     first = files_of(nights)
     nights.run({**texts, GONE: "He left."})
@@ -350,7 +351,7 @@ def test_earlier_versions_go_after_their_days_and_not_in_an_unchanged_night(tmp_
     version = OutputTable(output=output, name="answers").version()
     nights.run({**texts, GONE: "He left."})
     assert OutputTable(output=output, name="answers").version() == version
-    kept = Nights(tmp_path, text_model, output, record={"keep_days": 1})
+    kept = Nights(tmp_path, text_model, output, record={"keep_days": 1, "partition_by": "team"})
     second = files_of(kept)
     kept.run(texts)
     assert second < files_of(kept)
