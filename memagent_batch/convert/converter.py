@@ -82,7 +82,7 @@ class Converter(Protocol):
     """Turns a file of one kind into text. It is made without arguments.
 
     A class may have `modules`: names of modules that take long to import, which the processes of all files then share.
-    And `settings`: names of settings of `memagent convert`, such as `ocr`, that it is made with.
+    And `settings`: names of settings of `memagent ingest`, such as `ocr`, that it is made with.
     """
 
     def version(self) -> str:

@@ -26,7 +26,7 @@ from memagent_batch.convert.converter import make_converter
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.documents.lake.table import partition_values, table_name
-from memagent_batch.documents.listing import InputFile
+from memagent_batch.documents.listing import InputFile, usable_file_system
 from memagent_batch.documents.shards import SHARD_BYTES, Shard, cut_shards, into_batches
 from memagent_batch.documents.where import parse_where
 from memagent_batch.errors import InputError, SettingsError
@@ -210,10 +210,10 @@ def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
     """Whether the documents are an output with a table `documents`."""
     if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
         return False
-    return (
-        not places[0].uri.startswith(("http://", "https://", "hf://"))
-        and OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
-    )
+    if places[0].uri.startswith(("http://", "https://", "hf://")):
+        return False
+    with usable_file_system(places[0]):
+        return OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
 
 
 def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:

@@ -51,7 +51,7 @@ class Request(TypedDict):
     converters: dict[str, str]
     """Import paths by kind or ending; an ending comes first."""
     settings: dict[str, Any]
-    """Settings of `memagent convert` that converters may be made with."""
+    """Settings of `memagent ingest` that converters may be made with."""
     file: str
     folder: str
     """Where its parts and attachments go."""
