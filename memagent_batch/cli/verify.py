@@ -18,15 +18,10 @@ class Verify(OutputsCommand, JsonCommand):
     examples = ("memagent verify out/", "memagent verify s3://bucket/scan/ --json")
     page = "docs/how-to/verify.md"
 
-    without_text: bool = False
-    """Read no documents: evidence is not compared with their texts."""
-
     def run(self) -> None:
         from memagent_batch.flows.verify import verify
 
-        results = {
-            mask_url(output): verify(self.locate(output), with_text=not self.without_text) for output in self.output
-        }
+        results = {mask_url(output): verify(self.locate(output)) for output in self.output}
         num_problems = sum(len(result.problems) for result in results.values())
         if self.as_json:
             shown = [asdict(result) for result in results.values()]

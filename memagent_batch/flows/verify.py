@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.document_texts import documents_of
 from memagent_batch.runs.history import GONE_REMEDY, PastRun, find_run
 from memagent_batch.runs.run import digest_of
-from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE_TABLE, RUNS_TABLE
-from memagent_batch.store.database import on_disk, open_database
+from memagent_batch.runs.tables import EVIDENCE_TABLE, RUNS_TABLE
+from memagent_batch.store.database import open_database
 from memagent_batch.store.delta import TableFile, named_hash, shared_tables
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors, table_errors
 from memagent_batch.store.location import Location
@@ -33,8 +32,10 @@ anti join answers using (document_id, question_id, sample) order by all
 """
 CHANGED_SPANS = """
 select document_id, question_id, sample, char_start, char_end
-from evidence join documents using (document_id, document_hash)
-where evidence.text is distinct from substring(documents.text, char_start + 1, char_end - char_start)
+from evidence
+join (select document_id, text_hash as document_hash, text as document_text from documents)
+    using (document_id, document_hash)
+where text is distinct from substring(document_text, char_start + 1, char_end - char_start)
 order by all
 """
 CHECKS = (
@@ -44,8 +45,6 @@ CHECKS = (
     ("evidence", "documents", CHANGED_SPANS, "the document has another text there"),
 )
 """A table, the table that it is compared with, the query that finds wrong rows, and what is wrong with them."""
-DOCUMENTS = pa.schema([(name, pa.large_string()) for name in ("document_id", "document_hash", "text")])
-"""Columns of the table `documents` that spans are compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +68,12 @@ class Verification:
 
 
 @shared_tables()
-def verify(output: Location, *, with_text: bool = True) -> Verification:
-    """Checks the last finished run of an output; compares evidence with the documents if `with_text`.
+def verify(output: Location) -> Verification:
+    """Checks the last finished run of an output.
 
     The rows are compared only if all files are as they were written.
 
     Raises:
-        InputError: the documents can't be read.
         OutputError: no run has finished here, or a table can't be read.
         StorageError: the store does not answer.
     """
@@ -91,27 +89,19 @@ def verify(output: Location, *, with_text: bool = True) -> Verification:
         problems.append(Problem(where=RUNS_TABLE, what=f"the digest of the files is {digest}, not the recorded one"))
     if not problems:
         counts: Mapping[str, Any] = run.manifest["counts"]
-        tables = open_tables(run, with_text=with_text)
+        tables = open_tables(run)
         with table_errors(output.uri, remedy=GONE_REMEDY):
             problems = [*check_tables(tables, counts={status.value: counts[status.value] for status in Status})]
     return Verification(run_id=run.run_id, digest=digest, num_files=len(checked), problems=problems)
 
 
-def open_tables(run: PastRun, *, with_text: bool) -> dict[str, ds.Dataset]:
+def open_tables(run: PastRun) -> dict[str, ds.Dataset]:
     """Opens the tables of a run, and with `evidence` also its documents."""
     tables = {name: run.dataset(name) for name in run.manifest["table_versions"]}
-    if with_text and EVIDENCE_TABLE in tables:
-        tables["documents"] = ds.dataset(_documents(run))
+    if EVIDENCE_TABLE in tables:
+        documents = documents_of(run.output, run.manifest)
+        tables["documents"] = documents.table.dataset(documents.version)
     return tables
-
-
-def _documents(run: PastRun) -> pa.Table:
-    """Reads the texts of the run's documents, except for those that are missing or have changed."""
-    columns = run.dataset(ANSWERS_TABLE).to_table(columns=["document_id", "document_hash"]).drop_null().to_pydict()
-    hashes = dict(zip(*columns.values(), strict=True))
-    texts = DocumentTexts(run.output, run.manifest, wanted=hashes)
-    rows = ([text.document_id, hashes[text.document_id], text.text] for text in texts.fetch([*hashes]))
-    return on_disk((pa.record_batch([[value] for value in row], schema=DOCUMENTS) for row in rows), schema=DOCUMENTS)
 
 
 def check_file(place: Location, file: TableFile) -> Problem | None:

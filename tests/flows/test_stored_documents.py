@@ -148,6 +148,7 @@ def require_commands(root: Location, texts: dict[str, str], *, folder: Path) -> 
     assert written["documents"] == 2
     pages = "".join(path.read_text() for path in Path(f"{folder}/site").rglob("*.html"))
     assert all(f"Mail about the {thread}, number 1." in pages for thread in THREADS)
+    assert cli.main(["verify", output, *options]) == 0
     assert cli.main(["show", output, "lease", *options]) == 0
     assert cli.main(["export", output, "--to", "csv", "--into", f"{folder}/answers.csv", *options]) == 0
     with Path(f"{folder}/answers.csv").open(encoding="utf-8-sig") as stream:

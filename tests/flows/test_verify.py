@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
-from memagent_batch.errors import InputError
 from memagent_batch.flows.verify import check_tables, verify
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
@@ -121,22 +120,6 @@ def test_output_in_a_bucket_is_verified_file_by_file(s3_bucket: Location) -> Non
     assert [each.where for each in verify(nights.output).problems] == [name]
 
 
-def test_documents_that_have_changed_or_are_missing_leave_their_evidence_unchecked(
-    scan: Stream, copy: Path, tmp_path: Path
-) -> None:
-    record = json.loads((copy / "run.json").read_text())
-    moved = tmp_path / "documents.parquet"
-    table = pq.read_table(record["documents"])
-    rows = [{**row, "text": row["text"] and row["text"][:20]} for row in table.to_pylist()]
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), moved)
-    (copy / "run.json").write_bytes(json_bytes({**record, "documents": str(moved)}))
-    assert problems(copy) == {}
-    moved.unlink()
-    with pytest.raises(InputError, match="--without-text"):
-        verify(Location(uri=str(copy)))
-    assert main(["verify", str(copy), "--without-text"]) == 0
-
-
 TEXT = "Né à Köln 🦊. Ann signed."
 READING = {"document_id": "a", "question_id": "q", "sample": 0}
 SPAN = {**READING, "document_hash": "h", "char_start": 13, "char_end": 24, "text": "Ann signed."}
@@ -144,7 +127,7 @@ WHOLE: dict[str, list[dict[str, Any]]] = {
     "answers": [{**READING, "status": "ok"}, {**READING, "sample": 1, "status": "failed"}],
     "memories": [READING, READING],
     "evidence": [SPAN, {**SPAN, "char_start": None, "char_end": None, "text": None}],
-    "documents": [{"document_id": "a", "document_hash": "h", "text": TEXT}],
+    "documents": [{"document_id": "a", "text_hash": "h", "text": TEXT}],
 }
 
 
