@@ -123,7 +123,7 @@ def lake_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server in a process of its own: clients that hold the interpreter while they wait would wait for ever."""
+    """An S3 API in a process of its own: a client that holds Python's lock while it waits would wait for ever."""
     log_path = tmp_path_factory.mktemp("s3") / "log.txt"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1"]
     with served(command, env={**os.environ}, log_path=log_path, health="/moto-api/data.json") as url:

@@ -63,7 +63,7 @@ class Part:
     lines: Sequence[Line] = ()
     """The lines of `text`, in its order, if OCR read it."""
     picture: bytes = b""
-    """Of one that needs OCR, the image of what it shows: with `--ocr`, the converter of images reads it."""
+    """Of one that needs OCR, the image of what it shows: with `--ingest.ocr`, the converter of images reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def failure_reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested deeper than its converter can follow"
     if isinstance(error, MemoryError):
-        return "it needs more memory than --memory-mib allows"
+        return "it needs more memory than --ingest.memory-mib allows"
     return f"{type(error).__name__}: {error}"
 
 

@@ -25,7 +25,7 @@ from memagent_batch.runs.history import read_run_record
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.database import limit_memory
-from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.delta import OutputTable, shared_tables
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import (
     ReaderIdentity,
@@ -60,6 +60,7 @@ class CheckedJob:
     """What is asked after each answer; None for nothing."""
 
 
+@shared_tables()
 def check(job: JobConfig) -> CheckedJob:
     """Checks output, inputs and model, in this order: what answers fastest is asked first.
 

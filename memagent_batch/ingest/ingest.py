@@ -45,7 +45,7 @@ from memagent_batch.ingest.changes import (
 )
 from memagent_batch.ingest.columns import StoredColumn, documents_schema, find_columns, require_carried
 from memagent_batch.ingest.file_tasks import FileSettings, FileTask, PendingFile, read_files
-from memagent_batch.ingest.files import KINDS_READER, ChosenConverter
+from memagent_batch.ingest.files import KINDS_READER, ChosenConverter, endings_reader
 from memagent_batch.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
 from memagent_batch.ingest.part_tasks import READ_PARTS, join_parts, read_parts
 from memagent_batch.ingest.report import OLD_ROWS, REPORTS, TaskContext, pack_old_rows
@@ -175,9 +175,8 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
     readers, decisive = readers_of_rows(), dict[str, Any]()
     if listing.files is not None:
         converters = choose_converters(config.ingest)
-        readers = [KINDS_READER, *(each.reader for each in converters.values())]
+        readers = [KINDS_READER, endings_reader(converters), *(each.reader for each in converters.values())]
         decisive = {
-            "endings": sorted(kind for kind in converters if kind.startswith(".")),
             "file_mib": config.ingest.file_mib,
             "output_mib": config.ingest.output_mib,
         }
@@ -188,7 +187,13 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
         config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
     )
     changes = compare_sources(
-        output, listing, scope=scope, settings_hash=decided, readers=readers, retry_failed=retry_failed
+        output,
+        listing,
+        scope=scope,
+        settings_hash=decided,
+        readers=readers,
+        own_endings={kind: each.reader for kind, each in converters.items() if kind.startswith(".")},
+        retry_failed=retry_failed,
     )
     return FoundSources(
         config=config,
@@ -549,6 +554,7 @@ class _Ingest:
             gone=self._changes.gone if is_last else self._changes.gone.slice(0, 0),
             scope=self._found.scope,
             run=self._run,
+            place=sources_place(self._found.config),
         )
 
     def _apply_parts(
@@ -642,6 +648,12 @@ class _Ingest:
             versions=self._listing.versions,
             columns=tuple(column.stored for column in columns if column.is_carried),
         )
+
+
+def sources_place(config: SourceConfig) -> str:
+    """Where the sources are, without secrets, as the table `sources` keeps it."""
+    places = make_documents(config)
+    return " ".join(mask_url(str(place.fs.unstrip_protocol(place.path))) for place in places)
 
 
 def _root_of(listing: SourceListing, place: Location) -> str:
