@@ -85,7 +85,7 @@ class Option:
     @property
     def is_object(self) -> bool:
         """Whether its value is a JSON object."""
-        return get_origin(self.kind) is dict
+        return get_origin(self.kind) in (dict, Mapping)
 
 
 CONFIG = Option(

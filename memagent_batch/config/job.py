@@ -169,7 +169,7 @@ class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
-    """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
+    """Where tables and turn log go: a folder or any fsspec URL. A run with the same output continues there."""
     executor: ExecutorKind = ExecutorKind.AUTO
     """Where the work is done: in this process (local), or by Ray. Auto takes local for one replica over at most 64 MiB
     in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs in this process."""

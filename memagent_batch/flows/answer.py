@@ -60,7 +60,7 @@ def answer(job: JobConfig) -> Manifest:
     Raises:
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables do not hold one row for each reading.
-        SupersededError: a newer attempt has claimed the output.
+        SupersededError: a newer run has taken over the output.
     """
     return answer_checked(check(job))
 

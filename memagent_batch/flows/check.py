@@ -103,7 +103,7 @@ def check(job: JobConfig) -> CheckedJob:
 def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     """The agent with the prompt set that suits the number of questions, if none was named.
 
-    The first run of an output decides, and `run.json` keeps it: with a question more or less on the next night, what
+    The first run of an output decides, and its record keeps it: with a question more or less on the next night, what
     the log has stays valid.
     """
     record = read_run_record(make_output(job))

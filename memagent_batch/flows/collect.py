@@ -39,7 +39,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
         CountsError: the tables do not hold one row for each reading, or a sample that ended can't be replayed.
         NotReadError: some samples could not be read now; no rollouts were written.
         TooManyFailedError: too many samples failed; the rollouts are written.
-        SupersededError: a newer attempt has claimed the output.
+        SupersededError: a newer run has taken over the output.
     """
     require_reward(job.rollouts)
     checked = replace(check(sampled_job(job)), follow_ups=None)  # what is learnt from is the reading alone

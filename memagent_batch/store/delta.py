@@ -316,10 +316,17 @@ class OutputTable:
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
         """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
-        with storage_errors(self.place.uri):
-            table = self.open()
-            num_commits = int(table.version()) - since
-            return list(table.history(num_commits)) if num_commits > 0 else []
+        latest = self.version()
+        return [] if latest is None else [*self._commits(range(latest, since, -1))]
+
+    def _commits(self, versions: Iterable[int]) -> "Iterator[dict[str, Any]]":
+        """What is recorded of commits. `DeltaTable.history` would block all threads of this process meanwhile."""
+        for version in versions:
+            file = self.place / "_delta_log" / f"{version:020}.json"
+            with storage_errors(file.uri):
+                actions = [json.loads(line) for line in file.read_bytes().splitlines()]
+            infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+            yield {**next(infos, {}), "version": version}
 
     def vacuum(self, *, days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
         """Deletes files that no version younger than this refers to; returns their number.
@@ -397,9 +404,9 @@ class OutputTable:
 
     def _version_of(self, run: RunNumber) -> int:
         """The version that a run has just committed: another writer may have committed since."""
-        with storage_errors(self.place.uri):
-            commits = self.open().history(20)
-        return max(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
+        latest = self.version()
+        commits = [] if latest is None else self._commits(range(latest, -1, -1))
+        return next(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
 
 
 def _superseded(output: Location, run: RunNumber) -> SupersededError:
