@@ -66,7 +66,7 @@ class InputConfig(Section):
     """Columns of the documents to carry into `answers`, with their types."""
     carry: Mapping[str, str] = Field(default_factory=dict)
     """Columns to carry under another name: `{status: contract_status}`."""
-    format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
+    format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
     """Format of the documents. `auto` goes by the endings: where there are data files (Parquet, JSONL, CSV, TSV,
     Arrow), their rows are the documents, and text files beside them are left out unless `documents` names them.
     `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text."""
@@ -93,22 +93,10 @@ class InputConfig(Section):
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows."""
 
-    @classmethod
-    def recorded(cls, values: Mapping[str, Any]) -> Self:
-        """The settings of a manifest, without columns to carry, and without those that this version no longer has."""
-        return cls(
-            **{name: value for name, value in values.items() if name in cls.model_fields} | {"carry_columns": ()}
-        )
-
     @property
     def carried(self) -> Mapping[str, str]:
         """Columns to carry, by their names in the input, with the names that they have in the tables."""
         return {**{name: name for name in self.carry_columns}, **self.carry}
-
-    @property
-    def is_converted(self) -> bool:
-        """Whether the rows are parts of documents, as `memagent convert` writes them."""
-        return self.format == "converted"
 
     def takes(self, document_id: str) -> bool:
         """Whether a document is in the slice."""

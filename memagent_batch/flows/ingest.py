@@ -14,7 +14,8 @@ from memagent_batch.documents.formats.formats import is_data_file
 from memagent_batch.documents.lake.table import table_name
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.executors.executor import LOCAL_FILES, Executor, choose_executor
-from memagent_batch.ingest.ingest import FoundSources, find_sources, ingest
+from memagent_batch.ingest.ingest import FoundSources, find_sources, ingest, sources_place
+from memagent_batch.ingest.source_rows import last_place
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.runs.claim import require_disjoint
@@ -63,6 +64,9 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     found = find_sources(sources, output, retry_failed=job.retry_failed)
     if found.is_in_place:
         raise OutputError(f"documents: {found.output} is an output with documents already; `answer` takes it as it is")
+    before, now = last_place(OutputTable(output=output, name=SOURCES_TABLE)), sources_place(sources)
+    if before not in (None, now):
+        raise OutputError(f"output: {output} holds the documents of {before}; choose another output for those of {now}")
     run = next_run(output)
     executor = choose_ingest_executor(found, job)
     with executor.session():
@@ -94,9 +98,11 @@ def choose_ingest_executor(found: FoundSources, job: IngestJob) -> Executor:
 
 
 def with_files_format(settings: InputConfig, *, documents: Sequence[str]) -> InputConfig:
-    """The settings with which every file is a document, unless data files or a table are named."""
+    """The settings with which every file is a document, unless a format, data files or a table are named."""
     is_data = all(table_name(uri) or is_data_file(uri) for uri in documents)
-    return settings if is_data or settings.format != "auto" else settings.model_copy(update={"format": "files"})
+    if is_data or "format" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"format": "files"})
 
 
 _LOSSES = "select kind, detail, source from (select source, unnest(losses, recursive := true) from sources)"

@@ -41,7 +41,7 @@ from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.run import writer_of
 from memagent_batch.runs.second_pass import select_again
-from memagent_batch.store.delta import OutputTable, RunNumber
+from memagent_batch.store.delta import OutputTable, RunNumber, shared_tables
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_output, make_prompt_tokens
@@ -90,6 +90,7 @@ class PlanSummary(TypedDict):
     follow_up_completion_tokens_at_most: int
 
 
+@shared_tables()
 def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
     """Says what `answer` would read and cost; nothing of it stays. `is_exact`: counts the tokens of all documents."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor

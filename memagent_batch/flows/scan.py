@@ -7,6 +7,7 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.flows.ingest import with_files_format
 from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, TEXT_FILE, write_site
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.store.delta import shared_tables
 from memagent_batch.wiring import make_output
 
 
@@ -19,6 +20,7 @@ class Scan(TypedDict):
     page: str
 
 
+@shared_tables()
 def scan(job: JobConfig) -> Scan:
     """Answers, and writes the pages with their summary to `pages/` of the output.
 

@@ -17,7 +17,7 @@ from memagent_batch.runs.history import GONE_REMEDY, PastRun, find_run
 from memagent_batch.runs.run import digest_of
 from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE_TABLE, RUNS_TABLE
 from memagent_batch.store.database import on_disk, open_database
-from memagent_batch.store.delta import TableFile, named_hash
+from memagent_batch.store.delta import TableFile, named_hash, shared_tables
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors, table_errors
 from memagent_batch.store.location import Location
 
@@ -68,6 +68,7 @@ class Verification:
     problems: list[Problem]
 
 
+@shared_tables()
 def verify(output: Location, *, with_text: bool = True) -> Verification:
     """Checks the last finished run of an output; compares evidence with the documents if `with_text`.
 

@@ -112,7 +112,9 @@ def _read_file(
     ) as source:
         for row in documents:
             source.add(row)
-        source.error = None if any(row["text"] is not None for row in documents) else documents[0]["error"]
+        if all(row["text"] is None for row in documents):
+            source.error = documents[0]["error"]
+            source.has_text = False
         source.losses = sum_up_losses(
             loss for row in documents for loss in row["losses"] if loss["severity"] != Severity.FORMAT
         )
@@ -124,7 +126,7 @@ def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:
     if file.size_bytes <= file_bytes:
         return None
     size, most = file.size_bytes >> 20, file_bytes >> 20
-    reason = f"{size:,} MiB; files of more than {most:,} MiB are not read (ingest.file_mib)"
+    reason = f"{size:,} MiB; files of more than {most:,} MiB are not read (--ingest.file-mib)"
     return Part(status=PartStatus.SKIPPED, reason=reason)
 
 

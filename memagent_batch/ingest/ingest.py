@@ -26,7 +26,7 @@ from memagent_batch.convert.converter import make_converter
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.documents.lake.table import partition_values, table_name
-from memagent_batch.documents.listing import InputFile
+from memagent_batch.documents.listing import InputFile, usable_file_system
 from memagent_batch.documents.shards import SHARD_BYTES, Shard, cut_shards, into_batches
 from memagent_batch.documents.where import parse_where
 from memagent_batch.errors import InputError, SettingsError
@@ -45,7 +45,7 @@ from memagent_batch.ingest.changes import (
 )
 from memagent_batch.ingest.columns import StoredColumn, documents_schema, find_columns, require_carried
 from memagent_batch.ingest.file_tasks import FileSettings, FileTask, PendingFile, read_files
-from memagent_batch.ingest.files import KINDS_READER, ChosenConverter
+from memagent_batch.ingest.files import KINDS_READER, ChosenConverter, endings_reader
 from memagent_batch.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
 from memagent_batch.ingest.part_tasks import READ_PARTS, join_parts, read_parts
 from memagent_batch.ingest.report import OLD_ROWS, REPORTS, TaskContext, pack_old_rows
@@ -175,9 +175,8 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
     readers, decisive = readers_of_rows(), dict[str, Any]()
     if listing.files is not None:
         converters = choose_converters(config.ingest)
-        readers = [KINDS_READER, *(each.reader for each in converters.values())]
+        readers = [KINDS_READER, endings_reader(converters), *(each.reader for each in converters.values())]
         decisive = {
-            "endings": sorted(kind for kind in converters if kind.startswith(".")),
             "file_mib": config.ingest.file_mib,
             "output_mib": config.ingest.output_mib,
         }
@@ -188,7 +187,13 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
         config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
     )
     changes = compare_sources(
-        output, listing, scope=scope, settings_hash=decided, readers=readers, retry_failed=retry_failed
+        output,
+        listing,
+        scope=scope,
+        settings_hash=decided,
+        readers=readers,
+        own_endings={kind: each.reader for kind, each in converters.items() if kind.startswith(".")},
+        retry_failed=retry_failed,
     )
     return FoundSources(
         config=config,
@@ -205,10 +210,10 @@ def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
     """Whether the documents are an output with a table `documents`."""
     if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
         return False
-    return (
-        not places[0].uri.startswith(("http://", "https://", "hf://"))
-        and OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
-    )
+    if places[0].uri.startswith(("http://", "https://", "hf://")):
+        return False
+    with usable_file_system(places[0]):
+        return OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
 
 
 def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:
@@ -549,6 +554,7 @@ class _Ingest:
             gone=self._changes.gone if is_last else self._changes.gone.slice(0, 0),
             scope=self._found.scope,
             run=self._run,
+            place=sources_place(self._found.config),
         )
 
     def _apply_parts(
@@ -642,6 +648,12 @@ class _Ingest:
             versions=self._listing.versions,
             columns=tuple(column.stored for column in columns if column.is_carried),
         )
+
+
+def sources_place(config: SourceConfig) -> str:
+    """Where the sources are, without secrets, as the table `sources` keeps it."""
+    places = make_documents(config)
+    return " ".join(mask_url(str(place.fs.unstrip_protocol(place.path))) for place in places)
 
 
 def _root_of(listing: SourceListing, place: Location) -> str:

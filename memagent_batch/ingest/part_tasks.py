@@ -102,7 +102,8 @@ def read_parts(
                 ids = dict[str, bool]()
                 for row in _file_parts(documents, path, name, shard=shard, settings=settings):
                     ids[row["document_id"]] = row["is_bad"]
-                    source.error = source.error or (row["error"] if row["is_bad"] else None)
+                    if row["is_bad"]:
+                        source.add_failure(row["error"], place=row["document_id"].removeprefix(name).strip(", "))
                     writer.write(row)
                 source.documents = [(document_id, 0, 0, 0, is_bad, None) for document_id, is_bad in ids.items()]
                 report.add(source)

@@ -71,7 +71,7 @@ def _add_rows(source: SourceReport, rows: Iterator[PlacedRow]) -> None:
     for row, start, stop in rows:
         source.add(row, start=start, stop=stop)
         if row["error_type"] == BAD_FILE:
-            source.error = source.error or row["error"]
+            source.add_failure(row["error"], place=row["document_id"].removeprefix(source.source).strip(", "))
 
 
 def _files_of(shard: Shard, documents: Location, *, settings: RowSettings) -> Iterator[tuple[str, Iterator[PlacedRow]]]:

@@ -139,12 +139,11 @@ def require_readable(output: Location) -> None:
 
 
 def _rows(output: Location, *, columns: list[str] | None = None, only: ds.Expression | None = None) -> list[RunRow]:
-    table = OutputTable(output=output, name=RUNS_TABLE)
-    if not table.exists():
+    runs = OutputTable(output=output, name=RUNS_TABLE).dataset_if_there()
+    if runs is None:
         require_readable(output)
         return []
-    rows = table.dataset().to_table(columns=columns, filter=only).to_pylist()
-    return cast("list[RunRow]", rows)
+    return cast("list[RunRow]", runs.to_table(columns=columns, filter=only).to_pylist())
 
 
 def finished_runs(output: Location) -> list[str]:

@@ -57,7 +57,7 @@ class ReasonRow(TypedDict):
 
 
 class UnreadCounts(TypedDict):
-    """What was not read, of the sources of converted documents or since the policy shows a part of a text."""
+    """What was not read, of the sources of documents or since the policy shows a part of a text."""
 
     num_unread: int
     """Answers that are `not_read`, for either reason."""
@@ -239,7 +239,7 @@ def require_documents(manifest: Manifest, run: RunConfig) -> None:
 
 
 def require_sources_read(unread: UnreadCounts) -> None:
-    """Returns if all of the sources of converted documents was read.
+    """Returns if all of the sources of the documents was read.
 
     Raises:
         UnreadSourcesError: it was not; says of how many documents and answers.

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,23 @@ S3_OPTIONS: Mapping[str, str] = {
     "region_name": "AWS_REGION",
 }
 """Arguments of fsspec's S3 and their names in deltalake."""
+
+
+_OPENED: ContextVar[dict[tuple[str, int | None], "DeltaTable"] | None] = ContextVar("opened", default=None)
+"""Tables that are open, by place and version; None outside `shared_tables`."""
+
+
+@contextmanager
+def shared_tables() -> "Iterator[None]":
+    """The block, or as a decorator the function, in which a table's log is read once and then only followed."""
+    if _OPENED.get() is not None:
+        yield
+        return
+    token = _OPENED.set({})
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +163,12 @@ class OutputTable:
     def place(self) -> Location:
         """The folder of the table."""
         return self.output / self.name
+
+    def dataset_if_there(self) -> ds.Dataset | None:
+        """The latest version; None if the table was not created yet."""
+        with storage_errors(self.place.uri):
+            table = self._open()
+            return None if table is None else table.to_pyarrow_dataset()
 
     def exists(self) -> bool:
         """Whether the table was created."""
@@ -312,17 +336,24 @@ class OutputTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        place = self.place
+        place, opened = self.place, _OPENED.get()
         uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
+        table = opened.get((uri, version)) if opened is not None else None
         with storage_errors(place.uri):
             try:
-                return DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                if table is None:
+                    table = DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                elif version is None:
+                    table.update_incremental()  # a listing, and the commits that are new
             except TableNotFoundError:
                 return None
             except DeltaError:
                 if version is None:
                     raise
                 return None  # the version is not there
+        if opened is not None:
+            opened[uri, version] = table
+        return table
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> "DeltaTable":
         from deltalake import DeltaTable

@@ -21,7 +21,6 @@ from ray.data import DataContext
 import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
-from memagent_batch.convert.sources import SourceConverter
 from memagent_batch.errors import (
     BoundReachedError,
     InputError,
@@ -33,7 +32,6 @@ from memagent_batch.errors import (
 from memagent_batch.flows import answer as chain
 from memagent_batch.store.location import Location
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
-from tests.flows.test_scan import converted_by_a_dead_server
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
@@ -326,9 +324,9 @@ def test_settings_of_a_job_file_are_arguments(
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program that has set up no logging
     logging.getLogger("memagent_batch").setLevel(logging.NOTSET)
     how: dict[str, Any] = {"questions": ["Who?"], "output": tmp_path / "scan", "agent": agent_of(text_model)}
-    own: dict[str, Any] = {"record": {"keep_nights": 2}, "log_format": "json", "max_removed_share": 0.5}
+    own: dict[str, Any] = {"record": {"keep_days": 2}, "log_format": "json", "max_removed_share": 0.5}
     run = run_local(documents=table_of(MONDAY), **how, **own)
-    assert run.manifest["settings"]["record"]["keep_nights"] == 2
+    assert run.manifest["settings"]["record"]["keep_days"] == 2
     assert run.run_id in [json.loads(line).get("run_id") for line in capsys.readouterr().err.splitlines()]
     with pytest.raises(BoundReachedError, match="max_hours"):
         run_local(documents=table_of(TUESDAY), **how, **own, max_hours=1e-6)

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.domain.follow_ups.answer_types import Number
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, SettingsError
@@ -30,13 +31,13 @@ PLAIN = ["-5", "-5.25", "a=1", "1+1", "", 'quo"te, comma\nline', "<b>&amp;", "<r
 
 CARRIED = {"number": -1.5, "yes": True, "none": None, "list": ["a", "b"]}
 TYPES = [("number", pa.float64()), ("yes", pa.bool_()), ("none", pa.string()), ("list", pa.list_(pa.string()))]
-SCHEMA = pa.schema([*ANSWERS, ("source_unread", pa.string()), *TYPES])
+SCHEMA = pa.schema([*ANSWERS, *SOURCE_COLUMNS, *TYPES])
 
 
 def row_of(**columns: Any) -> dict[str, Any]:
     """A row of `answers` with carried columns of other types than text."""
     row = answer_row("a.pdf", "who", run_id="r", text="t", question="Who?", answer="", confidence=0.5)
-    return {**row, "source_unread": None, **CARRIED, **columns}
+    return {**row, **CARRIED, **columns}
 
 
 def put_run(output: Location, *parts: list[dict[str, Any]], results: pa.Table | None = None) -> PastRun:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.runs import tables
@@ -68,7 +67,6 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
         run_id=made.run_id,
         questions=asked.append_column(FOLLOW_UP_FINGERPRINT, pa.array([made.follow_ups])),
         texts=texts,
-        schemas={"answers": pa.schema([*tables.ANSWERS, *SOURCE_COLUMNS])},
     )
     return truth
 
@@ -95,7 +93,7 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool], texts: Mapping[str, s
         if not failed and not invalid:
             columns |= {"answer": "Yes." if found else "No.", "value": json.dumps(found), "value_bool": found}
             columns |= {"value_label": "red" if found else "green", "confidence": draws[3]}
-        columns |= {"source": f"{document_id}.pdf", "source_read": 1.0}
+        columns["source"] = f"{document_id}.pdf"
         columns["source_unread"] = "page 2: an image without text" if place < made.num_with_losses else None
         text = texts[document_id]
         rows.append(answer_row(document_id, "clause", run_id=made.run_id, text=text, question=QUESTION, **columns))

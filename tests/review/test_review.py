@@ -85,7 +85,7 @@ def test_estimate_counts_errors_by_confidence(output: Path, location: Location) 
     assert "| not\\_flagged | 0.0 to 0.5 |" in page
 
 
-def test_estimate_of_converted_documents_says_that_it_is_of_their_text_and_what_recall_is_at_worst(
+def test_estimate_of_documents_with_losses_says_that_it_is_of_their_text_and_what_recall_is_at_worst(
     output: Path, location: Location
 ) -> None:
     truth = write_run(output, replace(MADE, num_documents=200, num_with_losses=40))

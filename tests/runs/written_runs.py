@@ -8,6 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.runs.history import PastRun, find_run, finish, last_run, open_run
@@ -19,7 +20,7 @@ from memagent_batch.store.turn_log.question_list import with_hashes, write_asked
 from tests.documents.stored_documents import store_documents, stored_row
 
 Row = dict[str, Any]
-SCHEMAS = {"answers": ANSWERS, "memories": MEMORIES, "evidence": EVIDENCE}
+SCHEMAS = {"answers": pa.schema([*ANSWERS, *SOURCE_COLUMNS]), "memories": MEMORIES, "evidence": EVIDENCE}
 
 
 def write_run(
@@ -125,6 +126,9 @@ def answer_row(document_id: str, question_id: str, *, run_id: str, text: str, qu
         "fingerprint": "f" * 64,
         "model": "tiny",
         "inputs_hash": "0",
+        "source": document_id,
+        "source_read": 1.0,
+        "source_unread": None,
     }
     return row | columns
 
