@@ -1,5 +1,6 @@
 """Fixtures that several parts of the tests use."""
 
+import contextlib
 import copy
 import functools
 import json
@@ -21,7 +22,6 @@ import hypothesis
 import psutil
 import pytest
 import pytest_asyncio
-from moto.server import ThreadedMotoServer
 from xdist.scheduler import LoadScopeScheduling
 
 from memagent_batch.config.agent import SamplingConfig
@@ -124,11 +124,17 @@ def lake_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    """An S3 API in a process of its own: deltalake holds Python's lock while it reads the history of a table."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        for _ in range(600):
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(url)
+                break
+            time.sleep(0.1)
+        yield url
+        server.terminate()
 
 
 @pytest.fixture

@@ -92,6 +92,9 @@ class LogConfig(Section):
     second for each: 50 s with 1,000."""
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
+    keep_days: Annotated[float, Field(ge=0)] = 90.0
+    """Days for which `memagent vacuum` keeps what was read of documents and by agents that are no longer in `answers`.
+    It is not read again if they come back meanwhile."""
 
     def paced(self, replicas: int) -> float:
         """Seconds that a finished turn waits at most, where so many write."""
@@ -110,7 +113,7 @@ class RecordConfig(Section):
 
     keep_days: Annotated[float, Field(ge=0)] = 30.0
     """Days for which earlier versions of the tables can be read: after a run that changed something, files that only
-    older versions have are deleted."""
+    older versions have are deleted. Files that a run needs which has not finished stay."""
     partition_by: TextOrTexts = ()
     """Carried columns by which `answers` and `results` are partitioned."""
 

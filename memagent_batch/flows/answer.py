@@ -26,6 +26,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.projection import table_schemas
+from memagent_batch.runs.retention import vacuum_tables
 from memagent_batch.runs.row_changes import RowChanges, row_changes
 from memagent_batch.runs.run import (
     ActiveRun,
@@ -95,6 +96,8 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
         manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
+        if before is not None and manifest["table_versions"] != before.manifest["table_versions"]:
+            vacuum_tables(output, keep_days=job.record.keep_days)
         return manifest
 
 

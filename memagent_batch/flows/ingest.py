@@ -110,15 +110,13 @@ _LOSSES = "select kind, detail, source from (select source, unnest(losses, recur
 
 def log_unread(output: Location, *, ocr: bool) -> dict[str, int]:
     """Names the first sources whose texts lack something or may be wrong, with the reasons; returns counts."""
-    sources = OutputTable(output=output, name=SOURCES_TABLE).dataset().to_table(["source", "status", "error", "losses"])
-    lines = run_query(_LOSSES, {"sources": sources.select(["source", "losses"])}).to_pylist()
-    lines += [
-        {"kind": "failed", "source": row["source"], "detail": row["error"]}
-        for row in sources.filter(pc.equal(sources["status"], "failed"))
-        .select(["source", "error", "losses"])
-        .to_pylist()
-        if not row["losses"]
-    ]
+    names = ["source", "status", "content_hash", "losses"]
+    sources = OutputTable(output=output, name=SOURCES_TABLE).dataset().to_table(names)
+    losses = run_query(_LOSSES, {"sources": sources.select(["source", "losses"])}).to_pylist()
+    # a data file of which some lines can't be read has not failed; a document file with a part that failed has
+    is_failed = pc.or_(pc.equal(sources["status"], "failed"), pc.is_valid(sources["content_hash"]))
+    failed = set(sources.filter(is_failed)["source"].to_pylist())
+    lines = [row for row in losses if row["kind"] != PartStatus.FAILED or row["source"] in failed]
     for row in sorted(lines, key=lambda row: (row["kind"], row["source"]))[:LOGGED_FILES]:
         log.warning(f"{row['kind']}: {row['source']}: {row['detail']}")
     if len(lines) > LOGGED_FILES:

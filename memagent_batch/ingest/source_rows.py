@@ -22,7 +22,8 @@ select
     source, any_value(scope) as scope, any_value(if(is_retried, null, version)) as version,
     any_value(content_hash) as content_hash, any_value(num_bytes) as num_bytes, any_value(kind) as kind,
     any_value(reader) as reader, any_value(settings_hash) as settings_hash,
-    sum(num_documents)::bigint as num_documents, if(sum(num_documents) = 0, min(status), 'ok') as status, any_value(error) as error,
+    sum(num_documents)::bigint as num_documents,
+    if(count(*) = 1 or sum(num_documents) = 0, min(status), 'ok') as status, any_value(error) as error,
     any_value(losses) as losses, any_value(run_id) as run_id, any_value(ingested_at) as ingested_at,
     bool_and(is_unchanged) as is_unchanged
 from (select * exclude (documents, files, version, num_bytes) from reported) join listed using (source)

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 _SIDES = ("before", "after")
 _READING = ("document_id", "question_id", "sample")
 _SHOWN = {
-    **{name: name for name in ("question", "status", "answer", "value", "value_status", "memory", "error_message")},
-    "read_run_id": "run_id",
+    **{name: f"{{side}}.{name}" for name in ("question", "status", "answer", "value", "value_status", "memory")},
+    "error_message": "{side}.error_message",
+    "run_id": "if({side}.status = 'not_read' or {side}.document_hash is null, null, {side}.read_run_id)",
 }
-"""Columns of `answers` that a difference shows of both runs, and how it calls them."""
+"""What a difference shows of both runs, from columns of `answers`."""
 _COMPARED = ("status", "answer", "value", "value_status")
 _LISTED = """
 select question_id, any_value(follow_up_fingerprint) as follow_up_fingerprint, any_value(value_type) as value_type,
@@ -146,7 +147,7 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     Raises:
         OutputError: a version of a table can't be read any more.
     """
-    shown = ", ".join(f"{side}.{name} as {shown}_{side}" for name, shown in _SHOWN.items() for side in _SIDES)
+    shown = ", ".join(f"{sql.format(side=side)} as {name}_{side}" for name, sql in _SHOWN.items() for side in _SIDES)
     differs = " or ".join(f"{name}_before is distinct from {name}_after" for name in _COMPARED)
     with _open(before, after) as database:
         for side in _SIDES:
@@ -188,7 +189,8 @@ def _rows(run: PastRun, *, other: PastRun) -> pa.Table:
     """Rows of `answers` of a run in files that another run does not have: the others are the same in both."""
     table = run.table(ANSWERS_TABLE)
     dataset, files = run.dataset(ANSWERS_TABLE), table.files(run.version(ANSWERS_TABLE))
-    columns = [*_READING, *_SHOWN, "document_hash", "question_hash", "fingerprint"]
+    shown = [name for name in _SHOWN if name != "run_id"]
+    columns = [*_READING, *shown, "read_run_id", "document_hash", "question_hash", "fingerprint"]
     with table_errors(table.place.uri, remedy=GONE_REMEDY):
         if run.output.uri == other.output.uri:
             shared = table.files(other.version(ANSWERS_TABLE))

@@ -147,6 +147,8 @@ class Manifest(TypedDict):
     """Names its question list in the log."""
     documents_table: DocumentsRecord
     """The documents that it read."""
+    forgotten: NotRequired[dict[str, int]]
+    """Of `memagent forget`: how many `documents` it has deleted."""
     replicas_given_up: NotRequired[int]
     """Replicas of a cluster whose engine could not start, or not start again, if there were any."""
 
@@ -171,6 +173,8 @@ class RunRecord:
     again: AgainRecord | None = None
     asked_id: str = ""
     """Names the question list in the log."""
+    forgotten: int | None = None
+    """Documents that `memagent forget` deletes; None of other runs."""
     format: str = FORMAT
 
 

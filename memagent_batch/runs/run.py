@@ -226,6 +226,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
         "spent": NOTHING_SPENT,
     }
     manifest.pop("replicas_given_up", None)
+    manifest.pop("forgotten", None)
     closed = cast("Manifest", manifest)
     finish(run.output, run.number, run.record, closed, has_begun=False)
     _log_closed(closed)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from deltalake import CommitProperties, DeltaTable
 
+UNCOMMITTED_DAYS = 1.0
+"""Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
 HASH_DIGITS = 16
 """Hex digits of a file's SHA-256 in its name."""
 S3_OPTIONS: Mapping[str, str] = {
@@ -67,6 +70,8 @@ class RunNumber:
     run_id: str
     writer: str = "memagent"
     """Name of the application transaction: one for an output, and one for each slice of a corpus."""
+    fences: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of other writers that this run takes too, so that their older runs can't commit any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,9 +264,10 @@ class OutputTable:
         from deltalake.transaction import AddAction, RemoveAction
 
         table = self._open(read_version) or self._create(schema, partition_by)
-        newest = int(table.transaction_version(run.writer) or 0)
-        if newest > (run.number if most is None else most):
-            raise _superseded(self.output, run)
+        below = 0 if most is None else run.number - most
+        for writer, number in {run.writer: run.number, **run.fences}.items():
+            if int(table.transaction_version(writer) or 0) > number - below:
+                raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -310,25 +316,40 @@ class OutputTable:
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
         """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
-        with storage_errors(self.place.uri):
-            table = self.open()
-            num_commits = int(table.version()) - since
-            return list(table.history(num_commits)) if num_commits > 0 else []
+        latest = self.version()
+        return [] if latest is None else [*self._commits(range(latest, since, -1))]
 
-    def vacuum(self, *, days: float) -> list[str]:
-        """Deletes files that no version younger than this refers to; returns their paths."""
+    def _commits(self, versions: Iterable[int]) -> "Iterator[dict[str, Any]]":
+        """What is recorded of commits. `DeltaTable.history` would block all threads of this process meanwhile."""
+        for version in versions:
+            file = self.place / "_delta_log" / f"{version:020}.json"
+            with storage_errors(file.uri):
+                actions = [json.loads(line) for line in file.read_bytes().splitlines()]
+            infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+            yield {**next(infos, {}), "version": version}
+
+    def vacuum(self, *, days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
+        """Deletes files that no version younger than this refers to; returns their number.
+
+        Files that no commit names may belong to a run that has not committed yet: only those older than
+        `uncommitted_days` are deleted.
+        """
         with storage_errors(self.place.uri, done="removed"):
-            return list(
-                self.open().vacuum(
-                    retention_hours=int(days * 24), dry_run=False, enforce_retention_duration=False, full=True
-                )
-            )
+            removed = self._vacuum(max(days, uncommitted_days), full=True)
+            if days < uncommitted_days:
+                removed += self._vacuum(days, full=False)
+        return len(removed)
+
+    def _vacuum(self, days: float, *, full: bool) -> list[str]:
+        hours = ceil(days * 24)
+        table = self.open()
+        return list(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full))
 
     def _properties(self, run: RunNumber, metadata: Mapping[str, str] = {}) -> "CommitProperties":
         from deltalake import CommitProperties, Transaction
 
         return CommitProperties(
-            app_transactions=[Transaction(run.writer, run.number)],
+            app_transactions=[Transaction(*each) for each in {run.writer: run.number, **run.fences}.items()],
             custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **metadata},
         )
 
@@ -383,9 +404,9 @@ class OutputTable:
 
     def _version_of(self, run: RunNumber) -> int:
         """The version that a run has just committed: another writer may have committed since."""
-        with storage_errors(self.place.uri):
-            commits = self.open().history(20)
-        return max(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
+        latest = self.version()
+        commits = [] if latest is None else self._commits(range(latest, -1, -1))
+        return next(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
 
 
 def _superseded(output: Location, run: RunNumber) -> SupersededError:

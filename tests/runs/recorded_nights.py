@@ -230,7 +230,7 @@ class Nights:
             for reading in document["follow_ups"]
         ]
         if rows:
-            name = f"{FOLLOW_UPS_FOLDER}/{run.run_id}-w-000001.parquet"
+            name = f"{FOLLOW_UPS_FOLDER}/{run.run_id}-w-000002.parquet"
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=FOLLOW_UP_LOG)))
 
 

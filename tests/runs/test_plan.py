@@ -1,10 +1,7 @@
-import mmap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -262,24 +259,6 @@ def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.Monke
         rows = {reading["question"] for readings in part["readings"].to_pylist() for reading in readings}
         assert asked_in(part) == {row: listed[row] for row in rows}
         assert len(part["asked"].combine_chunks().flatten()) == len(rows)
-
-
-@pytest.mark.slow
-def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_READINGS", 20_000)
-    num_documents, num_bytes = 110_000, 20 * KIB
-    empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
-    offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
-    carried = pa.Array.from_buffers(pa.large_string(), num_documents, [None, offsets, pa.py_buffer(empty)])
-    documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
-    documents = documents.append_column("carry:summary", carried)
-    plan = Plan(
-        documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1, stored=NO_DOCUMENTS
-    )
-    assert len(pending(plan)) == num_documents
-    parts = parts_of(plan, EMPTY)
-    assert len(parts) > 5
-    assert sum(pc.sum(pc.binary_length(part["carry:summary"])).as_py() for part in parts) == num_documents * num_bytes
 
 
 READING = {"question": 0, "sample": 0}

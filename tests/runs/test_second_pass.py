@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -40,7 +39,7 @@ def test_last_usable_answer_of_the_same_text_stands(outputs: list[str]) -> None:
     alone = ma.merged_answers(outputs[:1])
     columns = ma.merged_answers(outputs).schema.names
     assert columns[-3:] == ["output", "first_value", "first_confidence"]
-    answers = pa.concat_tables(pq.read_table(path) for path in ma.table_files(outputs[0], "answers"))
+    answers = ma.table(outputs[0], "answers")
     order = [("document_id", "ascending"), ("question_id", "ascending")]
     assert alone.select(answers.schema.names).to_pylist() == answers.sort_by(order).to_pylist()
     assert alone.schema.field("finished_at").type == answers.schema.field("finished_at").type
