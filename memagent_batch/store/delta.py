@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+LOG_FOLDER = "_delta_log"
+"""Where a Delta table has its commits, a JSON file each."""
 HASH_DIGITS = 16
 """Hex digits of a file's SHA-256 in its name."""
 S3_OPTIONS: Mapping[str, str] = {
@@ -275,12 +277,9 @@ class OutputTable:
             )
         return self._version_of(run)
 
-    def history(self, *, since: int) -> list[dict[str, Any]]:
+    def history(self, *, since: int) -> "Iterator[dict[str, Any]]":
         """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
-        with storage_errors(self.place.uri):
-            table = self.open()
-            num_commits = int(table.version()) - since
-            return list(table.history(num_commits)) if num_commits > 0 else []
+        yield from map(self._commit_info, range(int(self.open().version()), since, -1))
 
     def vacuum(self, *, days: float) -> list[str]:
         """Deletes files that no version younger than this refers to; returns their paths."""
@@ -335,9 +334,18 @@ class OutputTable:
 
     def _version_of(self, run: RunNumber) -> int:
         """The version that a run has just committed: another writer may have committed since."""
-        with storage_errors(self.place.uri):
-            commits = self.open().history(20)
-        return max(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
+        version = int(self.open().version())
+        while self._commit_info(version).get("run_id") != run.run_id:
+            version -= 1
+        return version
+
+    def _commit_info(self, version: int) -> dict[str, Any]:
+        """What a commit says of itself; deltalake's `history` would read more files, and hold Python's lock."""
+        place = self.place / f"{LOG_FOLDER}/{version:020d}.json"
+        with storage_errors(place.uri):
+            actions = [json.loads(line) for line in place.read_bytes().splitlines()]
+        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        return {**info, "version": version}
 
 
 def _superseded(output: Location, run: RunNumber) -> SupersededError:
