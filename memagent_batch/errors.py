@@ -171,7 +171,7 @@ class CountsError(MemagentError):
 
 
 class SupersededError(MemagentError):
-    """A newer attempt has claimed the output; this one leaves it."""
+    """A newer run has taken over the output; this one leaves it."""
 
     exit_code = 3
 

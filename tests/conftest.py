@@ -21,7 +21,6 @@ import hypothesis
 import psutil
 import pytest
 import pytest_asyncio
-from moto.server import ThreadedMotoServer
 from xdist.scheduler import LoadScopeScheduling
 
 from memagent_batch.config.agent import SamplingConfig
@@ -123,12 +122,12 @@ def lake_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An S3 API in a process of its own: a client that holds Python's lock while it waits would wait for ever."""
+    log_path = tmp_path_factory.mktemp("s3") / "log.txt"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1"]
+    with served(command, env={**os.environ}, log_path=log_path, health="/moto-api/data.json") as url:
+        yield url
 
 
 @pytest.fixture
@@ -274,7 +273,7 @@ async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: Sampl
 
 
 @contextmanager
-def served(command: list[str], *, env: dict[str, str], log_path: Path) -> Iterator[str]:
+def served(command: list[str], *, env: dict[str, str], log_path: Path, health: str = "/health") -> Iterator[str]:
     """URL of a server while the block lasts, at a free port; at another one where it ends before it serves.
 
     It binds the port long after it was found to be free.
@@ -284,7 +283,7 @@ def served(command: list[str], *, env: dict[str, str], log_path: Path) -> Iterat
         with log_path.open("wb") as log:
             process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log, env=env)
         try:
-            if is_served(f"{url}/health", process=process):
+            if is_served(f"{url}{health}", process=process):
                 yield url
                 return
             if is_last or process.poll() is None:

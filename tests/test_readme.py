@@ -46,7 +46,7 @@ def test_files_that_llm_txt_names_are_there() -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-NOT_INSTALLED = "import sys\nsys.modules.update(dict.fromkeys(['vllm', 'torch', 'deltalake', 'pyiceberg', 'gguf']))\n"
+NOT_INSTALLED = "import sys\nsys.modules.update(dict.fromkeys(['vllm', 'torch', 'pyiceberg', 'gguf']))\n"
 """What an installation with the extra `convert` alone lacks can't be imported."""
 
 
@@ -98,7 +98,7 @@ def test_door_of_an_endpoint_answers_over_ones_own_files_without_vllm_and_its_ta
     evidence = pq.read_table(tmp_path / "out/evidence").to_pylist()
     assert {row["how"] for row in evidence} == {"chosen", "aligned"}
     assert not [row for row in evidence if row["text"] not in html]
-    assert [file for file in (tmp_path / "out/page").rglob("*.html") if "law of Norway" in file.read_text()]
+    assert [file for file in (tmp_path / "out/pages").rglob("*.html") if "law of Norway" in file.read_text()]
     listed = re.findall(r"^out/([a-z.]+)/? +(.*)$", README, flags=re.MULTILINE)
     always = {name for name, meaning in listed if not meaning.startswith("if a question")}
     assert {name for name, _ in listed if (tmp_path / "out" / name).exists()} == always

@@ -26,7 +26,7 @@ INTRODUCTION = """# Commands
 Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON), better
 given as MEMAGENT_STORAGE_OPTIONS. `OUTPUT` is the output of `memagent answer`: a folder or any fsspec URL; `diff`,
 `page`, `verify` and `review` (without `import` and `sign`) take several, as those of slices, as one scan. `doctor`,
-`convert`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`, and always if their output is not
+`ingest`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`, and always if their output is not
 a terminal.
 """
 SHARED = (
@@ -46,7 +46,11 @@ def commands_page() -> str:
 def _section(kind: type[Command]) -> str:
     """A command whose options are not settings."""
     is_settings = issubclass(kind, Settings)
-    own = [each for each in options_of(kind) if not (is_settings and each.name.split(".")[0] in ALL_SETTINGS)]
+    options = list(options_of(kind))
+    own = [
+        each for each in options if not (is_settings or "." in each.name) or each.name.split(".")[0] not in ALL_SETTINGS
+    ]
+    groups = dict.fromkeys(f"`{each.name.split('.')[0]}`" for each in options if each not in own)
     names = {option.name: option.name.upper() if option.name in kind.words else option.flag for option in own}
     lines = [entry(each, name=names[each.name]) for each in own if each.info.description not in SHARED]
     more = [] if kind.page == Command.page else [f"[More](../{kind.page.removeprefix('docs/')})."]
@@ -54,6 +58,7 @@ def _section(kind: type[Command]) -> str:
         f"## `{kind.command}`",
         " ".join([inspect.cleandoc(kind.__doc__ or ""), *more]),
         "[Settings](settings.md)." if is_settings else "",
+        f"[Settings](settings.md) of {' and '.join(groups)}, and:" if groups and not is_settings else "",
         "\n".join(lines),
         f"```bash\n{kind.examples[-1]}\n```",
     ]

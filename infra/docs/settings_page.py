@@ -32,8 +32,7 @@ SECTIONS = (
         "Runs over documents",
         JobSettings,
         "For `memagent answer`, `plan`, `collect`, `evaluate run` and `scan`, which can share a job file and the "
-        "variables: each passes over settings that only others have. `scan` also has each option of "
-        "[`memagent convert`](commands.md#memagent-convert) as `--convert.NAME`. `collect` reads the group "
+        "variables: each passes over settings that only others have. `collect` reads the group "
         "`rollouts`, and draws at temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults "
         "are refused.",
     ),

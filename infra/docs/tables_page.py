@@ -3,20 +3,21 @@
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import is_typeddict
 
 import pyarrow as pa
 import yaml
 
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS
+from memagent_batch.store.columns import arrow_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
 INTRODUCTION = """# Tables
 
-Parquet by default, Arrow IPC files with `--table-format arrow`; the turn log is Parquet always. `manifest.json` names
-the files that count. A reading is one document, one question, one sample. A `?` behind a type: may be null. To show
-times as Python values, as `fetchall()` and `print` do, DuckDB needs `pip install pytz`; `.arrow()` needs nothing. This
-page is made by `python -m infra.docs.tables_page`.
+Tables are Delta tables in the folder of their name; [Output as tables](../how-to/tables.md) says how to read and load
+them. A reading is one document, one question, one sample. A `?` behind a type: may be null. This page is made by
+`python -m infra.docs.tables_page`.
 """
 
 
@@ -33,10 +34,12 @@ def tables_page() -> str:
 
 
 def _schema(path: str) -> pa.Schema:
-    """The schema that `module:NAME` names, or makes."""
+    """The schema that `module:NAME` names or makes, or that of a row class."""
     module, _, name = path.partition(":")
-    found = getattr(importlib.import_module(module), name)
-    return found({}) if callable(found) else found
+    named = getattr(importlib.import_module(module), name)
+    if is_typeddict(named):
+        return arrow_schema(named)
+    return named({}) if callable(named) else named
 
 
 def _section(name: str, schema: pa.Schema, text: str, described: Mapping[str, str]) -> str:
@@ -60,7 +63,9 @@ def _key(field: pa.Field) -> str:
 
 def _meaning(field: pa.Field) -> str:
     unit, description = (field.metadata[key].decode() for key in (b"unit", b"description"))
-    traits = filter(None, [f"{field.type}{'?' if field.nullable else ''}", unit])
+    is_nested = pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type)
+    kind = "list of structs" if is_nested else str(field.type)
+    traits = filter(None, [f"{kind}{'?' if field.nullable else ''}", unit])
     return f"({', '.join(traits)}): {description}"
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
-from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run, run_output
-from memagent_batch.runs.tables import ANSWERS_TABLE, MEMORIES_TABLE, RESULTS_TABLE
+from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run
+from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, MEMORIES_TABLE, RESULTS_TABLE
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location, absolute
 
@@ -36,8 +36,6 @@ class Run:
         """
         options = StorageOptions(storage_options)
         place = Location(uri=absolute(output), storage_options=options)
-        with output_errors(place.uri):
-            place = run_output(place)
         past = find_run(place, run_id)
         return cls(output=place.uri, run_id=past.run_id, manifest=past.manifest, storage_options=options)
 
@@ -47,7 +45,7 @@ class Run:
         Raises:
             OutputError: files of that version were vacuumed.
         """
-        return self._past().dataset(ANSWERS_TABLE).to_table()
+        return self._past().read(ANSWERS_TABLE)
 
     def memories(self) -> pa.Table:
         """The table `memories`: one row for each turn.
@@ -55,7 +53,7 @@ class Run:
         Raises:
             OutputError: files of that version were vacuumed.
         """
-        return self._past().dataset(MEMORIES_TABLE).to_table()
+        return self._past().read(MEMORIES_TABLE)
 
     def evidence(self) -> pa.Table:
         """The table `evidence`: the sentences that answers rest on; without rows where `follow_ups.evidence` was off.
@@ -63,7 +61,10 @@ class Run:
         Raises:
             OutputError: files of that version were vacuumed.
         """
-        return self._past().evidence().to_table()
+        past = self._past()
+        return (
+            past.read(EVIDENCE_TABLE) if EVIDENCE_TABLE in past.manifest["table_versions"] else EVIDENCE.empty_table()
+        )
 
     def results(self) -> pa.Table:
         """The table `results`: one row for each document, one typed column for each question.
@@ -71,7 +72,7 @@ class Run:
         Raises:
             OutputError: no question asked for a type, or files of that version were vacuumed.
         """
-        return self._past().dataset(RESULTS_TABLE).to_table()
+        return self._past().read(RESULTS_TABLE)
 
     def diff(self, before: "Run | None" = None) -> pa.Table:
         """The readings in which this run differs from an earlier one, as `memagent diff` shows them.

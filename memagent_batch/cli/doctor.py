@@ -21,7 +21,7 @@ EXTRAS = {
     "cpu": "vLLM on processors: --config tiny, --config reader",
     "gpu": "vLLM on GPUs",
     "convert": "PDF, DOCX, HTML, spreadsheets and Outlook files",
-    "ocr": "scanned pages: --ocr",
+    "ocr": "scanned pages: --ingest.ocr",
     "lake": "Delta and Iceberg tables, datasets of the Hugging Face Hub",
     "reader": "memagent models install, GGUF files as --model",
     "xlsx": "memagent export --to xlsx",

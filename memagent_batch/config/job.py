@@ -92,6 +92,9 @@ class LogConfig(Section):
     second for each: 50 s with 1,000."""
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
+    keep_days: Annotated[float, Field(ge=0)] = 90.0
+    """Days for which `memagent vacuum` keeps what was read of documents and by agents that are no longer in `answers`.
+    It is not read again if they come back meanwhile."""
 
     def paced(self, replicas: int) -> float:
         """Seconds that a finished turn waits at most, where so many write."""
@@ -110,7 +113,7 @@ class RecordConfig(Section):
 
     keep_days: Annotated[float, Field(ge=0)] = 30.0
     """Days for which earlier versions of the tables can be read: after a run that changed something, files that only
-    older versions have are deleted."""
+    older versions have are deleted. Files that a run needs which has not finished stay."""
     partition_by: TextOrTexts = ()
     """Carried columns by which `answers` and `results` are partitioned."""
 
@@ -166,7 +169,7 @@ class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
-    """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
+    """Where tables and turn log go: a folder or any fsspec URL. A run with the same output continues there."""
     executor: ExecutorKind = ExecutorKind.AUTO
     """Where the work is done: in this process (local), or by Ray. Auto takes local for one replica over at most 64 MiB
     in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs in this process."""

@@ -66,7 +66,7 @@ class InputConfig(Section):
     """Columns of the documents to carry into `answers`, with their types."""
     carry: Mapping[str, str] = Field(default_factory=dict)
     """Columns to carry under another name: `{status: contract_status}`."""
-    format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text", "converted"] = "auto"
+    format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
     """Format of the documents. `auto` goes by the endings: where there are data files (Parquet, JSONL, CSV, TSV,
     Arrow), their rows are the documents, and text files beside them are left out unless `documents` names them.
     `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text."""
@@ -83,7 +83,7 @@ class InputConfig(Section):
     """List of the files of `documents`, a folder, which is then not listed: Parquet files with columns `path` (or
     `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
-    """Part of the documents that is read, as `3/20` for the third of twenty. Each slice has an output of its own."""
+    """Part of the documents that is read, as `3/20` for the third of twenty. Slices can have one output or several."""
     max_document_bytes: _Bytes | None = 1024**3
     """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
     its document alone; null for no bound."""
@@ -93,22 +93,10 @@ class InputConfig(Section):
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows."""
 
-    @classmethod
-    def recorded(cls, values: Mapping[str, Any]) -> Self:
-        """The settings of a manifest, without columns to carry, and without those that this version no longer has."""
-        return cls(
-            **{name: value for name, value in values.items() if name in cls.model_fields} | {"carry_columns": ()}
-        )
-
     @property
     def carried(self) -> Mapping[str, str]:
         """Columns to carry, by their names in the input, with the names that they have in the tables."""
         return {**{name: name for name in self.carry_columns}, **self.carry}
-
-    @property
-    def is_converted(self) -> bool:
-        """Whether the rows are parts of documents, as `memagent convert` writes them."""
-        return self.format == "converted"
 
     def takes(self, document_id: str) -> bool:
         """Whether a document is in the slice."""
@@ -157,8 +145,8 @@ class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs of Parquet, JSONL, CSV, TSV, Arrow or text files; paths or fsspec URLs, all on one file
-    system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like."""
+    """Files, folders or globs, all on one file system; paths or fsspec URLs. Or one table: delta://FOLDER or
+    iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like. Or an output with documents, as of `memagent ingest`."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question a line), or a table as `documents`.
     Rows with a `document_id` are asked of that document, the others of every document."""

@@ -11,7 +11,7 @@ from memagent_batch.convert.converter import Attachment, BuiltIn, Part, read_att
 from memagent_batch.errors import ConversionError
 
 MEMBER_BYTES = 256 << 20
-"""Bytes from which a file in a ZIP file is not unpacked, as `--file-mib` says it of files beside it."""
+"""Bytes from which a file in a ZIP file is not unpacked, as `--ingest.file-mib` says it of files beside it."""
 FINDER_FILES = {"*/__MACOSX/*._*": b"\0\x05\x16\x07", "*/.DS_Store": b"\0\0\0\x01Bud1"}
 """Files that macOS adds to a ZIP file, by their paths, and how they begin."""
 

@@ -63,7 +63,7 @@ class Part:
     lines: Sequence[Line] = ()
     """The lines of `text`, in its order, if OCR read it."""
     picture: bytes = b""
-    """Of one that needs OCR, the image of what it shows: with `--ocr`, the converter of images reads it."""
+    """Of one that needs OCR, the image of what it shows: with `--ingest.ocr`, the converter of images reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Converter(Protocol):
     """Turns a file of one kind into text. It is made without arguments.
 
     A class may have `modules`: names of modules that take long to import, which the processes of all files then share.
-    And `settings`: names of settings of `memagent convert`, such as `ocr`, that it is made with.
+    And `settings`: names of settings of `memagent ingest`, such as `ocr`, that it is made with.
     """
 
     def version(self) -> str:
@@ -167,7 +167,7 @@ def failure_reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested deeper than its converter can follow"
     if isinstance(error, MemoryError):
-        return "it needs more memory than --memory-mib allows"
+        return "it needs more memory than --ingest.memory-mib allows"
     return f"{type(error).__name__}: {error}"
 
 

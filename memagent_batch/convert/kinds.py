@@ -107,8 +107,8 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
         return kind  # where its content is of no kind at all, its converter says what is wrong with it
     if ending in IMAGE_ENDINGS:
         return FileKind.IMAGE
-    answered = "`memagent answer` reads such tables, or " if ending in TABLE_ENDINGS else ""
-    remedy = f"{answered}name one with --converter {ending}=NAME"
+    answered = "input.format: auto reads the rows of such tables; or " if ending in TABLE_ENDINGS else ""
+    remedy = f"{answered}name one with --ingest.converter {ending}=NAME"
     return _skipped(f"files that end with {ending!r} have no converter; {remedy}")
 
 

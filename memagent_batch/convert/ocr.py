@@ -38,7 +38,7 @@ class PictureConverter(BuiltIn):
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part without text."""
         del file
-        reason = "an image; --ocr reads it (pip install 'memagent-batch[ocr]')"
+        reason = "an image; --ingest.ocr reads it (pip install 'memagent-batch[ocr]')"
         yield Part(locator="image", status=PartStatus.NEEDS_OCR, reason=reason)
 
 

@@ -41,6 +41,10 @@ limit $limit
 """
 """By `permanent_number`."""
 _SHOWN_NAMES = 5
+_LEFT_OUT = (
+    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where `documents` names it, by its path or a "
+    "glob such as '**/*.txt', or with input.format text; a file whose name begins with ., _ or ~$ never"
+)
 
 
 class IndexRow(TypedDict):
@@ -51,6 +55,7 @@ class IndexRow(TypedDict):
     num_bytes: Annotated[int, Column("size of the text in UTF-8, bytes; 0 on error")]
     error: Annotated[str | None, _TEXT, Column("why the text can't be read")]
     error_type: Annotated[str | None, _TEXT, Column("kind of that error; null for a `DocumentError`")]
+    row_hash: Annotated[int | None, Column("hash of its row in `documents`; null for a document that is missing")]
     file: Annotated[str | None, _TEXT, Column("file of the table `documents`; null for a document that is missing")]
     row_group: Annotated[int | None, pa.int32(), Column("row group of the file, from 0")]
     row: Annotated[int | None, pa.int32(), Column("row of the row group, from 0")]
@@ -142,11 +147,19 @@ def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> Sample
     return split_documents(index, pa.chunked_array([is_taken]))
 
 
-def log_documents(index: pa.Table) -> None:
-    """Logs how many documents there are."""
+def log_documents(index: pa.Table, *, num_sources: int, left_out: Sequence[str]) -> None:
+    """Logs how many documents there are, of how many files, and which files were left out."""
     num_documents = int(pc.sum(is_document(index), min_count=0).as_py())
-    fields = {"num_documents": num_documents, "event": EventKind.DOCUMENTS_FOUND}
-    log.info(quantity(num_documents, "document"), extra=fields)
+    fields = {
+        "num_documents": num_documents,
+        "num_files": num_sources,
+        "left_out": list(left_out[:_SHOWN_NAMES]),
+        "num_left_out": len(left_out),
+    }
+    line = f"{quantity(num_documents, 'document')} from {quantity(num_sources, 'file')}"
+    if left_out:
+        line += f"; left out: {_quoted(left_out)} ({_LEFT_OUT})"
+    log.info(line, extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
 
 
 def warn_of_bad_files(index: pa.Table) -> None:

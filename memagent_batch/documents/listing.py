@@ -1,7 +1,6 @@
 """Lists the files of an input: of a file, a folder, a glob, or several of them.
 
-Refuses parts of tables of a lake as files, since they also hold rows that were deleted; and takes of a table of
-`memagent convert` what its manifest lists.
+Refuses parts of tables of a lake as files, since they also hold rows that were deleted.
 """
 
 import os
@@ -12,20 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from fsspec.utils import glob_translate
 
 from memagent_batch.errors import InputError
 from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
 from memagent_batch.store.errors import input_errors
-from memagent_batch.store.json_files import json_object
 from memagent_batch.store.location import Location
 
 _MAGIC = frozenset("*?[")
@@ -34,10 +31,6 @@ _HIDDEN = (".", "_", "~$")
 HIDDEN_NAME = "its name starts with ., _ or ~$"
 _VERSION_QUERY = "?versionid="
 """Clients of object stores always cut a key here."""
-CONVERTED_FORMAT = "memagent-convert/3"
-"""Changes with every change of layout that an older version can't read."""
-CONVERTED_FOLDER = "documents"
-RUN_FILE, MANIFEST_FILE = "run.json", "manifest.json"
 _TABLE_LOGS = {
     "Delta": ("_delta_log", (".json", ".checkpoint.parquet")),
     "Iceberg": ("metadata", (".metadata.json",)),
@@ -141,7 +134,6 @@ def list_files(location: Location, *, keep_left_out: bool = False, inventory: In
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         found = _without_tables(location, _entries(location, info, inventory=inventory, root=root))
         files = Listing.of(_input_files(found, root=root, keep_left_out=keep_left_out), root=root)
-        files = _of_converted(location, files, is_whole=info is not None and inventory is None)
         if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
             _refuse_tables_around(location, root=posixpath.dirname(root.rstrip("/")), paths=())
         else:
@@ -392,35 +384,6 @@ def _input_file(path: str, *, root: str, size_bytes: int, version: str | None) -
     if not path.isascii() and any("\ud800" <= character <= "\udfff" for character in path):
         raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
     return InputFile(path=path, root=root, size_bytes=size_bytes, version=version)
-
-
-def _of_converted(location: Location, files: Listing, *, is_whole: bool) -> Listing:
-    """The files; if they are of a table of `memagent convert`, those that its manifest lists.
-
-    Beside these lie those of a run in progress or killed, and those of the run before. A folder that `is_whole` lacks
-    one if it was not copied, or if a run ended while the files were listed.
-    """
-    root = files.root.rstrip("/")
-    folder = posixpath.dirname(root) if posixpath.basename(root) == CONVERTED_FOLDER else None
-    if pc.any(pc.equal(files.files["path"], f"{root}/{RUN_FILE}")).as_py():
-        folder = root
-    run = None if folder is None else json_object(location.at(f"{folder}/{RUN_FILE}").read_bytes_if_there())
-    if run is None or run.get("format") != CONVERTED_FORMAT:
-        return files
-    manifest = json_object(location.at(f"{folder}/{MANIFEST_FILE}").read_bytes_if_there())
-    if manifest is None or manifest["run_id"] != run["run_id"]:
-        raise InputError(
-            f"{location.uri}: a run of `memagent convert` has not ended here, so the texts are not complete; wait for "
-            "it, or run the same `memagent convert` again"
-        )
-    listed = {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
-    found = files.files.filter(pc.is_in(files.files["path"], value_set=pa.array(listed, pa.large_string())))
-    if is_whole and (missing := listed.difference(found["path"].to_pylist())):
-        raise InputError(
-            f"{location.uri}: {MANIFEST_FILE} lists {min(missing)!r}, which is not there, so the texts are not "
-            "complete; copy the whole table, or run the same `memagent convert` again"
-        )
-    return replace(files, files=found)
 
 
 def is_delta_folder(location: Location) -> bool:

@@ -34,10 +34,9 @@ def template_columns(template: str) -> tuple[str, ...]:
 
 
 def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> RowText:
-    """The text and the locator of a row; `shown` are the values of `shown_columns`. No header for an empty part."""
+    """The text and the locator of a row; `shown` are the values of `shown_columns`."""
     templates = settings.header or "", settings.locator or ""
     names = [name for template in templates for name in template_columns(template)]
     values = dict(zip(names, (value if isinstance(value, str) else "" for value in shown), strict=True))
     header, locator = (template.format_map(values) for template in templates)
-    has_header = settings.header and not (settings.is_converted and not text)
-    return RowText(text=f"{header}\n{text}" if has_header else text, locator=locator)
+    return RowText(text=f"{header}\n{text}" if settings.header else text, locator=locator)

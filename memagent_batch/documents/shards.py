@@ -32,6 +32,7 @@ from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, 
 from memagent_batch.documents.lake.tables import documents_place, find_table
 from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, Listing, list_places
 from memagent_batch.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.store.database import filter_to_disk, open_database, query_to_disk
 from memagent_batch.store.errors import input_errors
@@ -260,8 +261,8 @@ def without_hidden(listed: ListedDocuments, *, settings: InputConfig) -> tuple[L
     files = _taken(listed.files, pc.invert(is_hidden))
     if not files:
         raise InputError(
-            f"{', '.join(map(str, listed.places))} holds no files: all {len(hidden)} names start with ., _ or ~$; "
-            "rename them"
+            f"{', '.join(map(str, listed.places))} holds no files: {quantity(len(hidden), 'name')} left out, which "
+            "start with ., _ or ~$; rename them"
         )
     return files, hidden
 
@@ -394,8 +395,6 @@ def _by_format(listing: Listing, documents: Location, *, settings: InputConfig) 
 
 
 def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> Format:
-    if settings.is_converted:
-        return Format.PARQUET
     if settings.format != "auto":
         return Format(settings.format)
     try:

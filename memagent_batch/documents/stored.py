@@ -45,7 +45,7 @@ _IS_INSIDE = "is_inside"
 _STORED_NAMES = {"document_hash": "text_hash"}
 """Columns of the index by other names in the table."""
 _INDEX_COLUMNS = [
-    *("document_id", "text_hash", "num_bytes", "error", "error_type"),
+    *("document_id", "text_hash", "num_bytes", "error", "error_type", "row_hash"),
     *("source", "source_hash", "reader", "source_read", "losses"),
 ]
 _REMEDY = "its version of the table `documents` was removed; repeat the command, which takes the latest version"
@@ -70,6 +70,10 @@ class StoredDocuments:
     output: Location
     version: int | None = None
     """Version of the table; None for the latest."""
+    files: tuple[Location, ...] | None = None
+    """The files of the table as a plan has them, which commits nothing; by default those of the version."""
+    schema: pa.Schema | None = None
+    """The schema as a plan has it; by default that of the version."""
 
     @property
     def table(self) -> OutputTable:
@@ -88,11 +92,11 @@ class StoredDocuments:
             InputError: there is no column of this name.
             OutputError: there is no such table or version, or a file can't be read.
         """
-        fields = {field.name: field for field in self.table.schema(self.version)}
+        fields = {field.name: field for field in self.schema or self.table.schema(self.version)}
         carried = [_carried_field(fields, name, where=self.output) for name in settings.carried.values()]
         columns = [*INDEX_SCHEMA, *source_columns(DOCUMENTS.empty_table()).schema, *carried]
         schema = pa.schema([*columns, pa.field(_IS_INSIDE, pa.bool_())])
-        read = partial(_index_file, self.table.place, settings=settings, carried=carried, stored=[*fields])
+        read = partial(_index_file, settings=settings, carried=carried, stored=[*fields])
         index = on_disk((each.cast(schema) for each in self._map_files(read)), schema=schema)
         is_taken = index[_IS_INSIDE]
         index = index.drop_columns([_IS_INSIDE])
@@ -109,7 +113,7 @@ class StoredDocuments:
         if not hashes:
             return schema.empty_table()
         names, texts = (pa.array(values, pa.large_string()) for values in (hashes.keys(), hashes.values()))
-        find = partial(_find_in_file, self.table.place, names=names, texts=texts)
+        find = partial(_find_in_file, names=names, texts=texts)
         found = [each.select(schema.names).cast(schema) for each in self._map_files(find)]
         return pa.concat_tables([schema.empty_table(), *found])
 
@@ -127,18 +131,28 @@ class StoredDocuments:
         """
         columns = [places[name].to_pylist() for name in ("file", "row_group", "row")]
         ordered = sorted((*place, number) for number, place in enumerate(zip(*columns, strict=True)))
-        names, folder = ["text", "parts"] if with_text else ["parts"], self.table.place
+        names, files = ["text", "parts"] if with_text else ["parts"], self._places()
         for path, in_file in groupby(ordered, key=itemgetter(0)):
-            with _open_file(folder / path, request_bytes=TEXT_REQUEST_BYTES) as file:
+            with _open_file(files.get(path, self.table.place / path), request_bytes=TEXT_REQUEST_BYTES) as file:
                 for group, in_group in groupby(in_file, key=itemgetter(1)):
                     rows = file.read_row_group(group, columns=names, use_threads=False)
                     for _, _, row, number in in_group:
                         text = rows["text"][row].as_py() if with_text else ""
                         yield StoredText(row=number, text=text, parts=_located(rows["parts"][row].values))
 
-    def _map_files(self, read: Callable[[TableFile], list[pa.Table]]) -> Iterator[pa.Table]:
+    def _places(self) -> dict[str, Location]:
+        """The files of a plan by their names."""
+        return {place.path.rpartition("/")[2]: place for place in self.files or ()}
+
+    def _map_files(self, read: Callable[[tuple[TableFile, Location]], list[pa.Table]]) -> Iterator[pa.Table]:
         """Reads all files, some at once where each request takes time; yields their tables in order."""
-        files = [file for _, file in sorted(self.table.files(self.version).items())]
+        if self.files is None:
+            of_table = self.table.files(self.version)
+            files = [(file, self.table.place / path) for path, file in sorted(of_table.items())]
+        else:
+            files = [
+                (TableFile(path=name, num_bytes=0, num_rows=0), place) for name, place in sorted(self._places().items())
+            ]
         with ThreadPoolExecutor(1 if self.output.is_local else FILES_AT_ONCE) as threads:
             for first in range(0, len(files), FILES_AT_ONCE):
                 for tables in threads.map(read, files[first : first + FILES_AT_ONCE]):
@@ -153,27 +167,27 @@ def _carried_field(fields: Mapping[str, pa.Field], name: str, *, where: Location
 
 
 def _index_file(
-    folder: Location, file: TableFile, *, settings: InputConfig, carried: Sequence[pa.Field], stored: Sequence[str]
+    placed: tuple[TableFile, Location], *, settings: InputConfig, carried: Sequence[pa.Field], stored: Sequence[str]
 ) -> list[pa.Table]:
     """Reads the index of the documents of a file, and whether the settings take each."""
     names = [field.name.removeprefix(CARRY_PREFIX) for field in carried]
     conditioned = [name for name in stored if name.startswith(WHERE_PREFIX)] if settings.where else []
     tables = []
-    for rows in _read_groups(folder, file, columns=[*_INDEX_COLUMNS, *names, *conditioned]):
+    for rows in _read_groups(placed, columns=[*_INDEX_COLUMNS, *names, *conditioned]):
         columns = {name: rows[_STORED_NAMES.get(name, name)] for name in INDEX_SCHEMA.names}
         index = pa.table(columns)
         source = source_columns(rows)
         for field in source.schema:
             index = index.append_column(field, source[field.name])
         for field, name in zip(carried, names, strict=True):
-            index = index.append_column(field, _carried_column(rows, file, name=name, kind=field.type))
+            index = index.append_column(field, _carried_column(rows, placed[0], name=name, kind=field.type))
         tables.append(index.append_column(_IS_INSIDE, pa.array(is_inside(rows, settings))))
     return tables
 
 
-def _find_in_file(folder: Location, file: TableFile, *, names: pa.Array, texts: pa.Array) -> list[pa.Table]:
+def _find_in_file(placed: tuple[TableFile, Location], *, names: pa.Array, texts: pa.Array) -> list[pa.Table]:
     found = []
-    for rows in _read_groups(folder, file, columns=["document_id", "text_hash"]):
+    for rows in _read_groups(placed, columns=["document_id", "text_hash"]):
         wanted_row = pc.index_in(rows["document_id"].cast(pa.large_string()), value_set=names)
         is_same = pc.equal(rows["text_hash"].cast(pa.large_string()), texts.take(wanted_row))
         found.append(rows.filter(pc.fill_null(is_same, False)))
@@ -196,9 +210,10 @@ def _carried_column(rows: pa.Table, file: TableFile, *, name: str, kind: pa.Data
     return pa.chunked_array([pa.repeat(value, rows.num_rows)])
 
 
-def _read_groups(folder: Location, file: TableFile, *, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _read_groups(placed: tuple[TableFile, Location], *, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Reads columns of each row group of a file, as far as it has them, and the places of its rows."""
-    with _open_file(folder / file.path, request_bytes=INDEX_REQUEST_BYTES) as parquet:
+    file, place = placed
+    with _open_file(place, request_bytes=INDEX_REQUEST_BYTES) as parquet:
         there = [name for name in columns if name in parquet.schema_arrow.names]
         for group in range(parquet.metadata.num_row_groups):
             rows = parquet.read_row_group(group, columns=there, use_threads=False)

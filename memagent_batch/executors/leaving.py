@@ -1,4 +1,4 @@
-"""How a driver leaves before its run has ended: on a signal, or because a newer attempt has claimed the output.
+"""How a driver leaves before its run has ended: on a signal, or because a newer run has taken over the output.
 
 Either raises in the main thread. Nobody waits for the readers: turns since their last flush are read again.
 """
@@ -54,7 +54,7 @@ def terminable() -> Iterator[None]:
 
     Raises:
         TerminatedError: SIGTERM came.
-        SupersededError: a newer attempt has claimed the output.
+        SupersededError: a newer run has taken over the output.
     """
     requested: list[ShutdownRequested] = []
 
@@ -197,7 +197,7 @@ class GracefulShutdown:
             self._cause = ShutdownRequested(error)
             return True
         except MemagentError:
-            return False  # an outage, or a `run.json` that can't be read: the next write reports it
+            return False  # an outage, or a table `runs` that can't be read: the next write reports it
         return False
 
 

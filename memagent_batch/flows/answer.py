@@ -26,6 +26,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.projection import table_schemas
+from memagent_batch.runs.retention import vacuum_tables
 from memagent_batch.runs.row_changes import RowChanges, row_changes
 from memagent_batch.runs.run import (
     ActiveRun,
@@ -40,7 +41,7 @@ from memagent_batch.runs.run import (
 from memagent_batch.runs.state import write_progress
 from memagent_batch.runs.sums import answers_dataset, count_turns, sum_readings
 from memagent_batch.runs.tables import ANSWERS_TABLE, READING_TABLES
-from memagent_batch.store.delta import OutputTable, as_stored
+from memagent_batch.store.delta import OutputTable, as_stored, shared_tables
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.store.turn_log.question_list import read_asked
@@ -52,17 +53,19 @@ CLAIM_LOST = "a newer run has taken over the output"
 log = logging.getLogger(__name__)
 
 
+@shared_tables()
 def answer(job: JobConfig) -> Manifest:
     """Reads every document for its questions and returns the manifest.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables do not hold one row for each reading.
-        SupersededError: a newer attempt has claimed the output.
+        SupersededError: a newer run has taken over the output.
     """
     return answer_checked(check(job))
 
 
+@shared_tables()
 def answer_checked(checked: CheckedJob) -> Manifest:
     """The same for a run that was checked; see `answer`."""
     executor = checked.executor
@@ -93,6 +96,8 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
         manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
+        if before is not None and manifest["table_versions"] != before.manifest["table_versions"]:
+            vacuum_tables(output, keep_days=job.record.keep_days)
         return manifest
 
 

@@ -25,7 +25,7 @@ from memagent_batch.runs.history import read_run_record
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.database import limit_memory
-from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.delta import OutputTable, shared_tables
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import (
     ReaderIdentity,
@@ -60,6 +60,7 @@ class CheckedJob:
     """What is asked after each answer; None for nothing."""
 
 
+@shared_tables()
 def check(job: JobConfig) -> CheckedJob:
     """Checks output, inputs and model, in this order: what answers fastest is asked first.
 
@@ -102,7 +103,7 @@ def check(job: JobConfig) -> CheckedJob:
 def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     """The agent with the prompt set that suits the number of questions, if none was named.
 
-    The first run of an output decides, and `run.json` keeps it: with a question more or less on the next night, what
+    The first run of an output decides, and its record keeps it: with a question more or less on the next night, what
     the log has stays valid.
     """
     record = read_run_record(make_output(job))

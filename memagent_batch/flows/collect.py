@@ -21,7 +21,7 @@ from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.row_changes import row_changes
 from memagent_batch.runs.run import SHOWN_MISSING
 from memagent_batch.runs.tables import ANSWERS_TABLE, ROLLOUTS_TABLE
-from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.delta import OutputTable, shared_tables
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
@@ -30,6 +30,7 @@ from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import make_output
 
 
+@shared_tables()
 def collect(job: JobConfig) -> RolloutsRecord:
     """Samples every reading, writes the table `rollouts`, and returns what its history says of it.
 
@@ -38,7 +39,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
         CountsError: the tables do not hold one row for each reading, or a sample that ended can't be replayed.
         NotReadError: some samples could not be read now; no rollouts were written.
         TooManyFailedError: too many samples failed; the rollouts are written.
-        SupersededError: a newer attempt has claimed the output.
+        SupersededError: a newer run has taken over the output.
     """
     require_reward(job.rollouts)
     checked = replace(check(sampled_job(job)), follow_ups=None)  # what is learnt from is the reading alone

@@ -24,7 +24,7 @@ from memagent_batch.flows import review
 from memagent_batch.flows.ingest import IngestReport, ingest_documents, require_sources_reached
 from memagent_batch.flows.scan import scan as scan_files
 from memagent_batch.logs import log_of_program
-from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
+from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output
 from memagent_batch.runs.history import require_newest, run_number_of
 from memagent_batch.runs.manifest import Manifest, require_documents, require_success
@@ -194,7 +194,7 @@ def page(
 
     Args:
         output: The output of `answer`; several, such as those of slices, are shown as one run.
-        to: Folder of the pages; `page/` in the first output by default.
+        to: Folder of the pages; `pages/` in the first output by default.
         context: Characters of the document that are shown before and behind evidence.
         storage_options: Arguments of the file system.
 
@@ -202,7 +202,7 @@ def page(
         OutputError: no run has finished, or the folder holds other files.
     """
     places = _locations(output, storage_options)
-    target = places[0] / "page" if to is None else _location(to, storage_options)
+    target = places[0] / PAGES_FOLDER if to is None else _location(to, storage_options)
     return write_site(places, target, context_chars=context, is_large_allowed=True)
 
 

@@ -14,7 +14,8 @@ from memagent_batch.documents.formats.formats import is_data_file
 from memagent_batch.documents.lake.table import table_name
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.executors.executor import LOCAL_FILES, Executor, choose_executor
-from memagent_batch.ingest.ingest import FoundSources, find_sources, ingest
+from memagent_batch.ingest.ingest import FoundSources, find_sources, ingest, sources_place
+from memagent_batch.ingest.source_rows import last_place
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.runs.claim import require_disjoint
@@ -63,12 +64,15 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     found = find_sources(sources, output, retry_failed=job.retry_failed)
     if found.is_in_place:
         raise OutputError(f"documents: {found.output} is an output with documents already; `answer` takes it as it is")
+    before, now = last_place(OutputTable(output=output, name=SOURCES_TABLE)), sources_place(sources)
+    if before not in (None, now):
+        raise OutputError(f"output: {output} holds the documents of {before}; choose another output for those of {now}")
     run = next_run(output)
     executor = choose_ingest_executor(found, job)
     with executor.session():
         log_step(f"reading {found.num_changed:,} of {found.num_sources:,} sources")
         ingested = ingest(found, executor=executor, run=run)
-    counts = {**ingested.counts, **log_unread(output, ocr=job.ingest.ocr)}
+    counts = {**ingested.counts, "documents": ingested.num_documents, **log_unread(output, ocr=job.ingest.ocr)}
     seconds = round(time.monotonic() - began, 3)
     fields = {"event": EventKind.RUN_CLOSED, "run_id": run.run_id, "seconds": seconds, **counts}
     log.info(f"run {run.run_id} closed: {counts['documents']:,} documents", extra=fields)
@@ -94,9 +98,11 @@ def choose_ingest_executor(found: FoundSources, job: IngestJob) -> Executor:
 
 
 def with_files_format(settings: InputConfig, *, documents: Sequence[str]) -> InputConfig:
-    """The settings with which every file is a document, unless data files or a table are named."""
+    """The settings with which every file is a document, unless a format, data files or a table are named."""
     is_data = all(table_name(uri) or is_data_file(uri) for uri in documents)
-    return settings if is_data or settings.format != "auto" else settings.model_copy(update={"format": "files"})
+    if is_data or "format" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"format": "files"})
 
 
 _LOSSES = "select kind, detail, source from (select source, unnest(losses, recursive := true) from sources)"
@@ -104,15 +110,13 @@ _LOSSES = "select kind, detail, source from (select source, unnest(losses, recur
 
 def log_unread(output: Location, *, ocr: bool) -> dict[str, int]:
     """Names the first sources whose texts lack something or may be wrong, with the reasons; returns counts."""
-    sources = OutputTable(output=output, name=SOURCES_TABLE).dataset().to_table(["source", "status", "error", "losses"])
-    lines = run_query(_LOSSES, {"sources": sources.select(["source", "losses"])}).to_pylist()
-    lines += [
-        {"kind": "failed", "source": row["source"], "detail": row["error"]}
-        for row in sources.filter(pc.equal(sources["status"], "failed"))
-        .select(["source", "error", "losses"])
-        .to_pylist()
-        if not row["losses"]
-    ]
+    names = ["source", "status", "content_hash", "losses"]
+    sources = OutputTable(output=output, name=SOURCES_TABLE).dataset().to_table(names)
+    losses = run_query(_LOSSES, {"sources": sources.select(["source", "losses"])}).to_pylist()
+    # a data file of which some lines can't be read has not failed; a document file with a part that failed has
+    is_failed = pc.or_(pc.equal(sources["status"], "failed"), pc.is_valid(sources["content_hash"]))
+    failed = set(sources.filter(is_failed)["source"].to_pylist())
+    lines = [row for row in losses if row["kind"] != PartStatus.FAILED or row["source"] in failed]
     for row in sorted(lines, key=lambda row: (row["kind"], row["source"]))[:LOGGED_FILES]:
         log.warning(f"{row['kind']}: {row['source']}: {row['detail']}")
     if len(lines) > LOGGED_FILES:

@@ -1,9 +1,12 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import TypedDict
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +41,7 @@ from memagent_batch.runs.plan import Plan, PlanCounts, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.run import writer_of
 from memagent_batch.runs.second_pass import select_again
-from memagent_batch.store.delta import OutputTable, RunNumber
+from memagent_batch.store.delta import OutputTable, RunNumber, shared_tables
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_output, make_prompt_tokens
@@ -87,14 +90,12 @@ class PlanSummary(TypedDict):
     follow_up_completion_tokens_at_most: int
 
 
+@shared_tables()
 def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
-    """Brings the documents up to date, and says what `answer` would read and cost.
-
-    `is_exact`: counts the tokens of all documents.
-    """
+    """Says what `answer` would read and cost; nothing of it stays. `is_exact`: counts the tokens of all documents."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
-    with executor.session(job, reads=False):
-        plan = make_plan(checked)
+    with executor.session(job, reads=False), _scratch_folder(output) as scratch:
+        plan = make_plan(checked, scratch=scratch)
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
         batches = list(plan.pending(index, retry_failed=job.retry_failed))
         costs = estimate_costs(batches, job=job, documents=plan.stored, executor=executor, is_exact=is_exact)
@@ -123,15 +124,36 @@ def scan_plan(
     )
 
 
-def make_plan(checked: CheckedJob) -> Plan:
+@contextmanager
+def _scratch_folder(output: Location) -> Iterator[Location]:
+    """A folder for the documents of a plan, which goes at the end: on this machine, or in the store of the output."""
+    if output.is_local:
+        with TemporaryDirectory(prefix="memagent-") as local:
+            yield Location(uri=local)
+        return
+    folder = output / f"scratch/{uuid4().hex}"
+    try:
+        yield folder
+    finally:
+        folder.delete()
+
+
+def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
     """Brings the documents up to date and joins them with the questions, inside a session of the run's executor.
+
+    With `scratch`, new documents go there, and nothing is committed.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
     job, questions, follow_ups = checked.job, checked.inputs.questions, checked.follow_ups
-    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=_ingest_number(job))
-    stored = StoredDocuments(output=ingested.output, version=ingested.documents_version)
+    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=_ingest_number(job), scratch=scratch)
+    stored = StoredDocuments(
+        output=ingested.output,
+        version=ingested.documents_version,
+        files=None if scratch is None else ingested.files,
+        schema=None if scratch is None else ingested.schema,
+    )
     documents = stored.read_index(job.input)
     index = documents.taken
     _require_documents(index, job)
@@ -158,7 +180,7 @@ def make_plan(checked: CheckedJob) -> Plan:
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)
-    log_documents(index)
+    log_documents(index, num_sources=checked.inputs.sources.num_sources, left_out=ingested.left_out)
     warn_of_bad_files(index)
     warn_of_missing(missing)
     if engine_settings(job.agent).has_weights:

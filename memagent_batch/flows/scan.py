@@ -5,11 +5,10 @@ from typing import TypedDict
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.ingest import with_files_format
-from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
+from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, TEXT_FILE, write_site
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.store.delta import shared_tables
 from memagent_batch.wiring import make_output
-
-PAGES = "pages"
 
 
 class Scan(TypedDict):
@@ -21,6 +20,7 @@ class Scan(TypedDict):
     page: str
 
 
+@shared_tables()
 def scan(job: JobConfig) -> Scan:
     """Answers, and writes the pages with their summary to `pages/` of the output.
 
@@ -35,7 +35,7 @@ def scan(job: JobConfig) -> Scan:
     job = job.model_copy(update={"input": settings})
     manifest = answer(job)
     output = make_output(job)
-    pages = output / PAGES
+    pages = output / PAGES_FOLDER
     written = write_site([output], pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
     text = (pages / TEXT_FILE).read_bytes().decode("utf-8")
     return Scan(run_id=manifest["run_id"], manifest=manifest, text=text, page=written["page"])

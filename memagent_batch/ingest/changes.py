@@ -14,7 +14,8 @@ from memagent_batch.documents.formats.formats import GROUPED, Format
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.ingest.columns import WHERE_PREFIX
-from memagent_batch.ingest.document_files import files_table, read_row_groups, rewrite_file
+from memagent_batch.ingest.document_files import DocumentWriter, files_table, read_row_groups, with_schema
+from memagent_batch.ingest.report import TaskContext
 from memagent_batch.ingest.scope import is_inside
 from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.delta import OutputTable, TableFile
@@ -54,6 +55,11 @@ from stored
     left join (select distinct source from read) as read using (source)
 """
 """Documents of a source that was read, or of none that is there any more, may be replaced or gone."""
+_JUDGED_BY_ID = """
+select stored.document_id, source, file, affected.document_id is not null or is_inside as is_inside,
+    affected.document_id is not null as may_change
+from stored left join affected using (document_id)
+"""
 _ALL_IDS = "select document_id from seen union all select document_id from judged where not may_change"
 _DOUBLED = f"""
 select document_id, count(*) over () as num_ids
@@ -80,18 +86,21 @@ where may_change and if(seen.document_id is null, is_inside, seen.file is not nu
 _REMOVED_OF_FILES = "select file, list(document_id) as ids from removed group by file order by file"
 
 
-def read_stored(output: OutputTable, *, settings: InputConfig) -> pa.Table:
-    """The documents of the table, `STORED`, without their texts; none if there is no table."""
-    if not output.exists():
+def read_stored(table: OutputTable, version: int | None, *, settings: InputConfig) -> pa.Table:
+    """The documents of a version of the table, `STORED`, without their texts; none if there is no table."""
+    if version is None:
         return STORED.empty_table()
     names = ["document_id", "source", "row_hash", "reader"]
-    names += [name for name in output.schema().names if name.startswith(WHERE_PREFIX)]
-    return on_disk(_stored_batches(output, names, settings=settings), schema=STORED)
+    names += [name for name in table.schema(version).names if name.startswith(WHERE_PREFIX)]
+    places = [(path, table.place / path) for path in table.files(version)]
+    return on_disk(_stored_batches(places, names, settings=settings), schema=STORED)
 
 
-def _stored_batches(output: OutputTable, names: list[str], *, settings: InputConfig) -> Iterator[pa.Table]:
-    for path in output.files():
-        for group in read_row_groups(output.place / path, columns=names):
+def _stored_batches(
+    files: Sequence[tuple[str, Location]], names: list[str], *, settings: InputConfig
+) -> Iterator[pa.Table]:
+    for path, place in files:
+        for group in read_row_groups(place, columns=names):
             rows = group.append_column("file", pa.array([path] * group.num_rows, pa.string()))
             yield (
                 rows.append_column("is_inside", pa.array(is_inside(group, settings))).select(STORED.names).cast(STORED)
@@ -108,29 +117,52 @@ class Changes:
     """Columns `document_id` and `file`: rows of the table that are no longer those of its documents."""
 
 
-def find_changes(
-    seen: pa.Table, stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool, root: Location
-) -> Changes:
-    """Compares the documents that tasks have read with those of the table.
+def judge_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool) -> pa.Table:
+    """Which stored documents may be replaced or gone, by their sources.
 
     Args:
-        seen: `SEEN`.
         stored: `STORED`.
         read: Column `source`: the sources that tasks have read, whole.
         unchanged: Column `source`: sources whose documents stay as they are.
         is_last: Whether all sources have been read or are unchanged, so that other documents in the scope are gone.
+    """
+    with open_database({"stored": stored, "read": read, "unchanged": unchanged}) as database:
+        return query_to_disk(database, _JUDGED, is_last=is_last)
+
+
+def judge_by_id(stored: pa.Table, affected: pa.Table) -> pa.Table:
+    """Which stored documents may be replaced or gone: those named in `affected`, column `document_id`."""
+    with open_database({"stored": stored, "affected": affected}) as database:
+        return query_to_disk(database, _JUDGED_BY_ID)
+
+
+def find_changes(seen: pa.Table, judged: pa.Table, *, root: Location) -> Changes:
+    """Compares the documents that tasks have read with those of the table.
+
+    Args:
+        seen: `SEEN`.
+        judged: Stored documents, and which of them `may_change`.
         root: The folder of the sources, for messages.
 
     Raises:
         InputError: two documents have one id; names both places.
     """
-    with open_database({"stored": stored, "read": read, "unchanged": unchanged}) as database:
-        judged = query_to_disk(database, _JUDGED, is_last=is_last)
     require_unique_ids(seen, judged, root=root)
     with open_database({"seen": seen, "judged": judged}) as database:
         return Changes(
             documents=query_to_disk(database, _CHANGED, schema=CHANGED), removed=query_to_disk(database, _REMOVED)
         )
+
+
+def require_readable(seen: pa.Table, reported: pa.Table) -> None:
+    """Refuses sources of which nothing can be read: more likely a wrong column or format than broken files.
+
+    Raises:
+        InputError: says why the first one can't be read.
+    """
+    if seen.num_rows and pc.all(seen["is_bad"]).as_py():
+        error = reported["error"].drop_null()[0]
+        raise InputError(f"documents: none of the {seen.num_rows} files or rows can be read: {error}")
 
 
 def require_unique_ids(seen: pa.Table, judged: pa.Table, *, root: Location) -> None:
@@ -170,17 +202,17 @@ def source_place(source: str, *, root: Location) -> Location:
 
 
 def rewrite_changed(
-    table: OutputTable, changes: Changes, *, executor: Executor, schema: pa.Schema, stem: str
+    table: OutputTable, version: int | None, changes: Changes, *, executor: Executor, context: TaskContext
 ) -> tuple[list[TableFile], list[TableFile]]:
     """Writes the files again that hold rows which change or go, without these; returns new and replaced files."""
     if not changes.removed.num_rows:
         return [], []
-    files = table.files()
+    files = table.files(version)
     rows = run_query(_REMOVED_OF_FILES, {"removed": changes.removed})
     old = [files[path] for path in rows["file"].to_pylist()]
     items = [Rewriting(file=file, without=ids) for file, ids in zip(old, rows["ids"].to_pylist(), strict=True)]
     left = [item for item in items if item.file.num_rows > len(item.without)]
-    rewrite = partial(_rewrite, folder=table.place, schema=schema, stem=stem)
+    rewrite = partial(_rewrite, folder=table.place, context=context)
     return [TableFile(**row) for found in executor.map(rewrite, left) for row in found.to_pylist()], old
 
 
@@ -192,10 +224,15 @@ class Rewriting:
     without: Sequence[str]
 
 
-def _rewrite(item: Rewriting, *, folder: Location, schema: pa.Schema, stem: str) -> pa.Table:
+def _rewrite(item: Rewriting, *, folder: Location, context: TaskContext) -> pa.Table:
     without = pa.array(item.without, pa.large_string())
-    files = rewrite_file(folder, item.file, without=without, key="document_id", schema=schema, stem=stem)
-    return files_table(files)
+    with DocumentWriter(context.folder, schema=context.schema, stem=context.run_id) as writer:
+        for rows in read_row_groups(folder / item.file.path):
+            ids = rows["document_id"]
+            left = rows.filter(pc.invert(pc.is_in(ids, value_set=without.cast(ids.type))))
+            if left.num_rows:
+                writer.copy(with_schema(left, context.schema))
+    return files_table(writer.files)
 
 
 def seen_documents(report: pa.Table) -> pa.Table:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from memagent_batch.config.sources import InputConfig
+from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.documents.formats.byte_lines import open_lines
 from memagent_batch.documents.formats.columnar import open_grouped, present_columns
 from memagent_batch.documents.formats.formats import GROUPED, Format
@@ -17,7 +17,7 @@ from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Pr
 from memagent_batch.documents.indexing import present_in_shard, shard_keys
 from memagent_batch.documents.shards import Shard
 from memagent_batch.documents.where import Condition
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.ingest.tables import DOCUMENTS
 from memagent_batch.store.columns import TIMESTAMP
 from memagent_batch.store.location import Location
@@ -102,7 +102,9 @@ def find_columns(
         return ()
     names: dict[str, pa.DataType | None] = dict.fromkeys(wanted)
     conditioned: dict[str, pa.DataType | None] = {}
-    for types_of_file in islice(_types_of_files(shards, place=place, names=[*wanted], where=where), MAX_TYPED_FILES):
+    keep_bad = settings.on_bad_file == OnBadFile.RECORD
+    found = _types_of_files(shards, place=place, names=[*wanted], where=where, keep_bad=keep_bad)
+    for types_of_file in islice(found, MAX_TYPED_FILES):
         for name, type_ in types_of_file.items():
             is_condition, name = name.startswith(WHERE_PREFIX), name.removeprefix(WHERE_PREFIX)
             target = conditioned if is_condition else names
@@ -119,23 +121,32 @@ def find_columns(
 
 
 def _types_of_files(
-    shards: Sequence[Shard], *, place: Location, names: Sequence[str], where: Condition | None
+    shards: Sequence[Shard], *, place: Location, names: Sequence[str], where: Condition | None, keep_bad: bool
 ) -> Iterator[Mapping[str, pa.DataType | None]]:
     """The types of columns in one file after another, of each format first one; None where nothing tells."""
     first = {shard.format: shard for shard in reversed(shards)}.values()
     for shard in [*first, *(shard for shard in shards if shard.format in GROUPED)]:
-        location = place.at(shard.paths[0])
-        if shard.format in GROUPED:
-            yield _grouped_types(shard, location, names=names, where=where)
-            continue
-        found = _json_types(location) if shard.format is Format.JSONL else dict.fromkeys(names, pa.string())
-        keys = shard_keys(location, shard=shard)
-        of_keys = {name: pa.int64() if name in (shard.number_keys or ()) else pa.string() for name in keys}
-        conditioned = [] if where is None else where.columns_among(keys)
-        yield {
-            **{name: of_keys.get(name) or found.get(name) for name in names},
-            **{WHERE_PREFIX + name: of_keys[name] for name in conditioned},
-        }
+        types_of = _grouped_types if shard.format in GROUPED else _line_types
+        try:
+            yield types_of(shard, place.at(shard.paths[0]), names=names, where=where)
+        except InputUnreachableError:
+            raise
+        except InputError:
+            if not keep_bad:
+                raise
+
+
+def _line_types(
+    shard: Shard, location: Location, *, names: Sequence[str], where: Condition | None
+) -> Mapping[str, pa.DataType | None]:
+    found = _json_types(location) if shard.format is Format.JSONL else dict.fromkeys(names, pa.string())
+    keys = shard_keys(location, shard=shard)
+    of_keys = {name: pa.int64() if name in (shard.number_keys or ()) else pa.string() for name in keys}
+    conditioned = [] if where is None else where.columns_among(keys)
+    return {
+        **{name: of_keys.get(name) or found.get(name) for name in names},
+        **{WHERE_PREFIX + name: of_keys[name] for name in conditioned},
+    }
 
 
 def _grouped_types(

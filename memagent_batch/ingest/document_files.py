@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memagent_batch.store.delta import HASH_DIGITS, TableFile
@@ -107,18 +106,6 @@ def read_row_groups(place: Location, *, columns: Collection[str] | None = None) 
         names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, columns=names, use_threads=False)
-
-
-def rewrite_file(
-    folder: Location, file: TableFile, *, without: pa.Array, key: str, schema: pa.Schema, stem: str
-) -> list[TableFile]:
-    """Writes the rows of a file again, without those whose key is in `without`; nothing if none is left."""
-    with DocumentWriter(folder, schema=schema, stem=stem) as writer:
-        for rows in read_row_groups(folder / file.path):
-            left = rows.filter(pc.invert(pc.is_in(rows[key], value_set=without.cast(rows.schema.field(key).type))))
-            if left.num_rows:
-                writer.copy(with_schema(left, schema))
-    return writer.files
 
 
 def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -16,7 +16,7 @@ from memagent_batch.documents.rows import RowText
 from memagent_batch.errors import InputError
 from memagent_batch.ingest.files import KINDS_READER, ChosenConverter, FileConverter, unopened
 from memagent_batch.ingest.losses import FilePart, describe_losses, find_losses, sum_up_losses
-from memagent_batch.ingest.report import SourceReport, TaskContext, TaskReport
+from memagent_batch.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
 from memagent_batch.ingest.rows import DocumentValues, Origin, joined_row
 from memagent_batch.ingest.tables import Severity
 from memagent_batch.store.errors import input_errors
@@ -42,7 +42,7 @@ class FileTask:
 
     files: tuple[PendingFile, ...]
     old_rows: bytes
-    """See `TaskReport`."""
+    """The rows that the table has of these sources; see `pack_old_rows`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def read_files(task: FileTask, *, context: TaskContext, settings: FileSettings) 
     """Reads the files and writes their documents; yields the report."""
     with (
         ConverterServer(search_path=settings.search_path, settings=settings.settings) as server,
-        TaskReport(context, old_rows=task.old_rows) as report,
+        TaskReport(context, old_rows=read_old_rows(task.old_rows)) as report,
     ):
         converter = FileConverter(server, converters=settings.converters, limits=settings.limits)
         for pending in task.files:
@@ -112,7 +112,9 @@ def _read_file(
     ) as source:
         for row in documents:
             source.add(row)
-        source.error = None if any(row["text"] is not None for row in documents) else documents[0]["error"]
+        if all(row["text"] is None for row in documents):
+            source.error = documents[0]["error"]
+            source.has_text = False
         source.losses = sum_up_losses(
             loss for row in documents for loss in row["losses"] if loss["severity"] != Severity.FORMAT
         )
@@ -124,7 +126,7 @@ def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:
     if file.size_bytes <= file_bytes:
         return None
     size, most = file.size_bytes >> 20, file_bytes >> 20
-    reason = f"{size:,} MiB; files of more than {most:,} MiB are not read (ingest.file_mib)"
+    reason = f"{size:,} MiB; files of more than {most:,} MiB are not read (--ingest.file-mib)"
     return Part(status=PartStatus.SKIPPED, reason=reason)
 
 

@@ -18,7 +18,7 @@ from memagent_batch.ingest.losses import TEXT_STATUSES, FilePart
 MAX_DEPTH = 8
 WHOLE_TIMES = 10
 """A file with all its attachments may take this many times the limit of one process."""
-LATE = f"its file with all attachments takes more than {WHOLE_TIMES} times --seconds"
+LATE = f"its file with all attachments takes more than {WHOLE_TIMES} times --ingest.seconds"
 NAME_CHARACTERS = 100
 """Longest name of an attachment in an id."""
 
@@ -39,6 +39,11 @@ class ChosenConverter:
     def reader(self) -> str:
         """Its name and version."""
         return f"{self.name} {self.version}"
+
+
+def endings_reader(converters: Mapping[str, ChosenConverter]) -> str:
+    """Stands for the endings for which the user named converters, where one could be used that was not."""
+    return f"endings {','.join(sorted(kind for kind in converters if kind.startswith('.')))}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,8 @@ class FileConverter:
             if document.depth:
                 document.file.unlink(missing_ok=True)
         self.readers |= {part.reader for part in parts if part.reader}
+        if num_documents > 1 or KINDS_READER in self.readers:
+            self.readers.add(endings_reader(self._converters))
         if any(part.status is PartStatus.NEEDS_OCR for part in parts):
             self.readers.add(self._reader(FileKind.IMAGE))
         return parts

@@ -12,8 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from shutil import rmtree
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,15 +26,28 @@ from memagent_batch.convert.converter import make_converter
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.documents.lake.table import partition_values, table_name
-from memagent_batch.documents.listing import InputFile
+from memagent_batch.documents.listing import InputFile, usable_file_system
 from memagent_batch.documents.shards import SHARD_BYTES, Shard, cut_shards, into_batches
 from memagent_batch.documents.where import parse_where
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor
-from memagent_batch.ingest.changes import CHANGED, SEEN, find_changes, read_stored, rewrite_changed, seen_documents
+from memagent_batch.ingest.changes import (
+    CHANGED,
+    SEEN,
+    Changes,
+    find_changes,
+    judge_by_id,
+    judge_by_source,
+    read_stored,
+    require_readable,
+    rewrite_changed,
+    seen_documents,
+)
 from memagent_batch.ingest.columns import StoredColumn, documents_schema, find_columns, require_carried
 from memagent_batch.ingest.file_tasks import FileSettings, FileTask, PendingFile, read_files
-from memagent_batch.ingest.files import KINDS_READER, ChosenConverter
+from memagent_batch.ingest.files import KINDS_READER, ChosenConverter, endings_reader
+from memagent_batch.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
+from memagent_batch.ingest.part_tasks import READ_PARTS, join_parts, read_parts
 from memagent_batch.ingest.report import OLD_ROWS, REPORTS, TaskContext, pack_old_rows
 from memagent_batch.ingest.row_tasks import RowSettings, RowTask, read_rows
 from memagent_batch.ingest.source_rows import commit_sources
@@ -48,6 +64,7 @@ from memagent_batch.ingest.sources import (
     settings_hash,
 )
 from memagent_batch.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
+from memagent_batch.masking import mask_url
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.delta import OutputTable, RunNumber, TableFile
@@ -73,6 +90,8 @@ CHECKPOINT_SECONDS = 60.0
 """Least time between commits of what tasks have read: a kill costs little more."""
 CHECKPOINT_SHARE = 10
 """How many times as long as the last of these commits took the next one waits."""
+TEMPORARY_FOLDER = "_ingest"
+"""Folder of the output for rows that are not joined yet."""
 _SOURCE_NAMES = pa.schema([pa.field("source", pa.large_string())])
 
 log = logging.getLogger(__name__)
@@ -127,6 +146,8 @@ class Ingested:
     """Version of `documents`; None if there is no such table yet, in a plan."""
     files: tuple[Location, ...]
     """The Parquet files of `documents`, in a plan also those that were not committed."""
+    num_documents: int
+    """Documents of these files, with rows in place of what can't be read."""
     schema: pa.Schema
     changed: pa.Table
     """`CHANGED`: documents that this ingest has added, changed or removed."""
@@ -154,18 +175,25 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
     readers, decisive = readers_of_rows(), dict[str, Any]()
     if listing.files is not None:
         converters = choose_converters(config.ingest)
-        readers = [KINDS_READER, *(each.reader for each in converters.values())]
+        readers = [KINDS_READER, endings_reader(converters), *(each.reader for each in converters.values())]
         decisive = {
-            "endings": sorted(kind for kind in converters if kind.startswith(".")),
             "file_mib": config.ingest.file_mib,
             "output_mib": config.ingest.output_mib,
         }
+    if listing.columns:
+        decisive["columns"] = listing.columns
     scope = scope_of(config.input)
     decided = settings_hash(
         config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
     )
     changes = compare_sources(
-        output, listing, scope=scope, settings_hash=decided, readers=readers, retry_failed=retry_failed
+        output,
+        listing,
+        scope=scope,
+        settings_hash=decided,
+        readers=readers,
+        own_endings={kind: each.reader for kind, each in converters.items() if kind.startswith(".")},
+        retry_failed=retry_failed,
     )
     return FoundSources(
         config=config,
@@ -180,12 +208,12 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
 
 def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
     """Whether the documents are an output with a table `documents`."""
-    if len(places) != 1 or table_name(config.documents[0]) or "*" in config.documents[0]:
+    if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
         return False
-    return (
-        not places[0].uri.startswith(("http://", "https://", "hf://"))
-        and OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
-    )
+    if places[0].uri.startswith(("http://", "https://", "hf://")):
+        return False
+    with usable_file_system(places[0]):
+        return OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
 
 
 def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:
@@ -213,10 +241,16 @@ def converter_settings(config: IngestConfig) -> dict[str, Any]:
     return {"ocr": config.ocr, "ocr_min_confidence": config.ocr_min_confidence}
 
 
-def ingest(found: FoundSources, *, executor: Executor, run: RunNumber) -> Ingested:
+def ingest(found: FoundSources, *, executor: Executor, run: RunNumber, scratch: Location | None = None) -> Ingested:
     """Reads the new and changed sources, inside a session of the executor, and commits `documents`, then `sources`.
 
     Nothing is committed if nothing has changed.
+
+    Args:
+        found: The sources.
+        executor: What does the work.
+        run: The run that commits.
+        scratch: For a plan: where files of `documents` go instead. Then nothing is committed.
 
     Raises:
         InputError: a source can't be read, or two documents have one id; names the place.
@@ -224,18 +258,19 @@ def ingest(found: FoundSources, *, executor: Executor, run: RunNumber) -> Ingest
     """
     if found.listing is None:
         return _stored(found)
-    return _Ingest(found, executor=executor, run=run).run()
+    return _Ingest(found, executor=executor, run=run, scratch=scratch).run()
 
 
 def _stored(found: FoundSources) -> Ingested:
     """The documents of an output, as they are."""
     table = OutputTable(output=found.output, name=DOCUMENTS_TABLE)
     version = table.version()
-    schema = table.schema(version)
+    schema, files = table.schema(version), table.files(version)
     return Ingested(
         output=found.output,
         documents_version=version,
-        files=tuple(table.place / path for path in table.files(version)),
+        files=tuple(table.place / path for path in files),
+        num_documents=sum(file.num_rows for file in files.values()),
         schema=schema,
         changed=CHANGED.empty_table(),
         counts={},
@@ -247,7 +282,7 @@ def _stored(found: FoundSources) -> Ingested:
 class _Ingest:
     """One ingest of an output."""
 
-    def __init__(self, found: FoundSources, *, executor: Executor, run: RunNumber) -> None:
+    def __init__(self, found: FoundSources, *, executor: Executor, run: RunNumber, scratch: Location | None) -> None:
         assert found.listing is not None
         assert found.changes is not None
         self._found, self._executor, self._run = found, executor, run
@@ -258,26 +293,59 @@ class _Ingest:
         self._sources = OutputTable(output=found.output, name=SOURCES_TABLE)
         self._root = self._place.at(_root_of(found.listing, self._place))
         self._split_sources = set[str]()
-        self._table_schema = self._documents.schema() if self._documents.exists() else None
+        self._scratch = scratch
+        self._version = self._documents.version()
+        self._table_schema = None if self._version is None else self._documents.schema(self._version)
+        self._files = {} if self._version is None else self._documents.files(self._version)
+        """The files of `documents` as they are after the ingest."""
+        self._scratch_files = set[str]()
 
     def run(self) -> Ingested:
         """Reads, compares and commits."""
-        shards = self._cut_shards()
+        shards = self._cut_shards(self._changes.is_changed)
         columns = self._columns(shards)
-        schema = documents_schema(columns)
-        if self._found.num_changed or self._changes.gone.num_rows:
-            reports = self._read(shards, columns=columns, schema=schema)
-            changed = self._apply(reports, schema=schema)
+        schema = self._extended_schema(documents_schema(columns))
+        if self._has_changes:
+            if self._settings.order_columns and self._listing.files is None:
+                changed = self._apply_parts(shards, columns=columns, schema=schema)
+            else:
+                changed = self._apply(self._read(shards, columns=columns, schema=schema), schema=schema)
         else:
             changed = CHANGED.empty_table()
+        self._require_documents()
         return self._ingested(changed, columns=columns, schema=schema)
 
-    def _cut_shards(self) -> list[Shard]:
-        """The data files to read, large ones in several shards."""
-        changed = changed_shards(self._listing, self._changes.is_changed)
+    def _require_documents(self) -> None:
+        if any(file.num_rows for file in self._files.values()):
+            return
+        part = self._settings.slice
+        of_slice = f" of slice {part}: divide the documents into fewer slices" if part else ""
+        raise InputError(
+            f"documents: the files at {', '.join(map(mask_url, self._found.config.documents))} hold no "
+            f"document{of_slice}"
+        )
+
+    def _extended_schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of the table, with the new columns of this job, which the table gets now."""
+        if self._table_schema is None:
+            return schema
+        new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
+        if new.names and self._scratch is None and self._has_changes:
+            self._documents.add_columns(new, run=self._run)
+            self._version = self._documents.version()
+        others = [field for field in self._table_schema if field.name not in schema.names]
+        return pa.schema([*schema, *others])
+
+    @property
+    def _has_changes(self) -> bool:
+        return bool(self._found.num_changed or self._changes.gone.num_rows)
+
+    def _cut_shards(self, is_read: npt.NDArray[np.bool_]) -> list[Shard]:
+        """Data files to read, large ones in several shards."""
+        changed = changed_shards(self._listing, is_read)
         options = self._found.config.storage_options
         shards = cut_shards(changed, settings=self._settings, storage_options=options)
-        self._split_sources = {name for shard in shards if shard.groups is not None for name in shard.names}
+        self._split_sources |= {name for shard in shards if shard.groups is not None for name in shard.names}
         return shards
 
     def _columns(self, shards: Sequence[Shard]) -> tuple[StoredColumn, ...]:
@@ -313,14 +381,7 @@ class _Ingest:
         self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
     ) -> Iterator[pa.Table]:
         """The reports of the tasks that read the changed sources."""
-        config = self._found.config
-        context = TaskContext(
-            folder=self._documents.place,
-            schema=schema,
-            run_id=self._run.run_id,
-            scope=self._found.scope,
-            settings_hash=self._found.settings_hash,
-        )
+        config, context = self._found.config, self._context(schema)
         if self._listing.files is None:
             read = partial(
                 read_rows,
@@ -343,23 +404,34 @@ class _Ingest:
         )
         return self._executor.map(read_file, self._file_tasks(columns), is_heavy=True)
 
+    def _context(self, schema: pa.Schema) -> TaskContext:
+        return TaskContext(
+            folder=self._scratch or self._documents.place,
+            schema=schema,
+            run_id=self._run.run_id,
+            scope=self._found.scope,
+            settings_hash=self._found.settings_hash,
+        )
+
     def _row_tasks(self, shards: Sequence[Shard]) -> list[RowTask]:
-        """Shards in tasks: small ones together, so that the files of `documents` are not small."""
-        num_files = sum(len(shard.paths) for shard in shards)
-        most = max(MIN_TASK_FILES, min(MAX_TASK_FILES, num_files // (TASKS_PER_CPU * self._executor.num_cpus)))
-        batches, batch, size, count = list[list[Shard]](), list[Shard](), 0, 0
-        for shard in shards:
-            num = len(shard.paths)
-            if batch and (
-                shard.groups or batch[-1].groups or size + shard.size_bytes > SHARD_BYTES or count + num > most
-            ):
-                batches.append(batch)
-                batch, size, count = [], 0, 0
-            batch.append(shard)
-            size, count = size + shard.size_bytes, count + num
-        batches += [batch] if batch else []
+        batches = self._batches(shards)
         old = self._old_rows(batches, lambda each: [name for shard in each for name in shard.names])
         return [RowTask(shards=tuple(each), old_rows=rows) for each, rows in zip(batches, old, strict=True)]
+
+    def _batches(self, shards: Sequence[Shard]) -> list[list[Shard]]:
+        """Shards of one task each: small ones together, so that the files of `documents` are not small."""
+        num_files = sum(len(shard.paths) for shard in shards)
+        most = max(MIN_TASK_FILES, min(MAX_TASK_FILES, num_files // (TASKS_PER_CPU * self._executor.num_cpus)))
+        batches, size, count = list[list[Shard]](), 0, 0
+        for shard in shards:
+            num = len(shard.paths)
+            is_alone = shard.groups is not None or (batches and batches[-1][-1].groups is not None)
+            if not batches or is_alone or size + shard.size_bytes > SHARD_BYTES or count + num > most:
+                batches.append([])
+                size = count = 0
+            batches[-1].append(shard)
+            size, count = size + shard.size_bytes, count + num
+        return batches
 
     def _file_tasks(self, columns: Sequence[StoredColumn]) -> list[FileTask]:
         known = {row["source"]: row["content_hash"] for row in self._known_changed().to_pylist()}
@@ -383,7 +455,7 @@ class _Ingest:
 
     def _old_rows(self, batches: Sequence[Item], sources_of: Callable[[Item], list[str]]) -> list[bytes]:
         """`OLD_ROWS` of the sources of each task."""
-        stored = read_stored(self._documents, settings=self._settings)
+        stored = self._read_stored()
         if not stored.num_rows:
             return [b""] * len(batches)
         names_of = [sources_of(batch) for batch in batches]
@@ -409,11 +481,11 @@ class _Ingest:
         pause, last = CHECKPOINT_SECONDS, time.monotonic()
         for report in reports:
             waiting.append(on_disk([report], schema=REPORTS))
-            if time.monotonic() - last > pause:
+            if self._scratch is None and time.monotonic() - last > pause:
                 began = time.monotonic()
                 whole, waiting = self._whole_sources(waiting)
                 changed.append(self._commit(whole, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=False))
-                unchanged.append(pa.concat_tables(whole).select(["source"]) if whole else unchanged[0].slice(0, 0))
+                unchanged += [each.select(["source"]).cast(_SOURCE_NAMES) for each in whole]
                 last = time.monotonic()
                 pause = max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (last - began))
         changed.append(self._commit(waiting, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=True))
@@ -427,63 +499,161 @@ class _Ingest:
 
     def _whole_sources(self, reports: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Reports of sources that one task reads, and those of sources that several read, which wait for each other."""
-        split = self._split_sources
-        whole = [each for each in reports if split.isdisjoint(each["source"].to_pylist())]
-        return whole, [each for each in reports if not split.isdisjoint(each["source"].to_pylist())]
+        is_split = [not self._split_sources.isdisjoint(each["source"].to_pylist()) for each in reports]
+        whole = [each for each, is_part in zip(reports, is_split, strict=True) if not is_part]
+        return whole, [each for each, is_part in zip(reports, is_split, strict=True) if is_part]
 
     def _commit(
         self, reports: Sequence[pa.Table], *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
     ) -> pa.Table:
-        """Commits `documents`, then `sources`; returns `CHANGED`."""
+        """Commits what is reported of sources; returns `CHANGED`."""
         reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
-        is_read = pc.invert(reported["is_unchanged"])
-        stays = reported.filter(reported["is_unchanged"]).select(["source"]).cast(_SOURCE_NAMES)
-        read = reported.filter(is_read).select(["source"]).cast(_SOURCE_NAMES)
-        changes = find_changes(
-            on_disk(map(seen_documents, reports), schema=SEEN),
-            read_stored(self._documents, settings=self._settings),
-            read=read,
-            unchanged=pa.concat_tables([unchanged, stays]),
+        is_same = reported["is_unchanged"]
+        stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))
+        stored = self._read_stored()
+        judged = judge_by_source(
+            stored,
+            read=read.cast(_SOURCE_NAMES),
+            unchanged=pa.concat_tables([unchanged, stays.cast(_SOURCE_NAMES)]),
             is_last=is_last,
-            root=self._root,
         )
-        new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
-        rewritten, old = rewrite_changed(
-            self._documents, changes, executor=self._executor, schema=schema, stem=self._run.run_id
-        )
-        if new or old or not self._documents.exists():
-            self._documents.commit(run=self._run, schema=schema, add=[*new, *rewritten], remove=old)
-        gone = self._changes.gone if is_last else self._changes.gone.slice(0, 0)
-        commit_sources(
-            self._sources, reported, listed=self._listing.sources, gone=gone, scope=self._found.scope, run=self._run
-        )
+        seen = on_disk(map(seen_documents, reports), schema=SEEN)
+        if not stored.num_rows:
+            require_readable(seen, reported)
+        changes = find_changes(seen, judged, root=self._root)
+        self._commit_documents(reported, changes, schema=schema)
+        self._commit_sources(reported, is_last=is_last)
         return changes.documents
 
+    def _read_stored(self) -> pa.Table:
+        """The documents of the table, `STORED`."""
+        return read_stored(self._documents, self._version, settings=self._settings)
+
+    def _commit_documents(self, reported: pa.Table, changes: Changes, *, schema: pa.Schema) -> None:
+        new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
+        rewritten, old = rewrite_changed(
+            self._documents, self._version, changes, executor=self._executor, context=self._context(schema)
+        )
+        for file in old:
+            del self._files[file.path]
+        self._files |= {file.path: file for file in (*new, *rewritten)}
+        if self._scratch is not None:
+            self._scratch_files |= {file.path for file in (*new, *rewritten)}
+        elif new or old or self._version is None:
+            self._version = self._documents.commit(
+                run=self._run, schema=schema, add=[*new, *rewritten], remove=old, read_version=self._version
+            )
+
+    def _commit_sources(self, reported: pa.Table, *, is_last: bool) -> None:
+        if self._scratch is not None:
+            return
+        commit_sources(
+            self._sources,
+            reported,
+            listed=self._listing.sources,
+            gone=self._changes.gone if is_last else self._changes.gone.slice(0, 0),
+            scope=self._found.scope,
+            run=self._run,
+            place=sources_place(self._found.config),
+        )
+
+    def _apply_parts(
+        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
+    ) -> pa.Table:
+        """Reads and joins documents of many rows, and commits them; returns `CHANGED`."""
+        folder = (self._scratch or self._found.output) / TEMPORARY_FOLDER / self._run.run_id
+        try:
+            return self._join(shards, columns=columns, schema=schema, folder=folder)
+        finally:
+            folder.delete_files(folder.files())
+            if folder.is_local:
+                rmtree(folder.path, ignore_errors=True)
+
+    def _join(
+        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location
+    ) -> pa.Table:
+        config, context = self._found.config, self._context(schema)
+        settings = RowSettings(input=self._settings, columns=columns, storage_options=config.storage_options)
+        stored = self._read_stored()
+        part_sources = read_part_sources(self._documents, self._version)
+        source_bytes = self._found.changed_bytes
+        table_bytes = sum(file.num_bytes for file in self._files.values())
+        num_buckets = choose_buckets(source_bytes=source_bytes, table_bytes=table_bytes)
+        read = partial(read_parts, context=context, settings=settings, folder=folder, num_buckets=num_buckets)
+        reports = [READ_PARTS.empty_table()]
+        is_read = self._changes.is_changed
+        while True:
+            batches = self._batches(shards)
+            reports += [
+                on_disk([report], schema=READ_PARTS)
+                for report in self._executor.map(read, [RowTask(shards=tuple(each), old_rows=b"") for each in batches])
+            ]
+            reported = pa.concat_tables(reports)
+            changes = PartChanges(
+                stored=stored,
+                part_sources=part_sources,
+                read_documents=read_ids(reports),
+                changed_sources=pa.concat_tables(
+                    [reported.select(["source"]).cast(_SOURCE_NAMES), self._changes.gone.cast(_SOURCE_NAMES)]
+                ),
+            )
+            further = changes.unreadable_sources()
+            if not further:
+                break
+            is_further = pc.is_in(self._listing.sources["source"], value_set=pa.array(further, pa.large_string()))
+            is_further = np.asarray(is_further.to_numpy(), dtype=bool) & ~is_read
+            is_read = is_read | is_further
+            shards = self._cut_shards(is_further)
+            if not shards:
+                break
+        joins = plan_joins(
+            changes,
+            pc.list_flatten(reported["groups"]).to_pylist(),
+            num_buckets=num_buckets,
+            source_bytes=source_bytes,
+            num_cpus=self._executor.num_cpus,
+        )
+        join = partial(join_parts, context=context, settings=settings, folder=folder, root=self._root)
+        joined = [on_disk([report], schema=REPORTS) for report in self._executor.map(join, joins)]
+        seen = on_disk(map(seen_documents, joined), schema=SEEN)
+        if not stored.num_rows:
+            require_readable(seen, reported)
+        found = find_changes(seen, judge_by_id(stored, changes.affected()), root=self._root)
+        files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
+        self._commit_documents(files, found, schema=schema)
+        self._commit_sources(reported.select(REPORTS.names), is_last=True)
+        return found.documents
+
     def _ingested(self, changed: pa.Table, *, columns: Sequence[StoredColumn], schema: pa.Schema) -> Ingested:
-        version = self._documents.version()
-        if version is None:
-            raise InputError(f"documents: the files at {', '.join(self._found.config.documents)} hold no document")
-        files = self._documents.files(version)
         by_change = run_query("select change, count(*) as num from changed group by change", {"changed": changed})
         counts = {"added": 0, "changed": 0, "removed": 0}
         counts |= {row["change"]: row["num"] for row in by_change.to_pylist()}
         return Ingested(
             output=self._found.output,
-            documents_version=version,
-            files=tuple(self._documents.place / path for path in files),
-            schema=self._documents.schema(version),
+            documents_version=self._version,
+            files=tuple(
+                (self._scratch if path in self._scratch_files and self._scratch else self._documents.place) / path
+                for path in self._files
+            ),
+            num_documents=sum(file.num_rows for file in self._files.values()),
+            schema=schema,
             changed=changed,
             counts={
-                "sources": self._listing.sources.num_rows,
+                "sources": self._found.num_sources,
                 "sources_read": self._found.num_changed,
                 "sources_gone": self._changes.gone.num_rows,
-                "documents": sum(file.num_rows for file in files.values()),
                 **{f"documents_{name}": num for name, num in counts.items()},
             },
             left_out=self._listing.left_out,
             versions=self._listing.versions,
-            columns=tuple(self._settings.carried.values()),
+            columns=tuple(column.stored for column in columns if column.is_carried),
         )
+
+
+def sources_place(config: SourceConfig) -> str:
+    """Where the sources are, without secrets, as the table `sources` keeps it."""
+    places = make_documents(config)
+    return " ".join(mask_url(str(place.fs.unstrip_protocol(place.path))) for place in places)
 
 
 def _root_of(listing: SourceListing, place: Location) -> str:

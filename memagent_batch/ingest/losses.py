@@ -68,7 +68,7 @@ def _losses_of(
     ]
     for name, lost in attached.items():
         place = f"attachment {name.removeprefix(f'{document_id}/')}"
-        losses += {part.reason: _loss(part, place=place) for part in (*lost, *doubtful[name])}.values()
+        losses += {(part.status, part.reason): _loss(part, place=place) for part in (*lost, *doubtful[name])}.values()
     losses += [_loss(part, place=None if is_one else part.locator) for part in notes]
     num_parts = len(parts) + len(attached)
     num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))

@@ -1,6 +1,6 @@
 """What a task of ingest reports: the sources that it read, their documents, and the files that it wrote."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from memagent_batch.ingest.document_files import FILES, DocumentWriter, files_table
 from memagent_batch.ingest.rows import BAD_FILE, DocumentValues
-from memagent_batch.ingest.tables import SOURCES, LossRow
+from memagent_batch.ingest.tables import SOURCES, LossRow, Severity
 from memagent_batch.store.location import Location
 
 OLD_ROWS = pa.schema([pa.field("document_id", pa.large_string()), pa.field("row_hash", pa.int64())])
+MAX_LOSSES = 100
+"""Lines and rows of a data file that can't be read, of which `sources` has the reason."""
 REPORTED_DOCUMENT = pa.schema(
     [
         pa.field("document_id", pa.large_string(), nullable=False),
@@ -63,12 +65,22 @@ class SourceReport:
     reader: str
     losses: list[LossRow] = field(default_factory=list)
     error: str | None = None
+    """Why something of it could not be read: the first reason."""
+    has_text: bool = True
+    """Whether some of its documents have a text."""
     documents: list[tuple[str, int, int, int, bool, int | None]] = field(default_factory=list)
     is_unchanged: bool = False
     """Whether its content is that of the last ingest, so that its documents stay."""
     is_retried: bool = False
     """Whether the next ingest reads it again, even if its version is the same: it could not be fetched now."""
     writer: "TaskReport | None" = None
+
+    def add_failure(self, error: str, *, place: str) -> None:
+        """Keeps that a line or row, or all of the source, can't be read."""
+        self.error = self.error or error
+        if len(self.losses) < MAX_LOSSES:
+            loss: LossRow = {"kind": "failed", "severity": Severity.UNREAD, "place": place or None, "detail": error}
+            self.losses.append(loss)
 
     def add(self, row: DocumentValues, *, start: int = 0, stop: int = 0) -> None:
         """Writes a document, unless the table has the same row already."""
@@ -81,13 +93,13 @@ class SourceReport:
 class TaskReport:
     """Writes the documents of a task, and keeps what it will report."""
 
-    def __init__(self, context: TaskContext, *, old_rows: bytes = b"") -> None:
+    def __init__(self, context: TaskContext, *, old_rows: Mapping[str, int] | None = None) -> None:
         """Starts without any row.
 
-        `old_rows` are the `OLD_ROWS` that the table has of the task's sources, as an Arrow stream; empty for none.
+        `old_rows` are the hashes of rows that the table has already, by document id.
         """
         self._context = context
-        self._old = read_old_rows(old_rows)
+        self._old = old_rows or {}
         self._writer = DocumentWriter(context.folder, schema=context.schema, stem=context.run_id)
         self._sources: list[SourceReport] = []
 
@@ -109,15 +121,17 @@ class TaskReport:
     def source(self, source: SourceReport) -> Iterator[SourceReport]:
         """Takes the documents of a source."""
         source.writer = self
-        self._sources.append(source)
+        self.add(source)
         yield source
         source.writer = None
 
+    def add(self, source: SourceReport) -> None:
+        """Reports a source."""
+        self._sources.append(source)
+
     def add_unchanged(self, source: str, *, content_hash: str) -> None:
         """Reports a source whose content is that of the last ingest."""
-        self._sources.append(
-            SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True)
-        )
+        self.add(SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True))
 
     def tables(self) -> Iterator[pa.Table]:
         """The report, once all files are complete; rows of `REPORTS`."""
@@ -128,6 +142,7 @@ class TaskReport:
 
     def _row(self, source: SourceReport, *, now: datetime) -> dict[str, Any]:
         paths = [file.path for file in self._writer.files]
+        num_documents = sum(not each[4] for each in source.documents)
         documents = ((*each[:5], None if each[5] is None else paths[each[5]]) for each in source.documents)
         return {
             "source": source.source,
@@ -138,8 +153,8 @@ class TaskReport:
             "kind": source.kind,
             "reader": source.reader,
             "settings_hash": self._context.settings_hash,
-            "num_documents": sum(not each[4] for each in source.documents),
-            "status": "ok" if source.error is None else "failed",
+            "num_documents": num_documents,
+            "status": "ok" if source.error is None or (num_documents and source.has_text) else "failed",
             "error": source.error,
             "losses": source.losses,
             "run_id": self._context.run_id,

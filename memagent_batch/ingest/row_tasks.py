@@ -16,7 +16,7 @@ from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.shards import Shard
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.ingest.columns import StoredColumn
-from memagent_batch.ingest.report import SourceReport, TaskContext, TaskReport
+from memagent_batch.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
 from memagent_batch.ingest.rows import BAD_FILE, DocumentValues, Origin, failed_row, text_row
 from memagent_batch.store.location import Location
 
@@ -30,7 +30,7 @@ class RowTask:
 
     shards: tuple[Shard, ...]
     old_rows: bytes
-    """See `TaskReport`."""
+    """The rows that the table has of these sources; see `pack_old_rows`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def read_rows(task: RowTask, *, context: TaskContext, settings: RowSettings) -> 
     Raises:
         InputError: a file, column or value can't be read; with `on_bad_file: record` only if a store does not answer.
     """
-    with TaskReport(context, old_rows=task.old_rows) as report:
+    with TaskReport(context, old_rows=read_old_rows(task.old_rows)) as report:
         for shard in task.shards:
             documents = documents_place(shard.documents, settings.storage_options)
             for name, rows in _files_of(shard, documents, settings=settings):
@@ -71,7 +71,7 @@ def _add_rows(source: SourceReport, rows: Iterator[PlacedRow]) -> None:
     for row, start, stop in rows:
         source.add(row, start=start, stop=stop)
         if row["error_type"] == BAD_FILE:
-            source.error = source.error or row["error"]
+            source.add_failure(row["error"], place=row["document_id"].removeprefix(source.source).strip(", "))
 
 
 def _files_of(shard: Shard, documents: Location, *, settings: RowSettings) -> Iterator[tuple[str, Iterator[PlacedRow]]]:

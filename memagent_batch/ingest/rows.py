@@ -1,7 +1,7 @@
 """Rows of `documents`: made of a text, or of parts joined in order."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from memagent_batch.documents.formats.records import EMPTY_TEXT, too_long
 from memagent_batch.documents.rows import SEPARATOR, RowText
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import BadFileError, DocumentError
+from memagent_batch.errors import BadFileError, DocumentError, SourceUnreadError
 from memagent_batch.ingest.tables import LossRow, PartRow
 from memagent_batch.masking import mask_urls
 
@@ -18,6 +18,7 @@ DocumentValues = dict[str, Any]
 MOST_BYTES = (1 << 31) - 1
 """Longest text that Parquet can hold, bytes."""
 BAD_FILE, DOCUMENT_FAILED = BadFileError.__name__, DocumentError.__name__
+SOURCE_UNREAD = SourceUnreadError.__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +42,29 @@ def text_row(
 
 
 def failed_row(
-    document_id: str, error: str, *, origin: Origin, columns: Mapping[str, Any] = {}, error_type: str = DOCUMENT_FAILED
+    document_id: str,
+    error: str,
+    *,
+    origin: Origin,
+    columns: Mapping[str, Any] = {},
+    error_type: str = DOCUMENT_FAILED,
+    parts: Sequence[PartRow] = (),
+    losses: Sequence[LossRow] = (),
+    source_read: float = 0.0,
 ) -> DocumentValues:
-    """A document, or a file or row in place of one, whose text can't be read."""
+    """A document, or a file or row in place of one, whose text can't be read. Its parts have empty spans."""
     return _with_hash(
         {
             "document_id": document_id,
             "text": None,
             "text_hash": None,
             "num_bytes": 0,
-            "parts": [],
-            "losses": [],
+            "parts": [{**part, "char_start": 0, "char_end": 0} for part in parts],
+            "losses": [*losses],
             "source": origin.source,
             "source_hash": origin.source_hash,
             "reader": origin.reader,
-            "source_read": 0.0,
+            "source_read": source_read,
             "error": mask_urls(error),
             "error_type": error_type,
             **columns,
@@ -83,10 +92,17 @@ def joined_row(
         parts.append({**part, "char_start": start, "char_end": start + len(row.text)})
         start += len(row.text) + len(SEPARATOR)
     where = f"document_id {document_id!r}"
-    if not any(row.text for row, _ in rows):
-        failed = failed_row(document_id, unread or f"{where}: {EMPTY_TEXT}", origin=origin, columns=columns)
-        failed |= {"error_type": "SourceUnreadError" if unread else DOCUMENT_FAILED}
-        return _with_hash({**failed, "losses": [*losses], "source_read": source_read})
+    if not any(row.text.strip() for row, _ in rows):
+        return failed_row(
+            document_id,
+            unread or f"{where}: {EMPTY_TEXT}",
+            origin=origin,
+            columns=columns,
+            error_type=SOURCE_UNREAD if unread else DOCUMENT_FAILED,
+            parts=[part for _, part in rows],
+            losses=losses,
+            source_read=source_read,
+        )
     text = SEPARATOR.join(row.text for row, _ in rows)
     made = _row(document_id, text=text, parts=parts, origin=origin, columns=columns, max_bytes=max_bytes, where=where)
     return _with_hash({**made, "losses": [*losses], "source_read": source_read})
@@ -105,7 +121,8 @@ def _row(
     num_bytes = len(text) if text.isascii() else len(text.encode())
     bound = min(MOST_BYTES, MOST_BYTES if max_bytes is None else max_bytes)
     if num_bytes > bound:
-        return failed_row(document_id, f"{where}: {too_long(bound)}", origin=origin, columns=columns)
+        error = f"{where}: {too_long(bound)}"
+        return failed_row(document_id, error, origin=origin, columns=columns, parts=parts)
     return _with_hash(
         {
             "document_id": document_id,
@@ -130,8 +147,3 @@ def _with_hash(row: DocumentValues) -> DocumentValues:
     hashed = {name: value for name, value in row.items() if name not in ("text", "reader", "run_id", "row_hash")}
     digest = sha256(json.dumps(hashed, default=str, sort_keys=True).encode()).digest()
     return {**row, "row_hash": int.from_bytes(digest[:8], "big", signed=True)}
-
-
-def with_run(rows: Iterable[DocumentValues], run_id: str) -> Iterable[DocumentValues]:
-    """The rows as a run writes them."""
-    return ({**row, "run_id": run_id} for row in rows)

@@ -10,21 +10,26 @@ from memagent_batch.store.delta import OutputTable, RunNumber, TableFile, write_
 
 FILE_ROWS = 200_000
 """Rows of a file of `sources`: a source that changes has so many written again."""
+LAST_COMMITS = 5
+"""Commits that are looked at for the place of the sources."""
 SMALL_FILES = 16
 """Files with fewer than half of these rows that may be there before they are put together."""
+PLACE = "documents"
+"""Text of each commit that says where the sources are."""
 _COMPARED = [name for name in SOURCES.names if name not in ("source", "scope", "run_id", "ingested_at")]
 _REPORTED = """
 select
     source, any_value(scope) as scope, any_value(if(is_retried, null, version)) as version,
     any_value(content_hash) as content_hash, any_value(num_bytes) as num_bytes, any_value(kind) as kind,
     any_value(reader) as reader, any_value(settings_hash) as settings_hash,
-    sum(num_documents)::bigint as num_documents, min(status) as status, any_value(error) as error,
+    sum(num_documents)::bigint as num_documents,
+    if(count(*) = 1 or sum(num_documents) = 0, min(status), 'ok') as status, any_value(error) as error,
     any_value(losses) as losses, any_value(run_id) as run_id, any_value(ingested_at) as ingested_at,
     bool_and(is_unchanged) as is_unchanged
 from (select * exclude (documents, files, version, num_bytes) from reported) join listed using (source)
 group by source
 """
-"""A large source is reported by several tasks; it failed if it did in one of them."""
+"""A large source is reported by several tasks; it has failed if none of them could read anything."""
 _KEPT = ", ".join(
     f"if(new.is_unchanged, old.{name}, new.{name}) as {name}"
     for name in _COMPARED
@@ -47,7 +52,14 @@ where old.source is null or ({", ".join(f"merged.{name}" for name in _COMPARED)}
 
 
 def commit_sources(
-    table: OutputTable, reported: pa.Table, *, listed: pa.Table, gone: pa.Table, scope: str | None, run: RunNumber
+    table: OutputTable,
+    reported: pa.Table,
+    *,
+    listed: pa.Table,
+    gone: pa.Table,
+    scope: str | None,
+    run: RunNumber,
+    place: str,
 ) -> None:
     """Brings `sources` to what tasks report, in one commit; none if that changes nothing.
 
@@ -58,7 +70,9 @@ def commit_sources(
         gone: Column `source`.
         scope: The part of the documents that the job covers. A job that covers all removes rows of every scope.
         run: The run that commits.
+        place: Where the sources are, for the table's history.
     """
+    version = table.version()
     rows = _new_rows(table, reported, listed=listed, scope=scope)
     others, old = _other_rows(table, rows["source"], gone=gone["source"], scope=scope)
     if not rows.num_rows and not old:
@@ -69,7 +83,7 @@ def commit_sources(
         for start in range(0, kept.num_rows, FILE_ROWS)
         for file in write_table_files(table.place, kept.slice(start, FILE_ROWS).combine_chunks(), stem=run.run_id)
     ]
-    table.commit(run=run, schema=SOURCES, add=new, remove=old)
+    table.commit(run=run, schema=SOURCES, add=new, remove=old, read_version=version, metadata={PLACE: place})
 
 
 def _new_rows(table: OutputTable, reported: pa.Table, *, listed: pa.Table, scope: str | None) -> pa.Table:
@@ -110,3 +124,10 @@ def _other_rows(
 
 def _is_in(sources: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.is_in(sources, value_set=names.combine_chunks().cast(sources.type))
+
+
+def last_place(table: OutputTable) -> str | None:
+    """Where the sources of the last commit were; None if nothing was committed yet."""
+    version = table.version()
+    commits = [] if version is None else table.history(since=max(0, version - LAST_COMMITS))
+    return next((str(commit[PLACE]) for commit in commits if PLACE in commit), None)

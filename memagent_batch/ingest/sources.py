@@ -69,6 +69,8 @@ class SourceListing:
     """Names of files that are not read: text files beside data files, or hidden ones beside document files."""
     versions: Mapping[str, str]
     """Version of a table of a lake, or commit of each data set of the hub, by the place as the user names it."""
+    columns: str = ""
+    """The columns of a table of a lake, as its files are read by them; they may change while a file stays."""
 
 
 def list_sources(places: Sequence[Location], *, settings: InputConfig) -> SourceListing:
@@ -90,6 +92,7 @@ def list_sources(places: Sequence[Location], *, settings: InputConfig) -> Source
         numbers=next((shard.number_keys for shard in shards.shards), None),
         left_out=shards.left_out,
         versions=shards.versions,
+        columns=repr(sorted(shards.table.columns.items())) if shards.table else "",
     )
 
 
@@ -164,9 +167,13 @@ def settings_hash(
 
 _KNOWN_SOURCES = """
 select source, version, content_hash
-from sources
+from (select *, regexp_extract(lower(source), '[.][a-z0-9]{1,10}$') as ending from sources)
 where scope is not distinct from $scope and settings_hash = $settings_hash
     and list_has_all($readers, string_split(reader, '; '))
+    and (
+        not list_contains($endings, ending)
+        or list_contains(string_split(reader, '; '), $ending_readers[list_position($endings, ending)])
+    )
     and not ($retry_failed and (status = 'failed' or list_contains([loss.kind for loss in losses], 'failed')))
 """
 _UNCHANGED = """
@@ -198,6 +205,7 @@ def compare_sources(
     scope: str | None,
     settings_hash: str,
     readers: Sequence[str],
+    own_endings: Mapping[str, str],
     retry_failed: bool,
 ) -> SourceChanges:
     """Compares a listing with the table `sources` of an output.
@@ -208,6 +216,7 @@ def compare_sources(
         scope: The part of the documents that the job covers.
         settings_hash: Hash of what decides which documents a source gives.
         readers: Names of readers with their versions, as they are now.
+        own_endings: Endings for which the user named a reader, with that reader.
         retry_failed: Whether sources count as changed of which something could not be read.
     """
     table = OutputTable(output=output, name=SOURCES_TABLE)
@@ -223,6 +232,8 @@ def compare_sources(
             scope=scope,
             settings_hash=settings_hash,
             readers=[*readers],
+            endings=[*own_endings],
+            ending_readers=[*own_endings.values()],
             retry_failed=retry_failed,
         )
         gone = query_to_disk(database, _GONE, schema=pa.schema([pa.field("source", pa.large_string())]), scope=scope)

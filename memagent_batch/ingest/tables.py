@@ -25,7 +25,7 @@ class Severity(StrEnum):
 class LossRow(TypedDict):
     """Something of a source that is not in the text, or not as it should be."""
 
-    kind: Annotated[str, Column("what it is, such as picture, page, attachment, encoding")]
+    kind: Annotated[str, Column("needs_ocr, failed, skipped, not_read, empty, needs_review or note")]
     severity: Annotated[str, Column("unread, uncertain or format")]
     place: Annotated[str | None, Column("where in the source: page 3; null for all of it")]
     detail: Annotated[str, Column("why, and what to do")]

@@ -68,6 +68,8 @@ SIGN_SHEET_COLUMNS = (
     "reading_hash",
 )
 """Of `signed.csv`, which the pages save for `memagent review sign`."""
+PAGES_FOLDER = "pages"
+"""Where an output has its site."""
 SITE_INDEX_FILE = "index.html"
 SHEET_TO_ROOT = "../../../"
 SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"

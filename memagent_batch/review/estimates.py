@@ -82,11 +82,6 @@ class CountedLabels:
         return sum(unit.drawn.get(SOURCE_UNREAD) is not None for unit in self.units)
 
     @property
-    def are_converted(self) -> bool:
-        """Whether the documents were converted from files."""
-        return any(unit.drawn.get("source") is not None for unit in self.units)
-
-    @property
     def num_unclear(self) -> int:
         """Readings that nobody could judge."""
         return sum(unit.is_unclear for unit in self.units)

@@ -86,9 +86,7 @@ def parse_labels(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
     return drawn
 
 
-_OF_CONVERTED = ("source", SOURCE_UNREAD)
-"""Columns that `answers` has for converted documents alone."""
-DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question", "confidence", *_OF_CONVERTED)
+DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question", "confidence", "source", SOURCE_UNREAD)
 STRATUM_COLUMNS = ("status", "value_status", SOURCE_UNREAD)
 """Columns that strata follow from, besides those of the condition."""
 _STRATA = """
@@ -127,7 +125,7 @@ class SampleRow(TypedDict):
     rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
     is_second: Annotated[bool, Column("whether a second person reads it too")]
     confidence: NotRequired[Annotated[float | None, Column("confidence of the answer, as in `answers`")]]
-    source: NotRequired[Annotated[str | None, Column("file that the document was converted from; null if none")]]
+    source: NotRequired[Annotated[str | None, Column("source of the document, or the first of several")]]
     source_unread: NotRequired[Annotated[str | None, Column("what of it was not read, as in `answers`")]]
 
 
@@ -245,10 +243,8 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
 
 
 def _drawn_from(readable: pa.Table, *, flagged: Condition) -> pa.Table:
-    is_converted = SOURCE_UNREAD in readable.schema.names  # else a user may have a column `source` of their own
-    columns = {name: readable[name] for name in DRAWN_COLUMNS if is_converted or name not in _OF_CONVERTED}
-    missing = {} if is_converted else dict.fromkeys(_OF_CONVERTED, pa.nulls(readable.num_rows, pa.string()))
-    return pa.table({**columns, **missing, "stratum": strata_of(readable, flagged=flagged)})
+    columns = {name: readable[name] for name in DRAWN_COLUMNS}
+    return pa.table({**columns, "stratum": strata_of(readable, flagged=flagged)})
 
 
 def strata_of(answers: pa.Table, *, flagged: Condition) -> pa.Array:

@@ -12,6 +12,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.lake.table import LakeKind, table_name
 from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.history import read_run_record, require_readable
 from memagent_batch.runs.tables import ANSWERS_TABLE, RUNS_TABLE
@@ -44,6 +45,8 @@ def claim_output(output: Location, job: JobConfig) -> None:
         return
     _require_partitions(output, job)
     documents, questions = asked_documents(job), asked_questions(job)
+    if reads_own_documents(job):
+        documents = record["documents"]
     now = {"documents": documents, "questions": questions}
     before = {
         "documents": _after_move(record["documents"], documents, record=record, job=job),
@@ -102,9 +105,23 @@ def _require_place(output: Location) -> dict[str, Any] | None:
 
 
 def asked_documents(job: JobConfig) -> str | list[str]:
-    """Where the documents are, for `run.json`: the URI of the one place, or of each of several."""
+    """Where the documents are, for the record of a run: the URI of the one place, or of each of several."""
     places = list(dict.fromkeys(_asked_place(uri, job) for uri in job.documents))
     return places[0] if len(places) == 1 else places
+
+
+def reads_own_documents(job: JobConfig) -> bool:
+    """Whether the documents of a job are those that its output has already: their sources may be gone."""
+    places = {_claimed_place(uri, job) for uri in job.documents}
+    output = Location(uri=job.output, storage_options=job.storage_options)
+    return places == {_claimed_place(job.output, job)} and OutputTable(output=output, name=DOCUMENTS_TABLE).exists()
+
+
+def recorded_documents(output: Location, job: JobConfig) -> str | list[str]:
+    """What a run records as its documents: of one that reads its own, what the run before it recorded."""
+    record = read_run_record(output) if reads_own_documents(job) else None
+    recorded: str | list[str] = record["documents"] if record else asked_documents(job)
+    return recorded
 
 
 def require_disjoint(sources: SourceConfig, *, output: str) -> None:
@@ -119,6 +136,9 @@ def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
     if documents.startswith(f"{place}/{INPUT_FOLDER}/"):
+        return
+    location = Location(uri=output, storage_options=sources.storage_options)
+    if documents == place and OutputTable(output=location, name=DOCUMENTS_TABLE).exists():
         return
     if f"{documents}/".startswith(f"{place}/") and not wildcards:
         raise OutputError(
@@ -157,7 +177,7 @@ def _finds(documents: str, files: Iterable[str], *, is_pattern: bool) -> bool:
 
 
 def asked_questions(job: JobConfig) -> list[str]:
-    """Where the questions come from, for `run.json`."""
+    """Where the questions come from, for the record of a run."""
     listed = _asked_place(job.questions, job) if job.questions else None
     asked = [str(each if isinstance(each, str) else each.get("question", "")) for each in job.ask]
     return [text for text in (listed, *asked) if text]
@@ -178,12 +198,11 @@ def _after_move(
     """
     if not isinstance(recorded, str):
         return [str(_after_move(place, now, record=record, job=job)) for place in recorded]
-    place = recorded.removeprefix(f"{LakeKind.DELTA}://")  # as earlier versions wrote the folder of a table
     old, new = (
         posixpath.dirname(canonical(output, job)) for output in (record["settings"].get("output", ""), job.output)
     )
-    is_moved = place.startswith(f"{old}/") and place not in ([now] if isinstance(now, str) else now)
-    return new + place.removeprefix(old) if is_moved else place
+    is_moved = recorded.startswith(f"{old}/") and recorded not in ([now] if isinstance(now, str) else now)
+    return new + recorded.removeprefix(old) if is_moved else recorded
 
 
 def canonical(uri: str, sources: SourceConfig) -> str:

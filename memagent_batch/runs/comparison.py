@@ -14,7 +14,7 @@ from memagent_batch.documents.questions import type_fields, value_types
 from memagent_batch.runs.history import GONE_REMEDY, PastRun
 from memagent_batch.runs.tables import ANSWERS_TABLE, DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
-from memagent_batch.store.database import BATCH_ROWS, open_database
+from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database
 from memagent_batch.store.delta import OutputTable, TableFile
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
@@ -178,26 +178,25 @@ where before.document_hash <> after.document_hash order by document_id
 def _open(before: PastRun, after: PastRun) -> Iterator["duckdb.DuckDBPyConnection"]:
     """A database with the rows and questions of both runs."""
     runs = dict(zip(_SIDES, (before, after), strict=True))
-    tables: dict[str, pa.Table | pa.RecordBatchReader] = {}
-    with table_errors(before.table(ANSWERS_TABLE).place.uri, remedy=GONE_REMEDY):
-        for (side, run), other in zip(runs.items(), (after, before), strict=True):
-            tables |= {f"batches_{side}": _rows(run, other=other), f"questions_{side}": _questions(run)}
+    tables: dict[str, pa.Table] = {}
+    for (side, run), other in zip(runs.items(), (after, before), strict=True):
+        tables |= {f"rows_{side}": _rows(run, other=other), f"questions_{side}": _questions(run)}
     with open_database(tables) as database:
-        for side in runs:
-            database.execute(f"create temp table rows_{side} as from batches_{side}")
         yield database
 
 
-def _rows(run: PastRun, *, other: PastRun) -> pa.RecordBatchReader:
+def _rows(run: PastRun, *, other: PastRun) -> pa.Table:
     """Rows of `answers` of a run in files that another run does not have: the others are the same in both."""
     table = run.table(ANSWERS_TABLE)
     dataset, files = run.dataset(ANSWERS_TABLE), table.files(run.version(ANSWERS_TABLE))
-    if run.output.uri == other.output.uri:
-        shared = table.files(other.version(ANSWERS_TABLE))
-        dataset = _dataset_of(table, [file for path, file in files.items() if path not in shared], dataset.schema)
     shown = [name for name in _SHOWN if name != "run_id"]
     columns = [*_READING, *shown, "read_run_id", "document_hash", "question_hash", "fingerprint"]
-    return dataset.scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
+    with table_errors(table.place.uri, remedy=GONE_REMEDY):
+        if run.output.uri == other.output.uri:
+            shared = table.files(other.version(ANSWERS_TABLE))
+            dataset = _dataset_of(table, [file for path, file in files.items() if path not in shared], dataset.schema)
+        rows = dataset.scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
+        return on_disk(rows, schema=rows.schema)
 
 
 def _dataset_of(table: OutputTable, files: Sequence[TableFile], schema: pa.Schema) -> ds.Dataset:

@@ -6,7 +6,7 @@ other.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, cast
 
@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 
 from memagent_batch.errors import OutputError, StorageError, SupersededError
 from memagent_batch.runs.manifest import FORMAT, Manifest, RunRecord
-from memagent_batch.runs.tables import ANSWERS_TABLE, EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+from memagent_batch.runs.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.delta import OutputTable, RunNumber, write_table_files
-from memagent_batch.store.errors import output_errors
+from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import read_asked
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -27,7 +27,8 @@ LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
 """Names the finished run before it."""
-RUNNING, FINISHED = "running", "finished"
+RUNNING, ERASING, FINISHED = "running", "erasing", "finished"
+"""`memagent forget` is erasing once it has committed all tables, while files of earlier versions are removed."""
 SHOWN_RUNS = 10
 GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
 OLD_FILES = ("manifest.json", "run.json")
@@ -43,7 +44,10 @@ class RunRow(TypedDict):
     run_id: Annotated[str, Column("the run")]
     number: Annotated[int, Column("its number among the runs of its writer, from 1")]
     writer: Annotated[str, Column("name of the application transaction of its commits; each slice has its own")]
-    state: Annotated[str, Column("running (or killed, or stopped by an error), or finished")]
+    state: Annotated[
+        str,
+        Column("running (or killed, or stopped by an error), finished, or erasing: the same command goes on"),
+    ]
     started_at: Annotated[datetime, Column("when it began, UTC")]
     finished_at: Annotated[datetime | None, Column("when it finished, UTC")]
     fingerprint: Annotated[str, Column("hash of the agent, hex")]
@@ -57,6 +61,9 @@ class RunRow(TypedDict):
     documents_added: Annotated[int | None, Column("documents that the run before did not have", "documents")]
     documents_changed: Annotated[int | None, Column("documents with another text", "documents")]
     documents_removed: Annotated[int | None, Column("documents that are gone", "documents")]
+    documents_forgotten: Annotated[
+        int | None, Column("documents that `memagent forget` deletes; null of other runs", "documents")
+    ]
     seconds: Annotated[float | None, Column("how long it took", "seconds")]
     answers_version: Annotated[int | None, Column("version of `answers` as it left it")]
     digest: Annotated[str | None, Column("SHA-256 over the files of all tables as it left them, and the digest before")]
@@ -108,21 +115,20 @@ class PastRun:
             return self.table(name).dataset(self.version(name))
         return self.table(name).dataset()
 
+    def read(self, name: str) -> pa.Table:
+        """Reads a table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table, or files of that version were vacuumed.
+        """
+        with table_errors(self.table(name).place.uri, remedy=GONE_REMEDY):
+            return self.dataset(name).to_table()
+
     def evidence(self) -> ds.Dataset:
         """The table `evidence`; without rows if the run asked for none."""
         if EVIDENCE_TABLE in self.manifest["table_versions"]:
             return self.dataset(EVIDENCE_TABLE)
         return ds.dataset(EVIDENCE.empty_table())
-
-
-def run_output(place: Location) -> Location:
-    """Where runs write; of the folder of `memagent scan` its answers."""
-    answers = place / ANSWERS_TABLE
-    is_scan = (
-        not OutputTable(output=place, name=RUNS_TABLE).exists()
-        and OutputTable(output=answers, name=RUNS_TABLE).exists()
-    )
-    return answers if is_scan else place
 
 
 def require_readable(output: Location) -> None:
@@ -135,26 +141,28 @@ def require_readable(output: Location) -> None:
         if (output / name).exists():
             raise OutputError(
                 f"output: {output} was written by an earlier version of memagent-batch, whose tables this version does "
-                "not read ({name} is there); keep it for that version, and choose an empty folder".replace(
-                    "{name}", name
-                )
+                f"not read ({name} is there); keep it for that version, and choose an empty folder"
             )
 
 
 def _rows(output: Location, *, columns: list[str] | None = None, only: ds.Expression | None = None) -> list[RunRow]:
-    table = OutputTable(output=output, name=RUNS_TABLE)
-    if not table.exists():
+    runs = OutputTable(output=output, name=RUNS_TABLE).dataset_if_there()
+    if runs is None:
         require_readable(output)
         return []
-    rows = table.dataset().to_table(columns=columns, filter=only).to_pylist()
-    return cast("list[RunRow]", rows)
+    return cast("list[RunRow]", runs.to_table(columns=columns, filter=only).to_pylist())
 
 
 def finished_runs(output: Location) -> list[str]:
-    """Ids of the runs that have finished, in the order in which they committed."""
-    columns = ["run_id", "answers_version"]
-    rows = _rows(output, columns=columns, only=ds.field("state") == FINISHED)
-    return [row["run_id"] for row in sorted(rows, key=lambda row: (row["answers_version"] or 0, row["run_id"]))]
+    """Ids of the runs that have finished, in the order in which they committed.
+
+    Runs before the last `memagent forget` are left out: their tables can't be read any more.
+    """
+    columns = ["run_id", "answers_version", "documents_forgotten"]
+    rows = _rows(output, columns=columns, only=ds.field("state") != RUNNING)
+    rows.sort(key=lambda row: (row["answers_version"] or 0, row["run_id"]))
+    erasures = [number for number, row in enumerate(rows) if row["documents_forgotten"] is not None]
+    return [row["run_id"] for row in rows[max(erasures, default=0) :]]
 
 
 def find_run(output: Location, name: str = LATEST) -> PastRun:
@@ -180,7 +188,7 @@ def find_run(output: Location, name: str = LATEST) -> PastRun:
 
 def open_run(output: Location, run_id: str) -> PastRun:
     """A finished run by its id."""
-    only = (ds.field("run_id") == run_id) & (ds.field("state") == FINISHED)
+    only = (ds.field("run_id") == run_id) & (ds.field("state") != RUNNING)
     (row,) = _rows(output, columns=["run_id", "manifest"], only=only)
     manifest = json.loads(row["manifest"] or "{}")
     if manifest.get("format") != FORMAT:
@@ -227,7 +235,14 @@ def last_record_run_id(output: Location) -> str:
     return max((row["run_id"] for row in _rows(output, columns=["run_id"])), default="")
 
 
-def begin(output: Location, make_record: Callable[[str], RunRecord], *, writer: str, after: str) -> RunNumber:
+def begin(
+    output: Location,
+    make_record: Callable[[str], RunRecord],
+    *,
+    writer: str,
+    after: str,
+    fences_all: bool = False,
+) -> RunNumber:
     """Takes the next number of a writer, by a commit to `runs` with a row that says that the run has begun.
 
     Args:
@@ -235,6 +250,7 @@ def begin(output: Location, make_record: Callable[[str], RunRecord], *, writer: 
         make_record: Makes the record of the run, by its id.
         writer: Name of the application transaction.
         after: An id behind which the run's id sorts, beside those of the runs before.
+        fences_all: Whether the run takes the next numbers of all other writers too.
 
     Raises:
         StorageError: other runs begin again and again.
@@ -242,6 +258,9 @@ def begin(output: Location, make_record: Callable[[str], RunRecord], *, writer: 
     table = OutputTable(output=output, name=RUNS_TABLE)
     for _ in range(_BEGIN_TRIES):
         run = next_number(output, writer=writer, after=after)
+        if fences_all:
+            others = {row["writer"] for row in _rows(output, columns=["writer"])} - {writer}
+            run = replace(run, fences={other: table.run_number(other) + 1 for other in others})
         try:
             _commit(table, run, _row(run, make_record(run.run_id)), is_first=True)
         except SupersededError:
@@ -256,7 +275,15 @@ def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
     return RunNumber(number=number, run_id=new_run_id(after=max(after, last_record_run_id(output))), writer=writer)
 
 
-def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manifest, *, has_begun: bool = True) -> None:
+def finish(
+    output: Location,
+    run: RunNumber,
+    record: RunRecord,
+    manifest: Manifest,
+    *,
+    has_begun: bool = True,
+    state: str = FINISHED,
+) -> None:
     """Commits the row of a finished run, in place of the one that it wrote when it began, if it has.
 
     Raises:
@@ -265,7 +292,7 @@ def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manife
     counts, changes = manifest["counts"], manifest["changes"]
     row: RunRow = {
         **_row(run, record),
-        "state": FINISHED,
+        "state": state,
         "finished_at": datetime.fromisoformat(manifest["finished_at"]),
         "ok": counts["ok"],
         "failed": counts["failed"],
@@ -312,22 +339,56 @@ def _row(run: RunNumber, record: RunRecord) -> RunRow:
         "started_at": datetime.fromisoformat(record.started_at),
         "fingerprint": record.fingerprint,
         "readings": record.asked,
+        "documents_forgotten": record.forgotten,
         "record": json.dumps(asdict(record), ensure_ascii=False),
     }
 
 
 def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
-    """Commits a row in place of the one that the run has, and those of many small files as one file."""
+    """Commits a row in place of the one that the run has, and those of many small files as one file.
+
+    A run that forgets documents writes all rows again, without messages that may quote them.
+    """
     files = table.files() if table.exists() else {}
     replaced = [each for path, each in files.items() if run.run_id in path]
     rows = pa.Table.from_pylist([row], schema=RUNS)
-    if len(files) >= COMPACT_FILES and row["state"] == FINISHED:
+    is_erasure = row["documents_forgotten"] is not None and row["state"] != RUNNING
+    if is_erasure or (len(files) >= COMPACT_FILES and row["state"] == FINISHED):
         replaced = list(files.values())
-        others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id)
-        rows = pa.concat_tables([others.cast(RUNS), rows])
+        others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id).cast(RUNS)
+        if is_erasure:
+            others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
+        rows = pa.concat_tables([others, rows])
     written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
     most = run.number - 1 if is_first else None
     table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most)
+
+
+def _without_messages(row: RunRow) -> RunRow:
+    manifest = json.loads(row["manifest"]) | {"reasons": {}} if row["manifest"] else None
+    state = FINISHED if row["state"] == ERASING else row["state"]
+    return {**row, "state": state, "manifest": manifest and json.dumps(manifest, ensure_ascii=False)}
+
+
+def unfinished_runs(output: Location) -> list[RunRow]:
+    """The latest run of each writer, if it has not finished: it is running, or was killed or stopped.
+
+    Those before the last `memagent forget` don't count: they can't commit any more.
+    """
+    columns = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
+    rows = sorted(_rows(output, columns=columns), key=lambda row: row["run_id"])
+    erasures = [row for row in rows if row["documents_forgotten"] is not None and row["state"] != RUNNING]
+    since = erasures[-1]["run_id"] if erasures else ""
+    latest = {row["writer"]: row for row in rows}
+    return [row for row in latest.values() if row["state"] == RUNNING and row["run_id"] > since]
+
+
+def has_pending_erasure(output: Location) -> bool:
+    """Whether a `memagent forget` was killed before its end."""
+    rows = _rows(output, columns=["run_id", "state", "documents_forgotten"])
+    latest = max(rows, key=lambda row: row["run_id"], default=None)
+    is_killed = latest is not None and latest["state"] == RUNNING and latest["documents_forgotten"] is not None
+    return is_killed or any(row["state"] == ERASING for row in rows)
 
 
 def has_unfinished(output: Location, *, writer: str) -> bool:
@@ -344,7 +405,8 @@ def undo_unfinished(output: Location, run: RunNumber) -> None:
     Raises:
         SupersededError: a newer run has begun.
     """
-    rows = _rows(output, columns=["run_id", "writer", "manifest"], only=ds.field("writer") == run.writer)
+    counts = (ds.field("writer") == run.writer) | ds.field("documents_forgotten").is_valid()  # that undid all others
+    rows = _rows(output, columns=["run_id", "writer", "manifest"], only=counts)
     finished = [row for row in rows if row["manifest"]]
     last = max(finished, key=lambda row: row["run_id"], default=None)
     if not any((last["run_id"] if last else "") < row["run_id"] < run.run_id for row in rows):

@@ -57,7 +57,7 @@ class ReasonRow(TypedDict):
 
 
 class UnreadCounts(TypedDict):
-    """What was not read, of the sources of converted documents or since the policy shows a part of a text."""
+    """What was not read, of the sources of documents or since the policy shows a part of a text."""
 
     num_unread: int
     """Answers that are `not_read`, for either reason."""
@@ -147,6 +147,8 @@ class Manifest(TypedDict):
     """Names its question list in the log."""
     documents_table: DocumentsRecord
     """The documents that it read."""
+    forgotten: NotRequired[dict[str, int]]
+    """Of `memagent forget`: how many `documents` it has deleted."""
     replicas_given_up: NotRequired[int]
     """Replicas of a cluster whose engine could not start, or not start again, if there were any."""
 
@@ -171,6 +173,8 @@ class RunRecord:
     again: AgainRecord | None = None
     asked_id: str = ""
     """Names the question list in the log."""
+    forgotten: int | None = None
+    """Documents that `memagent forget` deletes; None of other runs."""
     format: str = FORMAT
 
 
@@ -239,7 +243,7 @@ def require_documents(manifest: Manifest, run: RunConfig) -> None:
 
 
 def require_sources_read(unread: UnreadCounts) -> None:
-    """Returns if all of the sources of converted documents was read.
+    """Returns if all of the sources of the documents was read.
 
     Raises:
         UnreadSourcesError: it was not; says of how many documents and answers.

@@ -128,7 +128,7 @@ class PartDocument(TypedDict):
     error_type: str | None
     readings: list[dict[str, Any]]
     source_read: NotRequired[float]
-    """Share of its source that was read, of a table of `memagent convert`."""
+    """Share of its source that was read."""
     source_unread: NotRequired[str | None]
     """What of its source was not read; None if all was."""
 

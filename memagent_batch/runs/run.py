@@ -17,7 +17,7 @@ from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.claim import asked_documents, asked_questions
+from memagent_batch.runs.claim import asked_questions, recorded_documents
 from memagent_batch.runs.document_texts import documents_record
 from memagent_batch.runs.history import PastRun, begin, finish, next_number, undo_unfinished
 from memagent_batch.runs.manifest import (
@@ -139,7 +139,7 @@ def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_i
         RunRecord(
             run_id="",
             started_at=datetime.now(UTC).isoformat(),
-            documents=asked_documents(job),
+            documents=recorded_documents(make_output(job), job),
             questions=asked_questions(job),
             asked=plan.num_readings,
             fingerprint=reader.fingerprint,
@@ -226,6 +226,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
         "spent": NOTHING_SPENT,
     }
     manifest.pop("replicas_given_up", None)
+    manifest.pop("forgotten", None)
     closed = cast("Manifest", manifest)
     finish(run.output, run.number, run.record, closed, has_begun=False)
     _log_closed(closed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 from memagent_batch.config.storage import Options
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.store.turn_log.rows import (
     TEXT_HASH,
@@ -29,6 +29,9 @@ from memagent_batch.store.turn_log.rows import (
     TokenStart,
     TurnKind,
 )
+
+if TYPE_CHECKING:
+    from memagent_batch.runs.history import PastRun
 
 READING_TABLES = ("answers", "memories", "evidence", "results")
 """Tables with the rows of readings, in the order in which they are committed: `runs` comes after them."""
@@ -212,24 +215,28 @@ def table(
     Raises:
         OutputError: there is no such run or table, or `VACUUM` has removed files of that version.
     """
-    from memagent_batch.runs.history import GONE_REMEDY  # it reads the table of runs, which is described here
-
-    opened = dataset(output, name, run_id=run_id, storage_options=storage_options)
-    with table_errors(f"{output}/{name}", remedy=GONE_REMEDY):
-        return opened.to_table()
+    place = Location(uri=absolute(output), storage_options=storage_options or {})
+    with output_errors(place.uri):
+        if name == RUNS_TABLE:
+            return OutputTable(output=place, name=name).dataset().to_table()
+        return _past_run(place, run_id).read(name)
 
 
 def dataset(
     output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
 ) -> ds.Dataset:
     """Opens a table of an output as a dataset, which is read batch by batch; takes and raises what `table` does."""
-    from memagent_batch.runs.history import find_run  # it reads the table of runs, which is described here
-
     place = Location(uri=absolute(output), storage_options=storage_options or {})
     with output_errors(place.uri):
         if name == RUNS_TABLE:
             return OutputTable(output=place, name=name).dataset()
-        return find_run(place, run_id).dataset(name)
+        return _past_run(place, run_id).dataset(name)
+
+
+def _past_run(output: Location, run_id: str) -> "PastRun":
+    from memagent_batch.runs.history import find_run  # it reads the table of runs, which is described here
+
+    return find_run(output, run_id)
 
 
 def reading_ids(row: Mapping[str, Any]) -> ReadingIds:

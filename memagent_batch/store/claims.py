@@ -3,15 +3,13 @@
 A record is a JSON file with a `format`. A folder without one must be empty to be written, and is not whole to be read.
 """
 
-from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
 from memagent_batch.errors import InputError, OutputError, StorageError
-from memagent_batch.store.errors import input_errors, output_errors, storage_errors
-from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.errors import input_errors, output_errors
+from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.writer import new_run_id
 
 ABANDONED_AFTER = timedelta(days=1)
 """Age of files that are not shown, and that nobody can be writing any more."""
@@ -19,11 +17,11 @@ _REPLACE_TRIES = 100
 
 
 def read_owner_record(
-    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder", beside: Collection[str] = ()
+    output: Location, name: str, *, layout: str, remedy: str = "choose an empty folder"
 ) -> dict[str, Any] | None:
     """The record of a folder that may be written; None where it is empty, or not there.
 
-    Folders `beside` may be there before the record is. The remedy says what to do where it holds other files.
+    The remedy says what to do where it holds other files.
 
     Raises:
         OutputError: it holds other files, or the record of another layout, or can't be reached.
@@ -31,8 +29,6 @@ def read_owner_record(
     with output_errors(output.uri):
         record = read_json(output / name)
         files = output.files() if record is None else []
-        allowed = tuple(f"{output.path}/{folder}/" for folder in beside)
-        files = [path for path in files if not path.startswith(allowed)]
     if files:
         raise OutputError(
             f"output: {output.uri} holds other files ({files[0]}, {len(files)} in all) and no {name}; {remedy}"
@@ -45,30 +41,11 @@ def read_owner_record(
     return record
 
 
-def claim_folder(place: Location, record: Mapping[str, Any], *, after: str = "") -> str:
-    """Writes the record of a run over that of the run before, and returns the run's id, which is in the record.
-
-    It sorts behind the id of the run before and behind `after`.
-
-    Raises:
-        OutputError: it can't be written.
-        StorageError: others claim the folder again and again.
-    """
-    for _ in range(_REPLACE_TRIES):
-        with storage_errors(place.uri):
-            version, before = place.version(), read_json(place)
-        run_id = new_run_id(after=max(before["run_id"], after) if before else after)
-        with output_errors(place.uri):
-            if place.replace(json_bytes({**record, "run_id": run_id}), version=version):
-                return run_id
-    raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
-
-
-def replace_shown(place: Location, data: bytes, *, require: Callable[[], None] = lambda: None) -> bytes:
+def replace_shown(place: Location, data: bytes) -> bytes:
     """Replaces a file that says which files are shown; returns what it said before, nothing if it was not there.
 
     Several may do so at the same time: each gets what the one before it wrote, and removes the files that this names
-    and no others, so that files of the others that are not shown yet stay. `require` raises if it may not be replaced.
+    and no others, so that files of the others that are not shown yet stay.
 
     Raises:
         StorageError: others replace it again and again.
@@ -76,7 +53,6 @@ def replace_shown(place: Location, data: bytes, *, require: Callable[[], None] =
     for _ in range(_REPLACE_TRIES):
         version = place.version()
         before = place.read_bytes_if_there() or b""
-        require()
         if place.replace(data, version=version):
             return before
     raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes there")

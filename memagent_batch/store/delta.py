@@ -10,8 +10,10 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,10 +29,10 @@ from memagent_batch.store.location import Location
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
-LOG_FOLDER = "_delta_log"
-"""Where a Delta table has its commits, a JSON file each."""
+UNCOMMITTED_DAYS = 1.0
+"""Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
 HASH_DIGITS = 16
 """Hex digits of a file's SHA-256 in its name."""
 S3_OPTIONS: Mapping[str, str] = {
@@ -43,6 +45,23 @@ S3_OPTIONS: Mapping[str, str] = {
 """Arguments of fsspec's S3 and their names in deltalake."""
 
 
+_OPENED: ContextVar[dict[tuple[str, int | None], "DeltaTable"] | None] = ContextVar("opened", default=None)
+"""Tables that are open, by place and version; None outside `shared_tables`."""
+
+
+@contextmanager
+def shared_tables() -> "Iterator[None]":
+    """The block, or as a decorator the function, in which a table's log is read once and then only followed."""
+    if _OPENED.get() is not None:
+        yield
+        return
+    token = _OPENED.set({})
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNumber:
     """Which run commits. Numbers of one writer grow; writers with different names don't fence each other."""
@@ -51,6 +70,8 @@ class RunNumber:
     run_id: str
     writer: str = "memagent"
     """Name of the application transaction: one for an output, and one for each slice of a corpus."""
+    fences: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of other writers that this run takes too, so that their older runs can't commit any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +169,12 @@ class OutputTable:
         """The folder of the table."""
         return self.output / self.name
 
+    def dataset_if_there(self) -> ds.Dataset | None:
+        """The latest version; None if the table was not created yet."""
+        with storage_errors(self.place.uri):
+            table = self._open()
+            return None if table is None else table.to_pyarrow_dataset()
+
     def exists(self) -> bool:
         """Whether the table was created."""
         return self._open() is not None
@@ -234,13 +261,13 @@ class OutputTable:
             SupersededError: a newer run has committed to the table; nothing was changed.
             StorageError: the store does not answer.
         """
-        from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
         table = self._open(read_version) or self._create(schema, partition_by)
-        newest = int(table.transaction_version(run.writer) or 0)
-        if newest > (run.number if most is None else most):
-            raise _superseded(self.output, run)
+        below = 0 if most is None else run.number - most
+        for writer, number in {run.writer: run.number, **run.fences}.items():
+            if int(table.transaction_version(writer) or 0) > number - below:
+                raise _superseded(self.output, run)
         now = int(time.time() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -263,10 +290,7 @@ class OutputTable:
             )
             for each in remove
         ]
-        properties = CommitProperties(
-            app_transactions=[Transaction(run.writer, run.number)],
-            custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **(metadata or {})},
-        )
+        properties = self._properties(run, metadata or {})
         with self._commit_errors(run):
             table.create_write_transaction(
                 actions,
@@ -277,34 +301,80 @@ class OutputTable:
             )
         return self._version_of(run)
 
-    def history(self, *, since: int) -> "Iterator[dict[str, Any]]":
-        """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
-        yield from map(self._commit_info, range(int(self.open().version()), since, -1))
+    def add_columns(self, columns: pa.Schema, *, run: RunNumber) -> None:
+        """Adds columns, which are null in all rows of the table, in a commit.
 
-    def vacuum(self, *, days: float) -> list[str]:
-        """Deletes files that no version younger than this refers to; returns their paths."""
+        Raises:
+            SupersededError: a newer run has committed to the table.
+            StorageError: the store does not answer.
+        """
+        from deltalake import Schema
+
+        properties = self._properties(run)
+        with self._commit_errors(run):
+            self.open().alter.add_columns(Schema.from_arrow(columns).fields, commit_properties=properties)
+
+    def history(self, *, since: int) -> list[dict[str, Any]]:
+        """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
+        latest = self.version()
+        return [] if latest is None else [*self._commits(range(latest, since, -1))]
+
+    def _commits(self, versions: Iterable[int]) -> "Iterator[dict[str, Any]]":
+        """What is recorded of commits. `DeltaTable.history` would block all threads of this process meanwhile."""
+        for version in versions:
+            file = self.place / "_delta_log" / f"{version:020}.json"
+            with storage_errors(file.uri):
+                actions = [json.loads(line) for line in file.read_bytes().splitlines()]
+            infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+            yield {**next(infos, {}), "version": version}
+
+    def vacuum(self, *, days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
+        """Deletes files that no version younger than this refers to; returns their number.
+
+        Files that no commit names may belong to a run that has not committed yet: only those older than
+        `uncommitted_days` are deleted.
+        """
         with storage_errors(self.place.uri, done="removed"):
-            return list(
-                self.open().vacuum(
-                    retention_hours=int(days * 24), dry_run=False, enforce_retention_duration=False, full=True
-                )
-            )
+            removed = self._vacuum(max(days, uncommitted_days), full=True)
+            if days < uncommitted_days:
+                removed += self._vacuum(days, full=False)
+        return len(removed)
+
+    def _vacuum(self, days: float, *, full: bool) -> list[str]:
+        hours = ceil(days * 24)
+        table = self.open()
+        return list(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full))
+
+    def _properties(self, run: RunNumber, metadata: Mapping[str, str] = {}) -> "CommitProperties":
+        from deltalake import CommitProperties, Transaction
+
+        return CommitProperties(
+            app_transactions=[Transaction(*each) for each in {run.writer: run.number, **run.fences}.items()],
+            custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **metadata},
+        )
 
     def _open(self, version: int | None = None) -> "DeltaTable | None":
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        place = self.place
+        place, opened = self.place, _OPENED.get()
         uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
+        table = opened.get((uri, version)) if opened is not None else None
         with storage_errors(place.uri):
             try:
-                return DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                if table is None:
+                    table = DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                elif version is None:
+                    table.update_incremental()  # a listing, and the commits that are new
             except TableNotFoundError:
                 return None
             except DeltaError:
                 if version is None:
                     raise
                 return None  # the version is not there
+        if opened is not None:
+            opened[uri, version] = table
+        return table
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> "DeltaTable":
         from deltalake import DeltaTable
@@ -334,18 +404,9 @@ class OutputTable:
 
     def _version_of(self, run: RunNumber) -> int:
         """The version that a run has just committed: another writer may have committed since."""
-        version = int(self.open().version())
-        while self._commit_info(version).get("run_id") != run.run_id:
-            version -= 1
-        return version
-
-    def _commit_info(self, version: int) -> dict[str, Any]:
-        """What a commit says of itself; deltalake's `history` would read more files, and hold Python's lock."""
-        place = self.place / f"{LOG_FOLDER}/{version:020d}.json"
-        with storage_errors(place.uri):
-            actions = [json.loads(line) for line in place.read_bytes().splitlines()]
-        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-        return {**info, "version": version}
+        latest = self.version()
+        commits = [] if latest is None else self._commits(range(latest, -1, -1))
+        return next(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
 
 
 def _superseded(output: Location, run: RunNumber) -> SupersededError:

@@ -18,7 +18,11 @@ from tests.engines.test_chat import chat_reply
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8000/v1"
-ELSEWHERE = {"how-to/other-trainers.md": "bridges", "how-to/plugins.md": "plugins/test_example.py"}
+ELSEWHERE = {
+    "how-to/other-trainers.md": "bridges",
+    "how-to/plugins.md": "plugins/test_example.py",
+    "how-to/collections.md": "flows/test_collections.py",
+}
 """Pages whose Python other tests run."""
 
 
@@ -79,7 +83,7 @@ def test_page_of_python_runs(names: dict[str, Any]) -> None:
     run_local(reader, names)
     run_local(run.partition("run.diff")[0], names)  # one run has none before it
     assert names["run"].manifest["counts"]["ok"] == 1
-    run_local("\n".join(chains.splitlines()[:3]), names)  # the others need labels and rollouts, so a model
+    run_local("\n".join(chains.splitlines()[:2]), names)  # the others need labels and rollouts, so a model
     assert Path("nightly/pages/index.html").exists()
     with pytest.raises(SystemExit, match="2"):
         run_local(job, names)  # no test makes the folder texts/
@@ -102,6 +106,25 @@ def test_tutorial_reads_the_tables_of_a_scan(names: dict[str, Any], capsys: pyte
 
 
 def test_converter_of_the_page_converts(names: dict[str, Any]) -> None:
-    (code,) = snippets("how-to/convert.md")
+    (code,) = snippets("how-to/ingest.md")
     exec(code, names)
     assert list(names["Dat"]().convert(Path("contracts/a.txt"))) == [Part(locator="text", text="It rained. " * 50)]
+
+
+def test_increment_of_the_page_of_tables_is_the_whole_table(names: dict[str, Any]) -> None:
+    def night(*rows: tuple[str, str, int]) -> ma.Run:
+        lines = [json.dumps({"document_id": name, "text": text * 50, "amount": amount}) for name, text, amount in rows]
+        Path("lake.jsonl").write_text("\n".join(lines))
+        settings = ma.InputConfig(carry_columns="amount")
+        given = {"questions": names["questions"], "agent": names["agent"], "executor": "local", "input": settings}
+        return ma.answer(documents="lake.jsonl", output="out", **given)
+
+    first = night(("kept", "It rained. ", 1), ("carried", "Snow. ", 1), ("gone", "Hail. ", 1), ("old", "Fog. ", 1))
+    night(("kept", "It rained. ", 1), ("carried", "Snow. ", 2), ("new", "Fog. ", 1), ("edited", "Sun. ", 1))
+    night(("kept", "It rained. ", 1), ("carried", "Snow. ", 2), ("new", "Fog. ", 1), ("edited", "Wind. ", 1))
+    names["first_run_id"] = first.run_id
+    for code in snippets("how-to/tables.md"):
+        exec(code, names)
+    assert {row["document_id"] for row in names["changes"].to_pylist()} == {"carried", "new", "edited"}
+    order = [("document_id", "ascending")]
+    assert names["loaded"].sort_by(order).to_pylist() == ma.table("out", "answers").sort_by(order).to_pylist()

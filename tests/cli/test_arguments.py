@@ -52,9 +52,9 @@ def test_read_command_prefers_command_line_to_environment_to_job_file(
 
 
 def test_read_command_passes_over_settings_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "job.yaml").write_text("convert: {ocr: true}\nrollouts: {group_size: 4}\nmodel: m\n")
+    (tmp_path / "job.yaml").write_text("rollouts: {group_size: 4}\nmodel: m\n")
     config = f"--config={tmp_path / 'job.yaml'}"
-    monkeypatch.setenv("MEMAGENT_CONVERT__OCR", "true")
+    monkeypatch.setenv("MEMAGENT_ROLLOUTS__GROUP_SIZE", "4")
     assert parse(config).model == "m"
     assert read_command(Collect, [config, *GIVEN]).rollouts.group_size == 4
 
@@ -118,16 +118,16 @@ def test_command_without_settings_takes_storage_options_of_the_environment_and_n
 @pytest.mark.parametrize(
     "words",
     [
-        ["out", "--without-text", "--to", "site"],
-        ["--without-text", "out", "--to=site"],
-        ["--to", "site", "--without-text=true", "out"],
-        ["--output", "out", "--without-text", "true", "--to", "site"],
-        ["--without_text", "--to", "site", "--output=out"],
+        ["out", "--yes", "--to", "site"],
+        ["--yes", "out", "--to=site"],
+        ["--to", "site", "--yes=true", "out"],
+        ["--output", "out", "--yes", "true", "--to", "site"],
+        ["--yes", "--to", "site", "--output=out"],
     ],
 )
 def test_output_stands_first_or_behind_its_name_and_a_flag_with_or_without_a_value(words: list[str]) -> None:
     page = read_command(Page, words)
-    assert (page.output, page.without_text, page.to) == (("out",), True, "site")
+    assert (page.output, page.yes, page.to) == (("out",), True, "site")
 
 
 @pytest.mark.parametrize("words", [["--no-follow-ups.evidence"], ["--follow-ups.evidence", "false"]])

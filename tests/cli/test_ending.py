@@ -13,56 +13,58 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.cli.screen import ending
 from memagent_batch.cli.status import status_lines
-from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import TooManyFailedError
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.history import PastRun, require_manifest
 from memagent_batch.store.location import Location
 from tests.flows.scans import make_scan
 from tests.jobs import put_texts, small_arguments
-from tests.runs.recorded_nights import FAILS, Nights
+from tests.runs.written_runs import rewrite_answers, write_answers
 
 
-@pytest.mark.parametrize("table_format", [*TableFormat])
-def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
-    tmp_path: Path, table_format: TableFormat
-) -> None:
-    output = Location(uri=f"{tmp_path}/run/")
-    night = Nights(output)
-    documents = {"a": "Ann\x1b[2J\nSmith", "b": FAILS, "c": None, "d": "never shown"}
-    manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
-    said = ending(output, manifest, num_columns=110)
-    assert said.startswith("4 readings: 2 ok, 2 failed; ")
+@pytest.fixture
+def output(tmp_path: Path) -> Location:
+    return Location(uri=f"{tmp_path}/run/")
+
+
+def ending_of(run: PastRun, *, num_columns: int = 110) -> str:
+    return ending(run.output, run.manifest, num_columns=num_columns)
+
+
+def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(output: Location) -> None:
+    questions, place = {"q": "Who signed?"}, output.uri.rstrip("/")
+    answers = {"a": {"q": "Ann\x1b[2J\nSmith"}, "b": {"q": None}, "c": {"q": "Bob"}, "d": {"q": "never shown"}}
+    run = write_answers(output, answers, run_id="1", questions=questions)
+    said = ending_of(run)
+    assert said.startswith("4 readings: 3 ok, 1 failed; ")
     assert said.count("Who signed?") == 1
-    assert max(map(len, ending(output, manifest, num_columns=30).split("\n")[2:6])) == 30
+    assert max(map(len, ending_of(run, num_columns=30).split("\n")[2:6])) == 30
     assert "Ann [2J Smith" in said
-    assert "failed: p: the text is null" in said
+    assert "failed: the engine refused it" in said
     assert "never shown" not in said
-    assert f"\n  3 of 4; all: memagent page {tmp_path}/run\n" in said
-    assert f"{tmp_path}/run/answers/   4 rows" in said
-    assert f"memagent status {tmp_path}/run\n" in f"{said}\n"
+    assert f"\n  3 of 4; all: memagent page {place}\n" in said
+    assert f"{place}/answers/   4 rows" in said
+    assert f"memagent status {place}\n" in f"{said}\n"
     assert "memagent diff" not in said
-    assert f'table_files("{tmp_path}/run", "answers")' in said
-    again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
-    assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
-    later = night.run({**documents, "d": "read now"}, {"q": "Who signed?"}, table_format=table_format)
-    said = ending(output, later, num_columns=110)
-    assert said.index("read now") < said.index("Ann")
+    assert f'memagent_batch.table("{place}", "answers")' in said
+    later = write_answers(output, answers | {"d": {"q": "read now"}}, run_id="2", questions=questions)
+    assert f"memagent diff {place} " in ending_of(later)
 
 
-def test_ending_shows_answers_of_different_documents(tmp_path: Path) -> None:
-    output = Location(uri=f"{tmp_path}/run/")
+def test_ending_shows_what_this_run_has_read_first_and_answers_of_different_documents(output: Location) -> None:
     questions = {"q": "Who signed?", "r": "Who paid?"}
-    manifest = Nights(output).run({"a": "Ann", "b": "Bob"}, questions)
-    said = ending(output, manifest, num_columns=110)
+    answers = {name: dict.fromkeys(questions, name) for name in ("a", "b")}
+    said = ending_of(write_answers(output, answers, run_id="1", questions=questions))
     assert [said.count(f"    {name}  ") for name in ("a", "b")] == [2, 1]
     assert "\n  3 of 4; all: " in said
-    assert "; all: " not in ending(output, Nights(output).run({"a": "Ann"}, questions), num_columns=110)
+    of_this = rewrite_answers(output, "2", lambda rows: [*rows[:3], {**rows[3], "read_run_id": "2"}])
+    assert ending_of(of_this).index("    b  ") < ending_of(of_this).index("    a  ")
+    one = write_answers(output, {"a": {"q": "Ann"}}, run_id="3", questions=questions)
+    assert "; all: " not in ending_of(one)
 
 
-def test_ending_shows_a_response_without_an_answer_as_such_and_how_to_take_it_whole(tmp_path: Path) -> None:
-    output = Location(uri=f"{tmp_path}/run/")
-    manifest = Nights(output).run({"a": "it never closes {"}, {"q": "Who signed?"})
-    said = ending(output, manifest, num_columns=110)
+def test_ending_shows_a_response_without_an_answer_as_such_and_how_to_take_it_whole(output: Location) -> None:
+    response = {"answer": None, "response": "\\boxed{it never closes {"}
+    said = ending_of(write_answers(output, {"a": {"q": "x"}}, run_id="1", questions={"q": "Who signed?"}, **response))
     assert "no answer; the response: \\boxed{it never closes {" in said
     assert "--extraction raw" in said
 
@@ -88,15 +90,15 @@ def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_e
     arguments = small_arguments(tmp_path, text_model, ask="Who?", max_failed_share=0.4)
     texts = ["--documents", f"{tmp_path}/in", "--output", f"{tmp_path}/texts"]
     answered, run = ["2 readings: 1 ok, 1 failed", "/run/answers/   2 rows"], f"{tmp_path}/run"
-    converted = ["2 files, 2 of them", "1 ok", "next: memagent answer --config reader"]
+    ingested = ["2 sources, ", "2 documents in ", "1 needs review", "next: memagent answer --config reader"]
     to_do = ["2 documents, 1 question: 2 readings", "next: `memagent answer`"]
     commands: list[tuple[list[str], int, str, Any, list[str]]] = [
-        (["convert", *texts], 0, "files_ok", 1, converted),
+        (["ingest", *texts], 0, "documents", 2, ingested),
         (["plan", *arguments], 0, "readings_to_do", 1, to_do),
         (["answer", *arguments], TooManyFailedError.exit_code, "ok", 1, answered),
         (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),
         (["status", run], 0, "state", "finished", ["1 answered, 1 failed", f"memagent page {run}"]),
-        (["page", run], 0, "readings", 2, ["2 answers of 2 documents", f"next: open {run}/page/index.html"]),
+        (["page", run], 0, "readings", 2, ["2 answers of 2 documents", f"next: open {run}/pages/index.html"]),
     ]
     for words, code, name, value, expected in commands:
         assert main(words) == code

@@ -11,7 +11,7 @@ import yaml
 from memagent_batch.cli import main as cli
 from memagent_batch.errors import UsageError
 
-STEPS = ("checking inputs and model\n", "indexing the documents: 1 file\n")
+STEPS = ("checking inputs and model\n", "listing the sources\n")
 """What a command may have told before."""
 MISTAKES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text(encoding="utf-8"))
 
@@ -34,4 +34,30 @@ def test_mistake_is_one_line_with_its_exit_code(
         said.err.removeprefix(STEPS[0]).removeprefix(STEPS[1])
         == f"error: {row['says'].replace('HERE', str(tmp_path))}\n"
     )
+    assert sorted(os.walk(tmp_path)) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "answer --documents=texts --ask=Who? --engine=simulated --output",
+        "status",
+        "show",
+        "diff",
+        "page",
+        "verify",
+        "export --to=csv",
+        "review make --question=q",
+    ],
+)
+def test_output_of_an_older_version_is_refused_in_one_line_and_stays(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("texts/a.txt", "out/run.json", "out/manifest.json", "out/answers/part-00000.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"format": "memagent-batch/2", "run_id": "r"}')
+    before = sorted(os.walk(tmp_path))
+    assert cli.main([*shlex.split(words), "out"]) == UsageError.exit_code
+    assert "output: out was written by an earlier version of memagent-batch" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(os.walk(tmp_path)) == before

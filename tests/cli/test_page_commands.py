@@ -4,22 +4,22 @@ import csv
 import json
 import re
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copytree
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+import memagent_batch as ma
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.status import status_lines
 from memagent_batch.errors import UsageError
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, RunRecord
+from memagent_batch.runs.history import begin, require_manifest
+from memagent_batch.runs.manifest import RunRecord
 from memagent_batch.runs.state import read_state, write_stop_note
-from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
-from tests.pages.reviewed_run import Scan, write_scan
-from tests.runs.recorded_nights import Nights
+from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
+from tests.runs.written_runs import record_of, write_answers, write_run
 
 DOCUMENT = "Calder & Voss 2020/001"
 
@@ -37,49 +37,41 @@ def test_page_prints_where_it_is_and_how_large(scan: str, tmp_path: Path, capsys
     assert told["bytes"] == sum(path.stat().st_size for path in files)
 
 
-def test_commands_find_the_answers_of_a_scan(scan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    copytree(scan, tmp_path / "night/answers")
-    night = str(tmp_path / "night")
-    assert cli.main(["show", night]) == 0
-    assert cli.main(["export", night, "--to", "csv"]) == 0
-    assert cli.main(["page", night, "--without-text"]) == 0
-    said = capsys.readouterr().out
-    assert f"{night}/answers/export/answers.csv" in said
-    assert f'"page": "{night}/pages/index.html"' in said
-    assert '<h1 class="wrap">Answers of <bdi>night</bdi></h1>' in (tmp_path / "night/pages/index.html").read_text()
-    with (tmp_path / "night/answers/export/answers.csv").open(encoding="utf-8-sig", newline="") as stream:
-        rows = [*csv.DictReader(stream)]
-    assert len(rows) == 20
-    places = {row["place"][:11] for row in rows if row["sentence"].endswith("agreement on 45 days' notice.")}
-    assert places == {"characters "}
-
-
 @pytest.mark.parametrize("has_note", [True, False])
 def test_answers_of_the_night_before_a_failed_one_are_said_to_be_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], has_note: bool
 ) -> None:
     output = write_scan(tmp_path, Scan(num_documents=1, failed=frozenset()))
-    later = "20261123T010000.000Z.cccc"
-    record = dict.fromkeys(RunRecord.__dataclass_fields__) | {"format": FORMAT, "run_id": later, "asked": 5}
-    write_json(output / RUN_FILE, record | {"started_at": "2026-11-23T01:00:00+00:00"})
+
+    def later(run_id: str) -> RunRecord:
+        return record_of({**require_manifest(output), "run_id": run_id, "started_at": datetime.now(UTC).isoformat()})
+
+    run = begin(output, later, writer="memagent", after="")
     if has_note:
-        write_stop_note(output, run_id=later, why="EngineError: the engine is gone")
-    said = ["a later run, begun at 2026-11-23 01:00 UTC, has not finished", "finished at 2026-11-22 01:07 UTC"]
+        write_stop_note(output, run_id=run.run_id, why="EngineError: the engine is gone")
+    said = ["a later run, begun at 20", "has not finished", "finished at 2026-11-22 01:07 UTC"]
     said += ["EngineError: the engine is gone"] if has_note else ["it is running, or was killed"]
     assert cli.main(["page", output.uri]) == 0
-    pages = [(output / f"page/{name}").read_bytes().decode() for name in ("index.html", "summary.txt", "summary.html")]
+    pages = [(output / f"pages/{name}").read_bytes().decode() for name in ("index.html", "summary.txt", "summary.html")]
     told = capsys.readouterr().err
     assert cli.main(["show", output.uri, "Nordhafen Logistik 2020/000"]) == 0
     for text in (*pages, told, capsys.readouterr().err):
         assert [words for words in said if words not in text] == []
     lines = status_lines(read_state(output), output="scan")
-    shown = "20261122T010000.000Z.bbbb, finished at 2026-11-22 01:07 UTC"
+    shown = f"{TONIGHT}, finished at 2026-11-22 01:07 UTC"
     assert f"answers, page and summary are still those of run {shown}" in lines
 
 
-def test_export_into_a_file_of_another_ending_is_refused(
+def test_export_writes_every_answer_with_its_sentence_and_only_to_its_own_ending(
     scan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert cli.main(["export", scan, "--to", "csv"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": f"{scan}/export/answers.csv", "rows": 20}
+    with Path(f"{scan}/export/answers.csv").open(encoding="utf-8-sig", newline="") as stream:
+        rows = [*csv.DictReader(stream)]
+    assert len(rows) == 20
+    places = {row["place"][:11] for row in rows if row["sentence"].endswith("agreement on 45 days' notice.")}
+    assert places == {"characters "}
     assert cli.main(["export", scan, "--to", "csv", "--into", str(tmp_path / "a.xlsx")]) == UsageError.exit_code
     assert "does not end in .csv" in capsys.readouterr().err
     assert not (tmp_path / "a.xlsx").exists()
@@ -126,8 +118,8 @@ def test_show_lists_documents_and_prints_values_evidence_and_why_a_reading_faile
 
 
 def test_show_wraps_long_texts_and_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nights = Nights(Location(uri=str(tmp_path)))
-    nights.run({"a": "long \x1b[2J" + "word " * 400}, {"q": "Why?"})
+    answer = "long \x1b[2J" + "word " * 400
+    write_answers(Location(uri=str(tmp_path)), {"a": {"q": answer}}, run_id="r", questions={"q": "Why?"})
     assert cli.main(["show", str(tmp_path), "a"]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
@@ -139,11 +131,11 @@ def test_locators_stand_beside_spans_wherever_they_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output, place = write_scan(tmp_path, Scan(num_documents=1)), "a<b>.pdf, page 3"
-    for name in ("evidence", "memories"):
-        (path,) = (output / name).files()
-        table = pq.read_table(path)
-        column = table.schema.get_field_index("locator")
-        pq.write_table(table.set_column(column, "locator", pa.array([place] * table.num_rows)), path)
+    tables: dict[str, list[dict[str, Any]]] = {
+        name: [{**row, "locator": place} for row in ma.table(output.uri, name).to_pylist()]
+        for name in ("answers", "evidence", "memories")
+    }
+    write_run(output, tables, run_id=f"{TONIGHT}c", questions=ma.Run.at(output.uri)._past().questions)
     assert cli.main(["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert re.search(rf"notice\. \[characters [\d,]+ to [\d,]+, chunk \d+, {place}\]", words)

@@ -11,19 +11,19 @@ from memagent_batch.convert.converter import Part, ending_of
 from memagent_batch.convert.kinds import FileKind, recognise
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import ChosenConverter, SourceConverter
-from memagent_batch.convert.table import ConvertedRow, rows_table
+from memagent_batch.ingest.files import ChosenConverter, FileConverter
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files, office, outlook, planted
 from tests.convert.files import A_TEXT, DRAWN, SCAN, written
+from tests.convert.rows import ConvertedRow, converted_rows
 
 LONG = A_TEXT * 4
 
 
 @pytest.fixture(scope="module")
-def source_converter() -> Iterator[SourceConverter]:
+def file_converter() -> Iterator[FileConverter]:
     with ConverterServer(search_path=(str(Path(__file__).parents[2]),)) as server:
-        yield SourceConverter(server, converters=chosen(), limits=Limits(seconds=120))
+        yield FileConverter(server, converters=chosen(), limits=Limits(seconds=120))
 
 
 def chosen(more: Mapping[str, str] = {}) -> dict[str, ChosenConverter]:
@@ -33,22 +33,20 @@ def chosen(more: Mapping[str, str] = {}) -> dict[str, ChosenConverter]:
 
 
 @pytest.fixture
-def rows_of(source_converter: SourceConverter, tmp_path: Path) -> "RowsOf":
-    return RowsOf(source_converter, tmp_path)
+def rows_of(file_converter: FileConverter, tmp_path: Path) -> "RowsOf":
+    return RowsOf(file_converter, tmp_path)
 
 
 class RowsOf:
     """Converts what a file of some name holds."""
 
-    def __init__(self, converter: SourceConverter, folder: Path) -> None:
+    def __init__(self, converter: FileConverter, folder: Path) -> None:
         self._converter, self._folder = converter, folder
 
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
         file = self._folder / f"source{ending_of(name)}"
         file.write_bytes(data)
-        rows = self._converter.convert(file, name=name, digest="0")
-        assert rows_table(rows).num_rows == len(rows) > 0
-        return rows
+        return converted_rows(self._converter, file, name=name)
 
 
 def places(rows: list[ConvertedRow]) -> list[tuple[str, int, str, str]]:
@@ -59,7 +57,7 @@ def test_pdf_has_a_part_for_each_page(rows_of: RowsOf) -> None:
     rows = rows_of("a/b.pdf", files.pdf(written(A_TEXT), written("Second (page)")))
     assert places(rows) == [("a/b.pdf", 1, "page 1", "ok"), ("a/b.pdf", 2, "page 2", "ok")]
     assert [row["text"] for row in rows] == [A_TEXT.strip(), "Second (page)"]
-    assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pdf", "a/b.pdf", "0")}
+    assert {row["converter"] for row in rows} == {"pdf"}
 
 
 def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of: RowsOf) -> None:
@@ -264,8 +262,8 @@ def test_file_with_all_attachments_unpacks_to_a_bound_and_the_others_keep_theirs
     (tmp_path / "m.eml").write_bytes(files.mail("s", "the code", files=[*attached, ("a.txt", b"short")]).as_bytes())
     limits = Limits(seconds=120, output_bytes=1 << 20)
     with ConverterServer() as server:
-        converter = SourceConverter(server, converters=chosen(), limits=limits)
-        rows = converter.convert(tmp_path / "m.eml", name="m.eml", digest="0")
+        converter = FileConverter(server, converters=chosen(), limits=limits)
+        rows = converted_rows(converter, tmp_path / "m.eml", name="m.eml")
     assert sum(len(row["text"] or "") for row in rows) < 2 << 20
     lost = [row for row in rows if row["status"] == "failed"]
     assert {"its file with all attachments more than 2 MiB" in (row["reason"] or "") for row in lost} == {True}
@@ -473,19 +471,19 @@ def test_cells_and_rows_that_a_sheet_repeats_stand_below_their_headings(rows_of:
         ("docx.bin", lambda: files.docx_file(("Normal", "x")), "docx", "ok"),
         ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
         ("letter", lambda: b"From 1 March 2026 on\nthe rent is 500", "text", "ok"),
-        ("blank.pdf", lambda: b"", None, "empty"),
+        ("blank.pdf", lambda: b"", "kinds", "empty"),
         ("scan.tiff", lambda: b"II*\0....", "image", "needs_ocr"),
         ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", "image", "needs_ocr"),
         ("contract.txt", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("notes.txt", lambda: b"A PDF begins with %PDF-1.4", "text", "ok"),
         ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "html", "ok"),
         ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pdf", "ok"),
-        ("data.parquet", lambda: b"PAR1", None, "skipped"),
+        ("data.parquet", lambda: b"PAR1", "kinds", "skipped"),
         ("more.zip", lambda: b"PK\x03\x04", "zip", "failed"),
     ],
 )
 def test_kind_is_known_by_content_before_ending(
-    rows_of: RowsOf, name: str, data: Callable[[], bytes], converter: str | None, status: str
+    rows_of: RowsOf, name: str, data: Callable[[], bytes], converter: str, status: str
 ) -> None:
     (row,) = rows_of(name, data())
     assert (row["converter"], row["status"]) == (converter, status)
@@ -503,4 +501,4 @@ def test_table_of_texts_is_for_another_command(tmp_path: Path, name: str, is_tab
     (tmp_path / name).write_text('{"text": "a"}')
     part = recognise(tmp_path / name)
     assert isinstance(part, Part)
-    assert ("`memagent answer` reads such tables" in (part.reason or "")) is is_table
+    assert ("input.format: auto reads the rows of such tables" in (part.reason or "")) is is_table

@@ -15,10 +15,10 @@ from memagent_batch.convert.converter import ending_of
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import ChosenConverter, SourceConverter
-from memagent_batch.convert.table import rows_table
+from memagent_batch.ingest.files import ChosenConverter, FileConverter
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files
+from tests.convert.rows import converted_rows
 
 CASES = int(os.environ.get("MEMAGENT_FUZZ_CASES", "20"))
 LIMITS = Limits(seconds=60)
@@ -57,17 +57,16 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def converter() -> Iterator[SourceConverter]:
+def converter() -> Iterator[FileConverter]:
     names = {kind.value: kind.value for kind in FileKind}
     chosen = {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
     with ConverterServer() as server:
-        yield SourceConverter(server, converters=chosen, limits=LIMITS)
+        yield FileConverter(server, converters=chosen, limits=LIMITS)
 
 
-def require_found(converter: SourceConverter, file: Path, data: bytes, facts: Sequence[str], *, case: int) -> None:
+def require_found(converter: FileConverter, file: Path, data: bytes, facts: Sequence[str], *, case: int) -> None:
     file.write_bytes(data)
-    rows = converter.convert(file, name=f"source{ending_of(file.name)}", digest="0")
-    assert rows_table(rows).num_rows == len(rows) > 0
+    rows = converted_rows(converter, file, name=f"source{ending_of(file.name)}")
     assert not [row for row in rows if "not converted within" in (row["reason"] or "")], case
     assert not [row for row in rows if row["status"] not in ("ok", "empty") and not row["reason"]], case
     missing = [fact for fact in facts if not any(fact in (row["text"] or "") for row in rows)]
@@ -79,7 +78,7 @@ def fact(random: Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_mailbox_of_random_headers_keeps_every_message(converter: SourceConverter, tmp_path: Path, seed: int) -> None:
+def test_mailbox_of_random_headers_keeps_every_message(converter: FileConverter, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     facts, box = [fact(random) for _ in range(10)], b""
     for code in facts:
@@ -91,7 +90,7 @@ def test_mailbox_of_random_headers_keeps_every_message(converter: SourceConverte
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_random_attachments_of_a_mail_are_found(converter: SourceConverter, tmp_path: Path, seed: int) -> None:
+def test_random_attachments_of_a_mail_are_found(converter: FileConverter, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     leaves = [leaf(random) for _ in range(4)]
     parts = [attachment(random, data) for data, _ in leaves]
@@ -114,7 +113,7 @@ def attachment(random: Random, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_random_files_in_a_pdf_are_found(converter: SourceConverter, tmp_path: Path, seed: int) -> None:
+def test_random_files_in_a_pdf_are_found(converter: FileConverter, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     facts, extra, pairs = [fact(random)], [b""], list[str]()
     for number in range(3):
@@ -132,7 +131,7 @@ def test_random_files_in_a_pdf_are_found(converter: SourceConverter, tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_random_html_shows_every_visible_fact(converter: SourceConverter, tmp_path: Path, seed: int) -> None:
+def test_random_html_shows_every_visible_fact(converter: FileConverter, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     facts = [fact(random) for _ in range(5)]
     page = "".join(random.choices(CLOSED, k=random.randint(0, 60)))
@@ -142,7 +141,7 @@ def test_random_html_shows_every_visible_fact(converter: SourceConverter, tmp_pa
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_random_nested_archives_lose_nothing(converter: SourceConverter, tmp_path: Path, seed: int) -> None:
+def test_random_nested_archives_lose_nothing(converter: FileConverter, tmp_path: Path, seed: int) -> None:
     random, facts = Random(seed), list[str]()
     name, data = nested(random, facts, depth=random.randint(1, 5))
     require_found(converter, tmp_path / name, data, facts, case=seed)

@@ -16,7 +16,7 @@ from memagent_batch.convert.converter import Line, Part, PartStatus
 from memagent_batch.convert.ocr import OcrConverter, reading_order
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import SourceConverter
+from memagent_batch.ingest.files import FileConverter
 from tests.convert import files, office, planted
 from tests.convert.files import written
 from tests.convert.test_converters import RowsOf, chosen
@@ -47,15 +47,15 @@ def parts_of(folder: Path, data: bytes) -> list[Part]:
 
 
 @pytest.fixture(scope="module")
-def converter() -> Iterator[SourceConverter]:
+def converter() -> Iterator[FileConverter]:
     """With OCR."""
     limits = Limits(seconds=300, memory_bytes=2 << 30)
     with ConverterServer(search_path=(str(Path(__file__).parents[2]),), settings={"ocr": True}) as server:
-        yield SourceConverter(server, converters=chosen({"image": "rapidocr"}), limits=limits)
+        yield FileConverter(server, converters=chosen({"image": "rapidocr"}), limits=limits)
 
 
 @pytest.fixture
-def rows_of(converter: SourceConverter, tmp_path: Path) -> RowsOf:
+def rows_of(converter: FileConverter, tmp_path: Path) -> RowsOf:
     return RowsOf(converter, tmp_path)
 
 
@@ -247,7 +247,7 @@ def test_page_that_ends_its_process_costs_itself_alone(tmp_path: Path) -> None:
     out = io.BytesIO()
     pages.save(out)
     with ConverterServer(search_path=(str(Path(__file__).parents[2]),), settings={"ocr": True}) as server:
-        converter = SourceConverter(server, converters=chosen(own), limits=Limits(seconds=60))
+        converter = FileConverter(server, converters=chosen(own), limits=Limits(seconds=60))
         first, crashed, last = RowsOf(converter, tmp_path)("a.pdf", out.getvalue())
     assert [(row["locator"], row["status"]) for row in (first, last)] == [("page 1", "ok"), ("page 3", "ok")]
     assert (crashed["locator"], crashed["status"]) == ("page 2", "failed")

@@ -1,8 +1,6 @@
-"""The table of `memagent convert` as documents: what its manifest lists, once its run has ended."""
+"""Files of an input, by folder or pattern."""
 
-import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,53 +8,10 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
+from memagent_batch.documents.listing import HIDDEN_NAME, list_files
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import list_shards
-
-
-def write_table(folder: Path, *, parts: Sequence[str], finished: str | None, run: str) -> None:
-    """An output of `memagent convert`: the run that has begun last, and the one that has finished last."""
-    (folder / "documents").mkdir()
-    for name in parts:
-        (folder / "documents" / name).write_text("rows")
-    (folder / "run.json").write_text(json.dumps({"format": CONVERTED_FORMAT, "run_id": run}))
-    if finished is not None:
-        listed = [f"documents/{name}" for name in parts if finished in name]
-        (folder / "manifest.json").write_text(json.dumps({"run_id": finished, "files": {"documents": listed}}))
-
-
-@pytest.mark.parametrize("place", ["", "documents/", "documents/*.parquet"])
-def test_converted_table_is_what_its_manifest_lists(tmp_path: Path, place: str) -> None:
-    write_table(tmp_path, parts=["0-one.parquet", "0-two.parquet"], finished="two", run="two")
-    files = list_files(Location(uri=f"{tmp_path}/{place}"))
-    assert [Path(file.path).name for file in files] == ["0-two.parquet"]
-
-
-@pytest.mark.parametrize("finished", [None, "one"])
-@pytest.mark.parametrize("place", ["", "documents/", "documents/*.parquet"])
-def test_converted_table_of_a_run_that_has_not_ended_is_refused(
-    tmp_path: Path, place: str, finished: str | None
-) -> None:
-    write_table(tmp_path, parts=["0-one.parquet", "0-two.parquet"], finished=finished, run="two")
-    with pytest.raises(InputError, match=r"has not ended here.* run the same `memagent convert` again"):
-        list_files(Location(uri=f"{tmp_path}/{place}"))
-
-
-@pytest.mark.parametrize("place", ["", "documents/"])
-def test_converted_table_without_one_of_its_files_is_refused(tmp_path: Path, place: str) -> None:
-    write_table(tmp_path, parts=["0-one.parquet", "1-one.parquet"], finished="one", run="one")
-    (tmp_path / "documents/1-one.parquet").unlink()
-    with pytest.raises(InputError, match=r"lists '.*documents/1-one.parquet', which is not there.*copy the whole"):
-        list_files(Location(uri=f"{tmp_path}/{place}"))
-
-
-@pytest.mark.parametrize("record", ['{"format": "mine"}', "[1]", '{"a": 1}\n{"a": 2}'])
-def test_folder_with_another_file_of_that_name_is_read_as_it_is(tmp_path: Path, record: str) -> None:
-    (tmp_path / "run.json").write_text(record)
-    (tmp_path / "a.jsonl").write_text("{}")
-    assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.jsonl", "run.json"]
 
 
 @pytest.mark.parametrize("pattern", ["", "/**", "/**/*", "/*"])

@@ -16,7 +16,7 @@ from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.domain.texts.locators import locators
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import fetched, indexed, read
+from tests.documents.lake.forms import indexed, read, read_stored
 
 PAGED = InputConfig(order_columns=("page",), locator="page {page}")
 MAILS = InputConfig(
@@ -43,11 +43,6 @@ def _page(name: str, page: Any, text: str | None) -> dict[str, Any]:
     return {"document_id": name, "page": page, "text": text}
 
 
-def _hash(place: Location, values: InputConfig = PAGED) -> str:
-    (row,) = indexed(place, settings=values).to_pylist()
-    return str(row["document_hash"])
-
-
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_index_and_fetch_rows_are_joined_in_order_with_their_headers_and_places(form: str, tmp_path: Path) -> None:
     mails = [
@@ -57,14 +52,17 @@ def test_index_and_fetch_rows_are_joined_in_order_with_their_headers_and_places(
     shuffled = random.Random(3).sample(mails, len(mails))
     place = _write(tmp_path / "in", shuffled, num_files=3, form=form)
     index = indexed(place, settings=MAILS)
-    found = fetched(index, place, settings=MAILS)["7"]
+    found = read_stored(place.uri, MAILS)["7"]
     parts = [f"{mail['sender'] or ''}, {mail['sent_at']}\n{mail['body']}" for mail in mails]
     assert found.text == "\n\n".join(parts)
     assert index["num_bytes"].to_pylist() == [len(found.text.encode())]
-    assert [row.locator for row in found.rows] == [f"message {n}" for n in range(1, 12)]
-    assert [found.text[row.char_start : row.char_end] for row in found.rows] == parts
+    assert [row.locator for row in found.parts] == [f"message {n}" for n in range(1, 12)]
+    assert [found.text[row.char_start : row.char_end] for row in found.parts] == parts
     start = found.text.index("body 4")
-    assert locators(found.rows, char_start=start, char_end=found.text.index("body 5") + 1) == ("message 4", "message 5")
+    assert locators(found.parts, char_start=start, char_end=found.text.index("body 5") + 1) == (
+        "message 4",
+        "message 5",
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,20 +128,6 @@ def test_index_values_that_texts_would_put_in_a_wrong_order_are_refused(
         indexed(place, settings=PAGED)
 
 
-def test_index_hash_covers_texts_locators_and_rows_and_nothing_else(tmp_path: Path) -> None:
-    pages = [_page("a", number, f"text {number}") for number in range(4)]
-    first = _hash(_write(tmp_path / "one", pages, num_files=1))
-    assert _hash(_write(tmp_path / "moved", pages[::-1], num_files=3)) == first
-    assert _hash(_write(tmp_path / "jsonl", pages, form="jsonl")) == first
-    others = {
-        "missing page": pages[:1] + pages[2:],
-        "text": [*pages[:3], _page("a", 3, "other")],
-        "locator": [*pages[:3], _page("a", 4, "text 3")],
-    }
-    hashes = {name: _hash(_write(tmp_path / name, rows)) for name, rows in others.items()}
-    assert len({first, *hashes.values()}) == 4
-
-
 def test_index_tie_in_the_order_is_refused_with_both_rows(tmp_path: Path) -> None:
     place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("b", 1, "y"), _page("a", 1, "z")], num_files=2)
     message = (
@@ -160,17 +144,16 @@ def test_index_tie_in_the_order_is_refused_with_both_rows(tmp_path: Path) -> Non
 def test_index_page_without_a_text_fails_its_document_alone(tmp_path: Path) -> None:
     rows = [_page("a", 1, "x"), _page("a", 2, None), _page("b", 1, "y")]
     place = _write(tmp_path / "in", rows, num_files=1)
-    found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
-    assert found["b"].text == "y"
-    assert "row group 1, row 2: the text is null" in str(found["a"].error)
+    failed, found = indexed(place, settings=PAGED)["error"].to_pylist()
+    assert "row group 1, row 2: the text is null" in failed
+    assert found is None
 
 
 def test_index_document_of_blank_pages_alone_is_empty(tmp_path: Path) -> None:
     rows = [_page("a", 1, ""), _page("a", 2, " \n"), _page("b", 1, ""), _page("b", 2, "y")]
     place = _write(tmp_path / "in", rows, num_files=1)
-    found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
-    assert "document_id 'a': the text is empty" in str(found["a"].error)
-    assert found["b"].text == "\n\ny"
+    assert "document_id 'a': the text is empty" in indexed(place, settings=PAGED)["error"][0].as_py()
+    assert read(place.uri, PAGED) == {"a": None, "b": "\n\ny"}
 
 
 def test_index_empty_field_of_csv_is_a_blank_page_and_no_document(tmp_path: Path) -> None:
@@ -178,7 +161,7 @@ def test_index_empty_field_of_csv_is_a_blank_page_and_no_document(tmp_path: Path
     place = Location(uri=str(tmp_path))
     (row,) = indexed(place, settings=PAGED).to_pylist()
     assert row["error"] is None
-    assert fetched(indexed(place, settings=PAGED), place, settings=PAGED)["a"].text == "first\n\n\n\nthird"
+    assert read(place.uri, PAGED)["a"] == "first\n\n\n\nthird"
     (tmp_path / "pages.csv").write_text("document_id,text\nb,\n")
     (row,) = indexed(place, settings=InputConfig()).to_pylist()
     assert "line 2: the text is null" in row["error"]
@@ -188,16 +171,6 @@ def test_index_row_without_a_place_in_the_order_is_refused(tmp_path: Path) -> No
     place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("a", None, "y")], num_files=1)
     with pytest.raises(InputError, match=r"row 2: column 'page' is null"):
         indexed(place, settings=PAGED)
-
-
-def test_fetch_page_that_changed_since_the_index_is_not_read(tmp_path: Path) -> None:
-    pages = [_page("a", number, f"text {number}") for number in range(4)] + [_page("b", 0, "same")]
-    place = _write(tmp_path / "in", pages)
-    index = indexed(place, settings=PAGED)
-    _write(tmp_path / "in", [*pages[:2], _page("a", 2, "other"), *pages[3:]])
-    found = fetched(index, place, settings=PAGED)
-    assert "changed since the plan was made" in str(found["a"].error)
-    assert found["b"].text == "same"
 
 
 def test_index_row_of_a_document_carries_what_its_first_row_has(tmp_path: Path) -> None:
@@ -233,12 +206,11 @@ def test_index_and_fetch_any_pages_anywhere_rejoin_to_their_text(
     rows = [_page(name, number, text) for name, texts in documents.items() for number, text in enumerate(texts)]
     random.Random(seed).shuffle(rows)
     place = _write(tmp_path_factory.mktemp("rows") / "in", rows, num_files=1 + seed % 3)
-    found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
-    assert {name: text.text for name, text in found.items()} == {
-        name: "\n\n".join(texts) if any(map(str.strip, texts)) else None for name, texts in documents.items()
-    }
-    for name, text in found.items():
-        assert text.error or [str(text.text)[row.char_start : row.char_end] for row in text.rows] == documents[name]
+    found = read_stored(place.uri, PAGED)
+    joined = {name: "\n\n".join(texts) for name, texts in documents.items() if any(map(str.strip, texts))}
+    assert {name: stored.text for name, stored in found.items()} == joined
+    for name, stored in found.items():
+        assert [stored.text[part.char_start : part.char_end] for part in stored.parts] == documents[name]
 
 
 def test_text_file_whose_header_names_a_key_of_its_folder_is_fetched(tmp_path: Path) -> None:
@@ -247,5 +219,4 @@ def test_text_file_whose_header_names_a_key_of_its_folder_is_fetched(tmp_path: P
     (folder / "a.txt").write_text("Hello")
     values = InputConfig(order_columns=("year",), header="Year {year}")
     place = Location(uri=str(tmp_path))
-    (found,) = fetched(indexed(place, settings=values), place, settings=values).values()
-    assert found.text == "Year 2024\nHello"
+    assert [*read(place.uri, values).values()] == ["Year 2024\nHello"]

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.documents.stored import find_places, read_index, read_texts
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError
 from memagent_batch.store.location import Location
@@ -21,6 +22,10 @@ def output_at(place: str | Path) -> Location:
     return Location(uri=f"{place}/run")
 
 
+def index_of(output: Location, *, version: int | None = None, **settings: Any) -> pa.Table:
+    return StoredDocuments(output=output, version=version).read_index(InputConfig(**settings)).taken
+
+
 def stored_texts(output: Location) -> list[dict[str, Any]]:
     return [stored_row(name, text) for name, text in TEXTS.items()]
 
@@ -30,7 +35,7 @@ def test_index_has_ids_hashes_sizes_places_and_typed_carried_columns(tmp_path: P
     rows = [stored_row(name, text, signed=day) for name, text in TEXTS.items()]
     broken = stored_row("f", None, error="no text", error_type="BadFileError", source_read=0.0)
     store_documents(output, rows[:3], [*rows[3:], broken], carried=[SIGNED])
-    index = read_index(output)
+    index = index_of(output, carry_columns="signed")
     assert "text" not in index.schema.names
     assert index.schema.field("carry:signed").type == pa.date32()
     assert index["carry:signed"].to_pylist() == [day] * 5 + [None]
@@ -51,7 +56,7 @@ def test_index_of_a_file_without_a_carried_column_has_nulls_for_it(tmp_path: Pat
 
     table = DeltaTable(f"{output.path}/documents")
     table.alter.add_columns(list(Schema.from_arrow(pa.schema([SIGNED])).fields))
-    assert read_index(output)["carry:signed"].to_pylist() == [None]
+    assert index_of(output, carry_columns="signed")["carry:signed"].to_pylist() == [None]
 
 
 def loss(kind: str, severity: str, place: str | None, detail: str) -> dict[str, str | None]:
@@ -66,7 +71,7 @@ def test_index_says_what_of_a_source_was_not_read_each_reason_once(tmp_path: Pat
     ]
     output = output_at(tmp_path)
     store_documents(output, [stored_row("a", "one", losses=losses, source_read=0.5), stored_row("b", "two")])
-    index = read_index(output)
+    index = index_of(output)
     names = ("source_unread", "source_review", "source_notes")
     first, second = (
         [row[f"carry:{name}"] for name in names]
@@ -83,8 +88,11 @@ def test_texts_come_once_each_whatever_the_order_of_their_places(order: list[int
     output = output_at(tmp_path)
     rows = stored_texts(output)
     store_documents(output, rows[:3], rows[3:])
-    places = read_index(output).take(pa.array(order, pa.int64()))
-    found = {places["document_id"][stored.row].as_py(): stored.text for stored in read_texts(output, places)}
+    places = index_of(output).take(pa.array(order, pa.int64()))
+    found = {
+        places["document_id"][stored.row].as_py(): stored.text
+        for stored in StoredDocuments(output=output).read_texts(places)
+    }
     assert found == {name: text for number, (name, text) in enumerate(TEXTS.items()) if number in order}
 
 
@@ -92,7 +100,7 @@ def test_texts_have_their_parts_with_locators(tmp_path: Path) -> None:
     output = output_at(tmp_path)
     store_documents(output, [paged_row("a", {"page 1": "It rained 😀.", "page 2": "Ann signed."})])
     for with_text in (True, False):
-        (stored,) = read_texts(output, read_index(output), with_text=with_text)
+        (stored,) = StoredDocuments(output=output).read_texts(index_of(output), with_text=with_text)
         assert [(part.char_start, part.char_end, part.locator) for part in stored.parts] == [
             (0, 12, "page 1"),
             (14, 25, "page 2"),
@@ -106,27 +114,30 @@ def test_texts_of_an_earlier_version_stay_when_the_table_changes(tmp_path: Path)
     store_documents(output, [stored_row("a", "new"), stored_row("b", "same")], number=2)
     hashes = {"a": text_hash("old"), "b": text_hash("same"), "c": text_hash("none")}
     for version, expected in ((first, ["old", "same"]), (None, ["same"])):
-        places = find_places(output, hashes, version=version)
-        assert [stored.text for stored in read_texts(output, places)] == expected
-    assert [stored.text for stored in read_texts(output, read_index(output, version=first))] == ["old", "same"]
+        places = StoredDocuments(output=output, version=version).find_places(hashes)
+        assert [stored.text for stored in StoredDocuments(output=output).read_texts(places)] == expected
+    assert [stored.text for stored in StoredDocuments(output=output).read_texts(index_of(output, version=first))] == [
+        "old",
+        "same",
+    ]
 
 
 def test_texts_of_a_version_whose_files_are_gone_are_refused_with_the_remedy(tmp_path: Path) -> None:
     output = output_at(tmp_path)
     store_documents(output, [stored_row("a", "old")])
-    places = read_index(output)
+    places = index_of(output)
     (tmp_path / "run/documents" / places["file"][0].as_py()).unlink()
     with pytest.raises(OutputError, match="repeat the command"):
-        list(read_texts(output, places))
+        list(StoredDocuments(output=output).read_texts(places))
 
 
 def test_long_texts_are_held_some_at_a_time(tmp_path: Path) -> None:
     output, text = output_at(tmp_path), "lorem ipsum " * 200_000
     rows = [stored_row(str(number), f"{number} {text}") for number in range(24)]
     store_documents(output, rows, group_rows=1)
-    places, before = read_index(output), pa.total_allocated_bytes()
+    places, before = index_of(output), pa.total_allocated_bytes()
     most = 0
-    for stored in read_texts(output, places):
+    for stored in StoredDocuments(output=output).read_texts(places):
         most = max(most, pa.total_allocated_bytes() - before)
         assert stored.text.startswith(f"{stored.row} ")
     assert most < 8 * len(text) < sum(places["num_bytes"].to_pylist()) / 2

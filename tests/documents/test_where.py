@@ -256,7 +256,7 @@ def test_message_on_a_missing_column_names_the_keys_of_the_folders(tmp_path: Pat
 
 def _carried(folder: Path, values: InputConfig) -> dict[str, str]:
     index = indexed(Location(uri=str(folder)), settings=values)
-    return dict(zip(index["document_id"].to_pylist(), index["carry:run"].to_pylist(), strict=True))
+    return dict(zip(index["document_id"].to_pylist(), map(str, index["carry:run"].to_pylist()), strict=True))
 
 
 def _write_form(folder: Path, rows: list[dict[str, str]], *, form: str) -> None:

@@ -5,15 +5,14 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 import yaml
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.convert import ConvertJob
+from memagent_batch.config.ingest_job import IngestJob
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import convert
+from memagent_batch.flows.ingest import ingest_documents
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.convert.files import pdf, written
@@ -41,7 +40,7 @@ def recipe(name: str, folder: Path, model: str, *, chunk_tokens: int) -> JobConf
     return job_of(executor="local", **{**given, **places, **SMALL, "policy": policy, "model": model}, allow_code=True)
 
 
-def test_case_of_converted_files_is_one_document_whose_evidence_names_file_and_page(
+def test_case_of_ingested_files_is_one_document_whose_evidence_names_file_and_page(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = {1: "The pump of hall 4 failed in May.", 2: "It was bought of Ostrava Metals."}
@@ -53,9 +52,9 @@ def test_case_of_converted_files_is_one_document_whose_evidence_names_file_and_p
         (tmp_path / f"cases/{case}/report.pdf").write_bytes(pdf(*map(written, pages.values())))
     (tmp_path / "cases/17/mails/offer.eml").write_bytes(mail.as_bytes())
     (tmp_path / "cases/17/photo.jpg").write_bytes(b"\xff\xd8\xff\xe0")
-    convert(ConvertJob(documents=(str(tmp_path / "cases"),), output=str(tmp_path / "texts")))
+    ingest_documents(IngestJob(documents=(str(tmp_path / "cases"),), output=str(tmp_path / "texts")))
     monkeypatch.chdir(tmp_path)
-    duckdb.sql(blocks("sql")[0])
+    exec(blocks("python")[0], {})
     job = recipe("cases.yaml", tmp_path, text_model, chunk_tokens=200)
     answer(job)
     answers = {row["document_id"]: row for row in table_rows(job.output, "answers")}

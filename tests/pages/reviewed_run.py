@@ -3,28 +3,20 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.documents.questions import QUESTION_SCHEMA
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Spent, public_settings
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
-from memagent_batch.store.json_files import write_json
+from memagent_batch.runs.manifest import public_settings
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
-from tests.runs.written_documents import Form, WrittenDocuments, write_documents
-
-Row = dict[str, Any]
+from memagent_batch.store.turn_log.question_list import with_hashes
+from tests.runs.written_runs import Row, answer_row, write_run
 
 LAST_NIGHT, TONIGHT = "20261121T010000.000Z.aaaa", "20261122T010000.000Z.bbbb"
 CHUNK_CHARS = 2_400
-FINGERPRINT = "f" * 64
 NO_MODEL = "no model: these answers are made up"
 PARTIES = (
     "Nordhafen Logistik",
@@ -77,7 +69,6 @@ class Scan:
     notice_days: Sequence[int] = (30, 45, 60, 90, 180)
     """Notice periods; each contract has one of them."""
     failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
-    form: Form = Form.ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +96,13 @@ def write_scan(folder: Path, scan: Scan) -> Location:
             if not is_failed:
                 tables["memories"] += _turns(key, text, clause)
                 tables["evidence"] += _evidence(key, text, clause)
-    written = write_documents(folder / "documents", texts, form=scan.form, file="contracts.parquet")
-    for row in (row for rows in tables.values() for row in rows):
-        row["document_hash"] = written.hashes[row["document_id"]]
-    _write_run(output, folder, tables, written, scan)
+    _write_nights(output, tables, texts, scan)
     return output
 
 
 def _key(document_id: str, text: str, asked: Asked, scan: Scan) -> Row:
-    return {
-        "run_id": TONIGHT,
-        "document_id": document_id,
-        "question_id": asked.question_id + scan.hostile,
-        "sample": 0,
-        "document_hash": text_hash(text),
-        "question_hash": text_hash(asked.question + scan.hostile),
-        "fingerprint": FINGERPRINT,
-    }
+    question = asked.question + scan.hostile
+    return answer_row(document_id, asked.question_id + scan.hostile, run_id=TONIGHT, text=text, question=question)
 
 
 def _clause(rng: random.Random, asked: Asked, scan: Scan) -> Clause | None:
@@ -182,23 +163,16 @@ def _answer(
     rng: random.Random, key: Row, text: str, asked: Asked, clause: Clause | None, scan: Scan, *, is_failed: bool
 ) -> Row:
     turns = len(range(0, len(text), CHUNK_CHARS)) + 1
-    finished = datetime(2026, 11, 22, 1, 7, tzinfo=UTC)
-    row: Row = dict.fromkeys(ANSWERS.names) | {
-        **key,
-        "question": asked.question + scan.hostile,
+    row = key | {
         "model": NO_MODEL,
         "num_document_tokens": len(text) // 4,
         "num_chunks": turns - 1,
         "num_turns": turns,
-        "finished_at": finished,
-        "answer_type": asked.answer_type,
-        "value_unit": asked.unit,
-    }
-    row |= dict.fromkeys(("memory_truncations", "num_replayed_turns", "num_cached_prompt_tokens"), 0)
-    row |= {
         "num_prompt_tokens": len(text) // 4 + 900 * turns,
         "num_completion_tokens": 40 * turns,
         "engine_seconds": 1.5,
+        "answer_type": asked.answer_type,
+        "value_unit": asked.unit,
     }
     if is_failed:
         error = {
@@ -268,80 +242,27 @@ def _evidence(key: Row, text: str, clause: Clause | None) -> Iterator[Row]:
     yield {**base, "how": "aligned", "chunk_index": None, "quote": quote, **(found or nowhere)}
 
 
-def _write_run(
-    output: Location, folder: Path, tables: dict[str, list[Row]], written: WrittenDocuments, scan: Scan
-) -> None:
-    """Tables, manifest and, if there is a night before, the records and logs of both nights."""
-    documents = str(folder / "documents")
-    job = job_of(documents=documents, questions="contracts.csv", output=output.uri, input=written.input)
-    part: Row = {"key": "k"}
-    for name, schema in (("answers", ANSWERS), ("memories", MEMORIES), ("evidence", EVIDENCE)):
-        part[f"{name}_file"] = f"{name}/part-00000-{TONIGHT}.parquet"
-        (output / part[f"{name}_file"]).write_bytes(parquet_bytes(pa.Table.from_pylist(tables[name], schema=schema)))
-    counts = {"asked": len(tables["answers"]), "ok": 0, "failed": 0, "not_read": 0}
-    since = LAST_NIGHT if scan.has_night_before else None
-    manifest: Any = {
-        "format": FORMAT,
-        "run_id": TONIGHT,
-        "counts": counts | {"answers_rows": len(tables["answers"]), "memories_rows": len(tables["memories"])},
-        "fingerprint": FINGERPRINT,
-        "settings": public_settings(job) | {"model": NO_MODEL},
-        "started_at": "2026-11-22T01:00:00+00:00",
-        "finished_at": "2026-11-22T01:07:12+00:00",
-        "seconds": 432.0,
-        "files": {name: [part[f"{name}_file"]] for name in tables},
-        "changes": {
-            "since": since,
-            "documents": {"added": 0, "changed": 0, "removed": 0, "unchanged": 1},
-            "readings": {"read": 0, "kept": counts["asked"], "unreadable": 0, "not_read": 0},
-        },
-        "spent": dict.fromkeys(Spent.__annotations__, 0),
-        "tables": written.tables,
-        "parts": [part],
-    }
-    questions = _questions(scan)
-    (output / f"log/questions/{TONIGHT}.parquet").write_bytes(parquet_bytes(questions))
-    if since:
-        _write_history(output, manifest, tables["answers"], questions)
-    record = {"format": FORMAT, "run_id": TONIGHT, "documents": (folder / "documents").as_uri()}
-    write_json(output / RUN_FILE, record)
-    write_json(output / "manifest.json", manifest)
+def _write_nights(output: Location, tables: dict[str, list[Row]], texts: dict[str, str], scan: Scan) -> None:
+    """Tonight's run and, if there is one, that of the night before.
 
-
-def _questions(scan: Scan) -> pa.Table:
+    In the night before, every ninth answer was another one, and every eleventh was not asked for.
+    """
     rows = [{**asdict(asked), "question_id": asked.question_id + scan.hostile} for asked in scan.questions]
-    hashes = [text_hash(asked.question + scan.hostile) for asked in scan.questions]
-    return pa.Table.from_pylist(rows, schema=QUESTION_SCHEMA).append_column("question_hash", pa.array(hashes))
-
-
-def _write_history(output: Location, manifest: Any, answers: list[Row], questions: pa.Table) -> None:
-    """Two nights; of the first, every ninth answer was another one, and every eleventh was not asked."""
-    ids = questions["question_id"].to_pylist()
-    shown = {
-        LAST_NIGHT: list(filter(None, map(_answer_before, *zip(*enumerate(answers), strict=True)))),
-        TONIGHT: answers,
-    }
-    for run_id, rows in shown.items():
-        asked: dict[str, Row] = {}
-        for row in rows:
-            document = asked.setdefault(
-                row["document_id"],
-                {"document_id": row["document_id"], "document_hash": row["document_hash"], "readings": []},
-            )
-            document["readings"].append({"question": ids.index(row["question_id"]), "sample": 0, "run_id": run_id})
-        file = f"answers/part-00000-{run_id}.parquet"
-        (output / file).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=ANSWERS)))
-        (output / f"log/questions/{run_id}.parquet").write_bytes(parquet_bytes(questions))
-        past = PastRun(
-            output=output,
-            run_id=run_id,
-            manifest=manifest | {"run_id": run_id, "files": manifest["files"] | {"answers": [file]}},
-            plan=pa.Table.from_pylist(list(asked.values()), schema=RUN_PLAN),
+    rows = [row | {"question": row["question"] + scan.hostile} for row in rows]
+    questions = with_hashes(pa.Table.from_pylist(rows, schema=QUESTION_SCHEMA))
+    job = job_of(documents="contracts", questions="contracts.csv", output=output.uri)
+    settings = public_settings(job) | {"model": NO_MODEL}
+    if scan.has_night_before:
+        answers = [*filter(None, map(_answer_before, *zip(*enumerate(tables["answers"]), strict=True)))]
+        write_run(
+            output,
+            tables | {"answers": answers},
+            run_id=LAST_NIGHT,
             questions=questions,
-            removed=REMOVED_TABLE.empty_table(),
+            texts=texts,
+            settings=settings,
         )
-        write_plan(past)
-        write_record_manifest(past)
+    write_run(output, tables, run_id=TONIGHT, questions=questions, texts=texts, settings=settings)
 
 
 def _answer_before(number: int, row: Row) -> Row | None:

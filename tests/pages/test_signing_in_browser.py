@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.pages.site import write_site
 from memagent_batch.review.sheet import quoted
 from memagent_batch.review.sign_offs import older_reading_hash, read_sign_offs
-from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
 from tests.browsers import blocked_storage
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.pages.test_site_in_browser import WAIT_SECONDS, choose, column, log_of, opened, search, state
 from tests.pages.test_spreadsheets import FORMULAS, PLAIN, WITHIN
+from tests.runs.written_runs import rewrite_answers
 
 pytestmark = pytest.mark.system
 
@@ -48,15 +47,17 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, dict[tu
         num_documents=NUM_DOCUMENTS, questions=QUESTIONS_ASKED, failed=frozenset(), has_night_before=False, paragraphs=8
     )
     output = write_scan(tmp_path_factory.mktemp("trial"), scan)
-    (file,) = (output / "answers").files()
-    table = pq.read_table(file)
-    rows = [{**row, "support": row["support"] and "supported"} for row in table.to_pylist()]
-    places = range(5, len(rows), len(rows) // len(PLANTED))
-    truth = {}
-    for place, (why, changed) in zip(places, PLANTED, strict=False):
-        rows[place] |= changed
-        truth[rows[place]["document_id"], rows[place]["question_id"]] = why
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    truth: dict[tuple[str, str], str] = {}
+
+    def plant(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        places = range(5, len(rows), len(rows) // len(PLANTED))
+        rows = [{**row, "support": row["support"] and "supported"} for row in rows]
+        for place, (why, changed) in zip(places, PLANTED, strict=False):
+            rows[place] |= changed
+            truth[rows[place]["document_id"], rows[place]["question_id"]] = why
+        return rows
+
+    rewrite_answers(output, "20261122T020000.000Z.planted", plant, since=None)
     return output, truth
 
 
@@ -73,12 +74,11 @@ def small(tmp_path: Path) -> Location:
 
 def next_night(output: Location, run_id: str, *, changed: str = "") -> str:
     """Another run with the same answers, but for one reading; returns its page."""
-    (file,) = (output / "answers").files()
-    table = pq.read_table(file)
-    rows = [{**row, "answer": "another one"} if name_of(row) == changed else row for row in table.to_pylist()]
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
-    manifest: Any = read_json(output / "manifest.json")
-    write_json(output / "manifest.json", manifest | {"run_id": run_id})
+    rewrite_answers(
+        output,
+        run_id,
+        lambda rows: [{**row, "answer": "another one"} if name_of(row) == changed else row for row in rows],
+    )
     return f"{written(output)}#view=list"
 
 
@@ -211,8 +211,7 @@ def test_decisions_that_were_not_saved_outlive_the_night_and_stay_with_their_ans
 def test_decisions_that_an_earlier_version_kept_by_run_are_taken_over(
     browser: webdriver.Chrome, small: Location
 ) -> None:
-    (file,) = (small / "answers").files()
-    row = pq.read_table(file).to_pylist()[0]
+    row = ma.table(small.uri, "answers").to_pylist()[0]
     ids = {"document_id": row["document_id"], "question_id": row["question_id"], "sample": "0"}
     hashed = older_reading_hash(row)
     kept = json.dumps({hashed: {**ids, "reading_hash": hashed, "decision": "reject", "signed_at": "2026-11-22T08:00Z"}})

@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from memagent_batch.pages.site import write_site
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
-from tests.runs.recorded_nights import Nights
+from tests.runs.written_runs import write_answers
 
 pytestmark = pytest.mark.system
 
@@ -219,11 +219,11 @@ def test_policy_stops_what_the_page_does_not_name(table: webdriver.Chrome, kind:
 
 @pytest.mark.slow
 def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    nights = Nights(Location(uri=str(tmp_path / "run")))
+    output = Location(uri=str(tmp_path / "run"))
     questions = {f"q-{number:02d}": f"Question {number}?" for number in range(50)}
-    nights.run({f"document-{number:03d}": f"answer {number}" for number in range(200)}, questions)
-    index = site_of(nights.output)
-    opened(browser, index.as_uri())
+    answers = {f"document-{number:03d}": dict.fromkeys(questions, f"answer {number}") for number in range(200)}
+    write_answers(output, answers, run_id="r", questions=questions)
+    opened(browser, site_of(output).as_uri())
     assert state(browser) == "10,000 answers in 200 documents"
     assert len(rows(browser)) == 50
     search(browser, "document-199 q-49")

@@ -8,23 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.documents.questions import read_questions
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.review.sheet import unquoted
-from memagent_batch.runs.manifest import FORMAT
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE
+from memagent_batch.runs import tables
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes, write_asked
-from tests.runs.written_documents import Form, write_documents
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
+from tests.runs import written_runs
+from tests.runs.written_runs import Row, answer_row
 
 QUESTION = "Does the contract have the clause?"
-FINGERPRINT = "f" * 64
 PRECISION, SHARE_FAILED, SHARE_INVALID = 0.8, 0.02, 0.01
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
 
@@ -42,8 +37,7 @@ class MadeRun:
     hostile: str = ""
     num_parts: int = 2
     num_with_losses: int = 0
-    """Documents, the first, of whose source a part was not read; with some, all are converted ones."""
-    form: Form = Form.ROWS
+    """Documents, the first, of whose source a part was not read."""
     follow_ups: str = "c" * 64
     """Fingerprint of what is asked after each answer."""
 
@@ -55,46 +49,34 @@ def truth_of(made: MadeRun) -> dict[str, bool]:
 
 
 def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
+    """Writes the run into an output; returns the truth."""
     truth = truth_of(made)
-    documents = folder.parent / "documents"
-    texts = [
-        f"Contract {number}.{made.hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here, or is not.\n"
-        for number in range(made.num_documents)
-    ]
-    of_id = dict(zip(truth, texts, strict=True))
-    written = write_documents(documents, of_id, form=made.form, file="documents.parquet")
-    rows = [row | {"document_hash": written.hashes[row["document_id"]]} for row in _answer_rows(made, truth)]
+    texts = {
+        name: f"Contract {number}.{made.hostile}\n\nFirst clause of {number}.\nThe clause of {number} is here or not.\n"
+        for number, name in enumerate(truth)
+    }
+    rows = _answer_rows(made, truth, texts)
     if not made.typed:
-        untyped = dict.fromkeys(name for name in ANSWERS.names if name.startswith(("value", "confidence")))
+        untyped = dict.fromkeys(name for name in tables.ANSWERS.names if name.startswith(("value", "confidence")))
         rows = [row | untyped for row in rows]
-    if made.num_with_losses:
-        for place, row in enumerate(rows):
-            row |= {"source": f"{row['document_id']}.pdf", "source_read": 1.0, "source_unread": None}
-            row |= {"source_unread": "page 2: an image without text"} if place < made.num_with_losses else {}
-    schema = pa.schema([*ANSWERS, *SOURCE_COLUMNS]) if made.num_with_losses else ANSWERS
-    evidence = [_evidence_row(row, text) for row, text in zip(rows, texts, strict=True) if row["answer"] == "Yes."]
-    files: dict[str, list[str]] = {"answers": [], "evidence": ["evidence/part-0.parquet"]}
-    (folder / "answers").mkdir(parents=True, exist_ok=True)
-    (folder / "evidence").mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(evidence, schema=EVIDENCE), folder / "evidence" / "part-0.parquet")
     size = -(-len(rows) // made.num_parts)
-    for part in range(made.num_parts):
-        table = pa.Table.from_pylist(rows[part * size : (part + 1) * size], schema=schema)
-        name = f"answers/part-{part}-{made.run_id}.parquet"
-        pq.write_table(table, folder / name)
-        files["answers"].append(name)
-    settings = {"input": {"text_column": "text", **written.input}, "documents": [str(documents)]}
-    tables = {**written.tables}
-    made_by = {"run_id": made.run_id, "fingerprint": FINGERPRINT}
-    manifest = {"format": FORMAT, **made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
     asked = with_hashes(read_questions(None, ask=[{"question_id": "clause", "question": QUESTION}]))
-    asked = asked.append_column(FOLLOW_UP_FINGERPRINT, pa.array([made.follow_ups]))
-    write_asked(Location(uri=str(folder)), asked, run_id=made.run_id)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    written_runs.write_run(
+        Location(uri=str(folder)),
+        *[_part(rows[start : start + size], texts) for start in range(0, len(rows), size)],
+        run_id=made.run_id,
+        questions=asked.append_column(FOLLOW_UP_FINGERPRINT, pa.array([made.follow_ups])),
+        texts=texts,
+    )
     return truth
 
 
-def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any]]:
+def _part(rows: list[Row], texts: Mapping[str, str]) -> dict[str, list[Row]]:
+    evidence = [_evidence_row(row, texts[row["document_id"]]) for row in rows if row["answer"] == "Yes."]
+    return {"answers": rows, "evidence": evidence, "memories": []}
+
+
+def _answer_rows(made: MadeRun, truth: Mapping[str, bool], texts: Mapping[str, str]) -> list[Row]:
     rng = random.Random(made.seed)
     again = random.Random(f"{made.seed} again")
     false_positives = made.richness * made.recall * (1 - PRECISION) / PRECISION / (1 - made.richness)
@@ -105,44 +87,23 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
             draws = [again.random() for _ in range(4)]
         found = draws[0] < (made.recall if is_true else false_positives)
         failed, invalid = draws[1] < SHARE_FAILED, draws[2] < SHARE_INVALID
-        answered = not failed and not invalid
-        value_label = "red" if found else "green"
-        rows.append(
-            {
-                "run_id": made.run_id,
-                "document_id": document_id,
-                "question_id": "clause",
-                "sample": 0,
-                "question": QUESTION,
-                "status": "failed" if failed else "ok",
-                "answer": ("Yes." if found else "No.") if answered else None,
-                "memory_truncations": 0,
-                "num_turns": 1,
-                "num_replayed_turns": 0,
-                "num_prompt_tokens": 1,
-                "num_cached_prompt_tokens": 0,
-                "num_completion_tokens": 1,
-                "engine_seconds": 0.0,
-                "finished_at": datetime(2026, 11, 23, 1, tzinfo=UTC),
-                "question_hash": text_hash(QUESTION),
-                "fingerprint": FINGERPRINT,
-                "model": "tiny",
-                "error_type": "EngineRequestError" if failed else None,
-                "answer_type": "bool",
-                "value": json.dumps(found) if answered else None,
-                "value_bool": found if answered else None,
-                "value_label": value_label if answered else None,
-                "value_status": None if failed else "invalid" if invalid else "ok",
-                "confidence": draws[3] if answered else None,
-            }
-        )
+        columns: Row = {"answer_type": "bool", "value_status": None if failed else "invalid" if invalid else "ok"}
+        if failed:
+            columns |= {"status": "failed", "error_type": "EngineRequestError"}
+        if not failed and not invalid:
+            columns |= {"answer": "Yes." if found else "No.", "value": json.dumps(found), "value_bool": found}
+            columns |= {"value_label": "red" if found else "green", "confidence": draws[3]}
+        columns["source"] = f"{document_id}.pdf"
+        columns["source_unread"] = "page 2: an image without text" if place < made.num_with_losses else None
+        text = texts[document_id]
+        rows.append(answer_row(document_id, "clause", run_id=made.run_id, text=text, question=QUESTION, **columns))
     return rows
 
 
-def _evidence_row(row: Mapping[str, Any], text: str) -> dict[str, Any]:
+def _evidence_row(row: Row, text: str) -> Row:
     start = text.index("The clause")
     return {
-        **{name: row[name] for name in EVIDENCE.names if name in row},
+        **{name: row[name] for name in tables.EVIDENCE.names if name in row},
         "how": "chosen",
         "rank": 1,
         "char_start": start,

@@ -76,7 +76,7 @@ class Limits:
     @property
     def memory_text(self) -> str:
         """The memory, for a reason."""
-        return f"{self.memory_bytes >> 20:,} MiB (--memory-mib)"
+        return f"{self.memory_bytes >> 20:,} MiB (--ingest.memory-mib)"
 
 
 class _Program(ctypes.Structure):

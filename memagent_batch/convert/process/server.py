@@ -51,7 +51,7 @@ class Request(TypedDict):
     converters: dict[str, str]
     """Import paths by kind or ending; an ending comes first."""
     settings: dict[str, Any]
-    """Settings of `memagent convert` that converters may be made with."""
+    """Settings of `memagent ingest` that converters may be made with."""
     file: str
     folder: str
     """Where its parts and attachments go."""
@@ -98,7 +98,7 @@ def _serve(request: Request) -> dict[str, str | None]:
 def _failure(code: int, request: Request, *, limits: Limits, timed_out: bool) -> str | None:
     """Why a converter did not come to its end; None if it did."""
     if timed_out:
-        return f"not converted within {limits.seconds:g} s (--seconds); it was stopped"
+        return f"not converted within {limits.seconds:g} s (--ingest.seconds); it was stopped"
     if code == DONE:
         return None
     if code < 0:

@@ -1,5 +1,4 @@
 import bz2
-import csv
 import gzip
 import io
 import json
@@ -12,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import require_unique_ids
 from memagent_batch.documents.formats import byte_lines
 from memagent_batch.documents.formats.byte_lines import ByteLines, line_at
 from memagent_batch.documents.formats.line_formats import CsvReader, JsonlReader
 from memagent_batch.documents.formats.records import (
     ColumnKind,
     InputColumn,
-    Place,
     Presence,
     Record,
     RecordReader,
@@ -91,14 +88,12 @@ def test_jsonl_lone_surrogate_concerns_its_document_only(tmp_path: Path) -> None
     assert good.values == ("a",)
 
 
-def test_csv_multi_line_fields_are_found_again_at_their_bytes(tmp_path: Path) -> None:
+def test_csv_multi_line_fields_have_their_places(tmp_path: Path) -> None:
     data = b'\xef\xbb\xbfdocument_id,text\r\n1,"a\r\nb,""c"\n\n2,plain\r\n3,"\n\n"'
     records = _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
     assert [record.values for record in records] == [("1", 'a\r\nb,"c'), ("2", "plain"), ("3", "\n\n")]
     places = [record.place for record in records]
     assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
-    fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), columns=(TEXT,), places=places[1:])
-    assert [(record.place, record.values) for record in fetched] == [(places[1], ("plain",)), (places[2], ("\n\n",))]
 
 
 def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
@@ -139,40 +134,6 @@ def test_csv_references_are_a_json_list_or_a_text(field: str, expected: object, 
 def test_csv_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
-
-
-@pytest.mark.parametrize("reader", [JsonlReader(), CsvReader()])
-def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader: RecordReader, tmp_path: Path) -> None:
-    if isinstance(reader, JsonlReader):
-        first, last = b'{"text": "a"}\n', b'{"text": "c"}\n'
-        data = first + b'"\xff, }' + last
-    else:
-        first, last = b"a\n", b"c\n"
-        data = b"text\n" + first + b'"\xff, }\n' + last
-    (tmp_path / "f").write_bytes(data)
-    start = data.index(first)
-    places = [
-        Place(start=start, stop=start + len(first)),
-        Place(start=start + len(first), stop=len(data) - len(last)),
-        Place(start=len(data) - len(last), stop=len(data)),
-        Place(start=len(data) + 10, stop=len(data) + 20),
-    ]
-    location = Location(uri=str(tmp_path / "f"))
-    records = list(reader.fetch(location, columns=(TEXT,), places=places))
-    assert [record.values for record in records] == [("a",), (), ("c",), ()]
-    assert [record.error is None for record in records] == [True, False, True, False]
-
-
-def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_lines, "_FETCH_BLOCK_BYTES", 100)
-    texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
-    with (tmp_path / "f").open("w", newline="") as stream:
-        csv.writer(stream).writerows([["text"], *([text] for text in texts)])
-    location = Location(uri=str(tmp_path / "f"))
-    places = [record.place for record in CsvReader().read(location, columns=(TEXT,))]
-    wanted = [0, 1, 2, 4]
-    fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
-    assert [record.values[0] for record in fetched] == [texts[index] for index in wanted]
 
 
 def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +182,4 @@ def test_index_two_rows_of_one_id_in_a_compressed_file_are_named_by_their_lines(
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(f"{row}\n{row}".encode()))
     place = Location(uri=str(tmp_path))
     with pytest.raises(InputError, match=r"a\.jsonl\.gz, line 1 and in .*a\.jsonl\.gz, line 3"):
-        require_unique_ids(indexed(place, settings=InputConfig()), documents=place)
+        indexed(place, settings=InputConfig())

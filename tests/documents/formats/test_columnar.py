@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.documents.formats.columnar import ColumnarReader
-from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Place, Presence, Unreadable, Value
+from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 
@@ -35,17 +35,6 @@ Write = Callable[[pa.Table, Path], None]
 def _read(path: Path, *columns: InputColumn) -> list[tuple[Value, ...]]:
     records = ColumnarReader().read(Location(uri=str(path)), columns=columns)
     return [record.values for record in records]
-
-
-def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_path: Path) -> None:
-    texts = [str(index) for index in range(700)]
-    pq.write_table(pa.table({"text": texts}), tmp_path / "f")
-    location = Location(uri=str(tmp_path / "f"))
-    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,))]
-    assert places == [Place(start=0, stop=row) for row in range(700)]
-    for rows in ([0], [255, 256], [256], [511, 512, 699]):
-        fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
-        assert [record.values[0] for record in fetched] == [str(row) for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,24 @@
-"""One corpus in many forms: rows of files, pages, tables of a lake, partitions; and what is indexed and read of it."""
+"""One corpus in many forms: rows of files, pages, tables of a lake, partitions; and what is read of it."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import index_schema
-from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.lake.tables import documents_place, texts_place
-from memagent_batch.documents.rows import group_rows
-from memagent_batch.documents.shards import FoundShards, Shard, cut_shards, find_shards
-from memagent_batch.documents.texts import FetchedText, fetch_texts
+from memagent_batch.config.sources import InputConfig, SourceConfig
+from memagent_batch.config.storage import StorageOptions
+from memagent_batch.documents.shards import Shard, cut_shards, find_shards
+from memagent_batch.documents.stored import StoredDocuments, StoredText
+from memagent_batch.errors import InputError
+from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.ingest.ingest import find_sources, ingest
+from memagent_batch.store.delta import RunNumber
 from memagent_batch.store.location import Location
 
 if TYPE_CHECKING:
@@ -118,24 +122,48 @@ def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
     return cut_shards(shards, settings=settings, storage_options=documents[0].storage_options)
 
 
-def indexed(place: Location, *, settings: InputConfig, found: FoundShards | None = None) -> pa.Table:
-    rows: list[pa.Table] = []
-    for shard in (found or find_shards(place, settings=settings)).shards:
-        rows += index_shard(shard, settings=settings, storage_options=place.storage_options)
-    if settings.order_columns:
-        rows = list(group_rows(pa.concat_tables(rows), documents=place, settings=settings))
-    return pa.concat_tables([index_schema(settings).empty_table(), *rows]).combine_chunks()
+@contextmanager
+def ingested(*uris: str, settings: InputConfig, **options: Any) -> Iterator[StoredDocuments]:
+    """The documents of an output into which these places were read just now."""
+    with TemporaryDirectory() as folder:
+        output = Location(uri=folder)
+        config = SourceConfig(documents=uris, ask=("-",), input=settings, storage_options=StorageOptions(options))
+        sources = find_sources(config, output)
+        made = ingest(sources, executor=LocalExecutor(), run=RunNumber(number=1, run_id="run"))
+        yield StoredDocuments(output=made.output, version=made.documents_version)
 
 
-def fetched(index: pa.Table, place: Location, *, settings: InputConfig) -> dict[str, FetchedText]:
-    ids = index["document_id"].to_pylist()
-    return {ids[text.row]: text for text in fetch_texts(index, documents=place, settings=settings)}
+def indexed(place: Location, *, settings: InputConfig) -> pa.Table:
+    """The index of the documents at a place, by document_id."""
+    with ingested(place.uri, settings=settings, **place.storage_options) as stored:
+        index = stored.read_index(settings).taken
+    return index.sort_by("document_id").combine_chunks()
 
 
-def read(uri: str, settings: InputConfig | None = None, **options: object) -> dict[str, str | None]:
+def read_stored(uri: str, settings: InputConfig | None = None, **options: Any) -> dict[str, StoredText]:
+    """The documents at a place that have a text, by document_id."""
     settings = settings or InputConfig()
-    place = documents_place(uri, options)
-    found = find_shards(place, settings=settings)
-    index = indexed(place, settings=settings, found=found)
-    texts = fetched(index, texts_place(found.places, options), settings=settings)
-    return {name: text.text for name, text in texts.items()}
+    with ingested(uri, settings=settings, **options) as stored:
+        index = stored.read_index(settings).taken
+        index = index.filter(pc.is_valid(index["document_hash"]))
+        ids = index["document_id"].to_pylist()
+        return {ids[text.row]: text for text in stored.read_texts(index)}
+
+
+def read(uri: str, settings: InputConfig | None = None, **options: Any) -> dict[str, str | None]:
+    """Texts by document_id; None for one that can't be read. Nothing for sources without a document."""
+    try:
+        return _read(uri, settings or InputConfig(), **options)
+    except InputError as error:
+        if "hold no document" in str(error):
+            return {}
+        raise
+
+
+def _read(uri: str, settings: InputConfig, **options: Any) -> dict[str, str | None]:
+    with ingested(uri, settings=settings, **options) as stored:
+        index = stored.read_index(settings).taken
+        texts: dict[str, str | None] = dict.fromkeys(index["document_id"].to_pylist())
+        readable = index.filter(pc.is_valid(index["document_hash"]))
+        ids = readable["document_id"].to_pylist()
+        return texts | {ids[text.row]: text.text for text in stored.read_texts(readable)}

@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import IndexedFiles
 from memagent_batch.documents.shards import find_shards
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import TEXTS, fetched, indexed, rows_table
+from tests.documents.lake.forms import TEXTS, read, rows_table
 
 OLD, NEW = "a" * 40, "b" * 40
 FOLDER = {"type": "directory", "path": "data", "oid": "1" * 40, "size": 0}
@@ -96,11 +95,9 @@ def hub() -> Iterator[dict[str, Any]]:
 def test_read_data_set_stays_at_the_commit_that_was_listed(hub: dict[str, Any]) -> None:
     place, settings = Location(uri="hf://datasets/lab/docs/data", storage_options=hub), InputConfig()
     found = find_shards(place, settings=settings)
-    assert IndexedFiles.found(found, settings=settings).versions == {place.uri: OLD}
+    assert found.versions == {place.uri: OLD}
+    assert read(place.uri, settings, **hub) == TEXTS
     Hub.branches["main"] = NEW
-    index = indexed(place, settings=settings, found=found)
-    assert {name: text.text for name, text in fetched(index, place, settings=settings).items()} == TEXTS
-    assert {f"@{OLD}/" in path for path in index["path"].to_pylist()} == {True}
     moved = find_shards(Location(uri=place.uri, storage_options=hub), settings=settings)
     assert moved.commits == {place.uri: NEW}
 

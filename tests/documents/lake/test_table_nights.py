@@ -1,4 +1,4 @@
-"""Nights over tables that grow, change, lose documents and columns, and are compacted: what a run tells of each."""
+"""Nights over tables that grow, change, lose documents and columns, and are compacted: what is ingested each night."""
 
 import tempfile
 from collections.abc import Mapping
@@ -18,19 +18,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.document_index import IndexedFiles, index_schema, reuse_index
-from memagent_batch.documents.lake.tables import texts_place
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.shards import FoundShards, find_shards
-from memagent_batch.runs.history import read_kept_index
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.state import read_state
+from memagent_batch.config.sources import InputConfig, SourceConfig
+from memagent_batch.documents.stored import StoredDocuments
+from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.ingest.ingest import find_sources, ingest
+from memagent_batch.store.delta import RunNumber
 from memagent_batch.store.location import Location
-from memagent_batch.wiring import make_documents
-from tests.documents.lake.forms import fetched, iceberg_uri, indexed, new_iceberg
-from tests.runs.recorded_nights import Nights
+from tests.documents.lake.forms import iceberg_uri, new_iceberg
 
+SETTINGS = InputConfig(carry_columns=("note",))
 SCHEMA = pa.schema([("document_id", pa.string()), ("text", pa.string()), ("note", pa.string())])
 Row = tuple[str, str | None]
 """Text and note of a document."""
@@ -129,14 +125,12 @@ class TableNights(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.rows: dict[str, Row] = {}
         self.before: dict[str, Row] = {}
-        self.last_version: str | None = None
-        self.has_new_schema = False
-        self.counter = 0
+        self.counter = self.number = 0
 
     @initialize()
     def begin(self) -> None:
         self.lake = self.kind(Path(self.folder.name))
-        self.nights = Nights(Location(uri=f"{self.folder.name}/out"))
+        self.output = Location(uri=f"{self.folder.name}/out")
         self.append(3)
 
     @rule(number=st.integers(1, 4))
@@ -170,7 +164,6 @@ class TableNights(RuleBasedStateMachine):
     @rule()
     def change_schema(self) -> None:
         self.rows = self.lake.change_schema(self.rows)
-        self.has_new_schema = True
 
     @rule()
     def rest(self) -> None:
@@ -178,49 +171,26 @@ class TableNights(RuleBasedStateMachine):
 
     @invariant()
     def night(self) -> None:
-        places = {"documents": self.lake.uri, "output": f"{self.folder.name}/out"}
-        job = job_of(**places, ask="Who?", input={"carry_columns": "note"})
-        (place,) = make_documents(job)
-        found = find_shards(place, settings=job.input)
-        assert found.table is not None
-        files = IndexedFiles.found(found, settings=job.input)
-        index = self._index(found, files, place=place, settings=job.input)
-        texts = fetched(index, texts_place(found.places, {}), settings=job.input)
-        notes = dict(zip(index["document_id"].to_pylist(), index["carry:note"].to_pylist(), strict=True))
-        assert {name: (text.text, notes[name]) for name, text in texts.items()} == self.rows
-        plan = Plan(index, read_questions(None, ask=[{"question": "Who?"}]), samples=1, indexed=files)
-        hashes = dict(zip(index["document_id"].to_pylist(), index["document_hash"].to_pylist(), strict=True))
-        manifest = self.nights.run_plan(plan, {hashes[name]: row[0] for name, row in self.rows.items()}, job=job)
-        self._check(manifest["changes"])
-        self.before, self.last_version, self.has_new_schema = dict(self.rows), self.lake.version(), False
+        self.number += 1
+        config = SourceConfig(documents=(self.lake.uri,), ask=("Who?",), input=SETTINGS)
+        run = RunNumber(number=self.number, run_id=f"run-{self.number}")
+        made = ingest(find_sources(config, self.output), executor=LocalExecutor(), run=run)
+        assert made.versions == {self.lake.uri: self.lake.version()}
+        stored = StoredDocuments(output=made.output, version=made.documents_version)
+        index = stored.read_index(SETTINGS).taken
+        names, notes = index["document_id"].to_pylist(), index["carry:note"].to_pylist()
+        texts = {names[text.row]: (text.text, notes[text.row]) for text in stored.read_texts(index)}
+        assert texts == self.rows
+        self._check(made.counts)
+        self.before = dict(self.rows)
 
-    def _index(self, found: FoundShards, files: IndexedFiles, *, place: Location, settings: Any) -> pa.Table:
-        """The index with what the last night kept; the same as one that is made from the beginning."""
-        whole = indexed(place, settings=settings, found=found)
-        kept = read_kept_index(self.nights.output)
-        if kept is None:
-            return whole
-        reused = reuse_index(kept, files, found.shards, settings=settings)
-        assert self.last_version != self.lake.version() or self.has_new_schema or reused.is_whole
-        rest = indexed(place, settings=settings, found=FoundShards(shards=reused.shards))
-        index = pa.concat_tables([reused.rows.cast(index_schema(settings)), rest])
-        assert sorted(index.to_pylist(), key=str) == sorted(whole.to_pylist(), key=str)
-        return index.combine_chunks()
-
-    def _check(self, changes: Mapping[str, Any]) -> None:
+    def _check(self, counts: Mapping[str, int]) -> None:
         both = self.rows.keys() & self.before.keys()
-        changed = sum(self.rows[name][0] != self.before[name][0] for name in both)
-        assert changes["documents"] == {
+        assert {name.removeprefix("documents_"): num for name, num in counts.items() if "documents_" in name} == {
             "added": len(self.rows) - len(both),
-            "changed": changed,
+            "changed": sum(self.rows[name] != self.before[name] for name in both),
             "removed": len(self.before) - len(both),
-            "unchanged": len(both) - changed,
         }
-        versions = {"before": self.last_version, "now": self.lake.version()}
-        assert changes["tables"] == {self.lake.uri: versions}
-        state = read_state(self.nights.output)
-        assert (state["tables"], state["changes"]) == ({self.lake.uri: versions["now"]}, changes)
-        assert {name for name, _ in self.nights.answers()} == set(self.rows)
 
     def _row(self) -> Row:
         return f"text {self.counter}", f"note {self.counter}"

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import options_of
-from memagent_batch.cli.settings import ScanSettings
+from memagent_batch.cli.settings import JobSettings
 from tests.infra.docs.test_markdown import FENCE, PAGES, ROOT
 
-NAMES = {option.name for option in options_of(ScanSettings)}
+NAMES = {option.name for option in options_of(JobSettings)}
 GROUPS = {name.split(".")[0] for name in NAMES if "." in name}
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 
 from annotated_types import Ge, Gt
 
@@ -11,6 +12,7 @@ from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.plugins import POLICIES, policy_class
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
+from tests.infra.docs.test_commands_in_docs import GROUPS
 
 ROOT = Path(__file__).parents[3]
 TROUBLESHOOTING = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
@@ -46,3 +48,15 @@ def test_troubleshooting_page_has_messages_that_the_code_prints() -> None:
     assert len(messages) > 20
     parts = [part for message in messages for part in message.split("…") if part.strip(" ,;")]
     assert [part for part in parts if part.strip(" ,;") not in printed] == []
+
+
+def test_eight_steps_of_a_reading_name_functions_that_are_there() -> None:
+    page = (ROOT / "docs/explanation/how-it-works.md").read_text(encoding="utf-8")
+    section = page.split("## The life of a reading\n")[1].split("\n## ")[0]
+    steps = re.findall(r"^\d\. (.*?)(?=^\d\. |^\n)", section, re.DOTALL | re.MULTILINE)
+    assert len(steps) == 8
+    for step in steps:
+        names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_.]+)`", step)
+        settings = {name for name in names if name.split(".")[0] in GROUPS and name.count(".") == 1}
+        functions = [resolve_name(f"memagent_batch.{name}") for name in names if name not in settings]
+        assert any(map(callable, functions)), step

@@ -3,7 +3,6 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, index_schema, require_carry_columns
+from memagent_batch.documents.document_index import require_carry_columns
 from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
+from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import indexed, list_shards
+from tests.documents.lake.forms import indexed, ingested, read
 
 PLAIN = InputConfig()
 
@@ -81,14 +78,15 @@ def _index(location: Location, values: InputConfig = PLAIN) -> pa.Table:
     return indexed(location, settings=values)
 
 
-def _fetch(index: pa.Table, location: Location, values: InputConfig = PLAIN) -> list[FetchedText]:
-    fetched = fetch_texts(index, documents=location, settings=values)
-    return sorted(fetched, key=lambda item: item.row)
+def _texts(location: Location, values: InputConfig = PLAIN) -> list[str | None]:
+    """In the order of their ids."""
+    found = read(location.uri, values, **location.storage_options)
+    return [text for _, text in sorted(found.items())]
 
 
 @EACH_FORMAT
 @given(texts=st.lists(st.text(), min_size=1, max_size=8))
-def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format, texts: list[str]) -> None:
+def test_ingested_any_texts_come_back_with_ids_and_hashes(format_: Format, texts: list[str]) -> None:
     if format_ is Format.TEXT:
         texts = [text.removeprefix("\ufeff") for text in texts]
     if format_ is Format.CSV:
@@ -100,9 +98,7 @@ def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format
         index = _index(location, values)
         rows = {row["document_id"]: row for row in index.to_pylist()}
         assert sorted(rows) == sorted(f"d{number}" for number in range(len(texts)))
-        fetched = _fetch(index, location, values)
-    ids = index["document_id"].to_pylist()
-    found = {ids[item.row]: item.text for item in fetched}
+        found = read(location.uri, values)
     for number, text in enumerate(texts):
         row = rows[f"d{number}"]
         is_read = bool(text.strip())
@@ -112,18 +108,16 @@ def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format
 
 
 @pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW, Format.JSONL])
-def test_index_null_or_empty_text_is_a_row_with_an_error(format_: Format, tmp_path: Path) -> None:
+def test_ingested_null_or_empty_text_is_a_row_with_an_error(format_: Format, tmp_path: Path) -> None:
     WRITERS[format_](["a", None, "", " \n\u00a0"], tmp_path)
     index = _index(Location(uri=str(tmp_path)))
     assert index["document_hash"].to_pylist() == [text_hash("a"), None, None, None]
     ends = [error and error.rpartition(": ")[2] for error in index["error"].to_pylist()]
     assert ends == [None, "the text is null", "the text is empty", "the text is empty"]
-    missing = _fetch(index, Location(uri=str(tmp_path)))[1]
-    assert (missing.text, "null" in str(missing.error)) == (None, True)
-    assert isinstance(missing.error, DocumentError)
+    assert _texts(Location(uri=str(tmp_path))) == ["a", None, None, None]
 
 
-def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
+def test_ingested_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfgood")
     (tmp_path / "b.txt").write_bytes(b"ab\xff")
     good, bad = _index(Location(uri=str(tmp_path))).to_pylist()
@@ -145,129 +139,55 @@ def _require_own_texts(location: Location, names: Sequence[str] = HOSTILE_NAMES)
     ids = index["document_id"].to_pylist()
     assert sorted(ids) == sorted(names)
     assert index["document_hash"].to_pylist() == [text_hash(f"text of {name}") for name in ids]
-    assert [item.text for item in _fetch(index, location, values)] == [f"text of {name}" for name in ids]
+    assert _texts(location, values) == [f"text of {name}" for name in ids]
 
 
-def test_index_and_fetch_hostile_file_names_each_file_has_its_own_text(tmp_path: Path) -> None:
+def test_ingested_hostile_file_names_each_file_has_its_own_text(tmp_path: Path) -> None:
     _write_hostile(Location(uri=str(tmp_path)))
     _require_own_texts(Location(uri=str(tmp_path)))
     _require_own_texts(Location(uri=f"file://{tmp_path}/"))
 
 
 @pytest.mark.s3
-def test_index_and_fetch_hostile_keys_each_key_has_its_own_text(s3_bucket: Location) -> None:
+def test_ingested_hostile_keys_each_key_has_its_own_text(s3_bucket: Location) -> None:
     names = [name for name in HOSTILE_NAMES if "\n" not in name]  # the server of the tests knows no such key
     _write_hostile(s3_bucket / "in", names)
     _require_own_texts(s3_bucket / "in", names)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_index_and_fetch_table_of_a_hostile_name_is_read(ending: str, tmp_path: Path) -> None:
+def test_ingested_table_of_a_hostile_name_is_read(ending: str, tmp_path: Path) -> None:
     WRITERS[Format(ending)](["right"], tmp_path)
     (tmp_path / f"a.{ending}").rename(tmp_path / f"b.{ending}::a?#[*].{ending}")
     WRITERS[Format(ending)](["wrong"], tmp_path)
     location = Location(uri=f"{tmp_path}/b*")
-    index = _index(location)
-    assert [item.text for item in _fetch(index, location)] == ["right"]
+    assert _texts(location) == ["right"]
 
 
-def test_index_and_fetch_in_an_archive_that_the_user_names_texts_come_back(tmp_path: Path) -> None:
+def test_ingested_in_an_archive_that_the_user_names_texts_come_back(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for name in ("a.txt", "b::c.txt", "d?.txt"):
             archive.writestr(name, name)
     location = Location(uri=f"zip://*.txt::{tmp_path}/x.zip")
-    index = _index(location)
-    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt", "d?.txt"]
+    assert _texts(location) == ["a.txt", "b::c.txt", "d?.txt"]
 
 
 @pytest.mark.s3
-def test_index_and_fetch_through_a_cache_that_the_user_names_texts_come_back(s3_bucket: Location) -> None:
+def test_ingested_through_a_cache_that_the_user_names_texts_come_back(s3_bucket: Location) -> None:
     for name in ("a.txt", "b::c.txt"):
         s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/{name}", name.encode())
     location = Location(uri=f"simplecache::{s3_bucket.uri}/in", storage_options={"s3": dict(s3_bucket.storage_options)})
-    index = _index(location)
-    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt"]
+    assert _texts(location) == ["a.txt", "b::c.txt"]
 
 
-def test_index_carried_columns_come_along_as_text(tmp_path: Path) -> None:
+def test_ingested_carried_columns_keep_their_types(tmp_path: Path) -> None:
     table = pa.table({"n": [1, 2], "body": ["a", "b"], "key": [7, 8], "day": [None, "mon"]})
     pq.write_table(table, tmp_path / "a.parquet")
     values = InputConfig(document_id_column="key", text_column="body", carry_columns=("day", "n"))
     index = _index(Location(uri=str(tmp_path)), values)
-    assert index.schema.equals(index_schema(values))
-    assert index.column_names == [*INDEX_SCHEMA.names, "carry:day", "carry:n"]
     carried = [tuple(row[name] for name in ("document_id", "carry:day", "carry:n")) for row in index.to_pylist()]
-    assert carried == [("7", None, "1"), ("8", "mon", "2")]
-    assert [item.text for item in _fetch(index, Location(uri=str(tmp_path)), values)] == ["a", "b"]
-
-
-def test_index_many_rows_come_in_several_tables(tmp_path: Path) -> None:
-    _write_jsonl(["x"] * 2500, tmp_path)
-    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
-    tables = list(index_shard(shard, settings=PLAIN, storage_options={}))
-    assert sum(table.num_rows for table in tables) == 2500
-    assert max(table.num_rows for table in tables) <= 1024
-
-
-def test_index_file_without_documents_is_one_empty_table(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"\n")
-    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
-    (table,) = index_shard(shard, settings=PLAIN, storage_options={})
-    assert table.num_rows == 0
-    assert table.schema.equals(INDEX_SCHEMA)
-
-
-def test_index_row_group_ranges_add_up_to_the_file(tmp_path: Path) -> None:
-    _write_parquet(list("abcdefgh"), tmp_path)
-    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
-    parts = [replace(shard, groups=groups) for groups in ((0, 1), (1, 3))]
-    tables = [table for part in parts for table in index_shard(part, settings=PLAIN, storage_options={})]
-    assert pa.concat_tables(tables).to_pylist() == _index(Location(uri=str(tmp_path))).to_pylist()
-
-
-@EACH_FORMAT
-def test_fetch_changed_document_is_an_error_of_its_own(format_: Format, tmp_path: Path) -> None:
-    values = InputConfig(format=format_.value)
-    location = Location(uri=str(tmp_path))
-    WRITERS[format_](["aaa", "bbb", "ccc"], tmp_path)
-    index = _index(location, values)
-    WRITERS[format_](["aaa", "bXb", "ccc"], tmp_path)
-    first, changed, last = _fetch(index, location, values)
-    assert (first.text, last.text) == ("aaa", "ccc")
-    assert changed.text is None
-    assert isinstance(changed.error, TextUnavailableError)
-    assert "changed since the plan was made" in str(changed.error)
-
-
-@EACH_FORMAT
-def test_fetch_file_that_is_gone_is_an_error_of_its_rows_only(format_: Format, tmp_path: Path) -> None:
-    values = InputConfig(format=format_.value)
-    for name in ("x", "y"):
-        (tmp_path / name).mkdir()
-        WRITERS[format_]([name], tmp_path / name)
-    location = Location(uri=str(tmp_path))
-    index = _index(location, values)
-    for path in (tmp_path / "x").iterdir():
-        path.unlink()
-    gone, there = _fetch(index, location, values)
-    assert there.text == "y"
-    assert isinstance(gone.error, TextUnavailableError)
-    assert "no such file" in str(gone.error)
-
-
-@EACH_FORMAT
-def test_fetch_file_with_fewer_rows_gives_every_row_once(format_: Format, tmp_path: Path) -> None:
-    values = InputConfig(format=format_.value)
-    location = Location(uri=str(tmp_path))
-    WRITERS[format_](["aaa", "bbb", "ccc", "ddd", "eee"], tmp_path)
-    index = _index(location, values)
-    for path in tmp_path.iterdir():
-        path.unlink()
-    WRITERS[format_](["aaa", "bbb"], tmp_path)
-    fetched = _fetch(index, location, values)
-    assert [item.row for item in fetched] == list(range(5))
-    assert [item.text for item in fetched] == ["aaa", "bbb", None, None, None]
-    assert all(item.error is not None for item in fetched[2:])
+    assert carried == [("7", None, 1), ("8", "mon", 2)]
+    assert _texts(Location(uri=str(tmp_path)), values) == ["a", "b"]
 
 
 @pytest.mark.parametrize("names", [("answer",), ("day", "day")])
@@ -278,24 +198,26 @@ def test_require_carry_columns_name_that_can_not_stand_is_refused(names: tuple[s
 
 @pytest.mark.s3
 @EACH_FORMAT
-def test_index_and_fetch_in_a_bucket_texts_come_back(format_: Format, s3_bucket: Location, tmp_path: Path) -> None:
+def test_ingested_in_a_bucket_texts_come_back(format_: Format, s3_bucket: Location, tmp_path: Path) -> None:
     texts = ["a,b", 'c"\nd', "é" * 100_000, "e"]
     WRITERS[format_](texts, tmp_path)
     s3_bucket.fs.put(f"{tmp_path}/", f"{s3_bucket.path}/in/", recursive=True)
     values = InputConfig(format=format_.value)
     index = _index(s3_bucket / "in", values)
     assert index["document_hash"].to_pylist() == [text_hash(text) for text in texts]
-    assert [item.text for item in _fetch(index, s3_bucket, values)] == texts
+    assert _texts(s3_bucket / "in", values) == texts
 
 
-def test_index_and_fetch_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
+def test_ingested_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
     """Two folders with a file of the same name in each, and a file beside them."""
     folder = Location(uri=str(tmp_path))
     places = [folder / "one", Location(uri=f"file://{tmp_path}/two/deep"), folder / "two/z.txt"]
     for place in (places[0] / "a.txt", places[1] / "a.txt", places[2]):
         place.write_bytes(place.path.encode())
-    (shard,) = list_shards(*places, settings=PLAIN)
-    index = pa.concat_tables(index_shard(shard, settings=PLAIN, storage_options={}))
-    assert index["document_id"].to_pylist() == ["one/a.txt", "two/deep/a.txt", "two/z.txt"]
-    texts = [item.text for item in _fetch(index, places[0])]
-    assert texts == [f"{places[0].path}/a.txt", f"{places[1].path}/a.txt", places[2].path]
+    with ingested(*(place.uri for place in places), settings=PLAIN) as stored:
+        index = stored.read_index(PLAIN).taken
+        texts = {index["document_id"][text.row].as_py(): text.text for text in stored.read_texts(index)}
+    names = ["one/a.txt", "two/deep/a.txt", "two/z.txt"]
+    assert texts == dict(
+        zip(names, (f"{places[0].path}/a.txt", f"{places[1].path}/a.txt", places[2].path), strict=True)
+    )

@@ -1,0 +1,476 @@
+"""Erasure and retention: what is forgotten is in no file of an output, and all else stays as it was."""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import memagent_batch as ma
+from memagent_batch.cli.main import main
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import InputError, OutputError, SupersededError
+from memagent_batch.flows import answer as answer_flow
+from memagent_batch.flows import forget as forget_flow
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.forget import find_documents, forget
+from memagent_batch.flows.verify import verify
+from memagent_batch.pages.site import write_site
+from memagent_batch.review.labels import LABELS, append_labels, read_label_rows
+from memagent_batch.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash
+from memagent_batch.runs.history import find_run, finished_runs, has_pending_erasure
+from memagent_batch.runs.retention import prune_log, vacuum, vacuum_tables
+from memagent_batch.store.delta import OutputTable, RunNumber, TableFile, write_table_files
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log import merge
+from memagent_batch.store.turn_log.rewrite import rewrite_log
+from tests import prompt_dependent_engine
+from tests.jobs import small_settings
+
+NAMES = ("Ann", "Bob", "Carla", "Dora")
+GONE = "Bob"
+ASK = [
+    {"question_id": "who", "question": "Who is it?"},
+    {"question_id": "signed", "question": "Is it signed?", "answer_type": "bool"},
+]
+
+
+def text_of(name: str, *, days: int = 3) -> str:
+    return "".join(f"On day {day} of {name} the fox went over hill {day} and met {name}. " for day in range(days))
+
+
+class Killed(BaseException):
+    """Stands for `kill -9`."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+class Nights:
+    """A job whose documents are rows of a Parquet file."""
+
+    def __init__(self, folder: Path, model: str, output: Location, **settings: Any) -> None:
+        self.file, self.output = folder / "documents.parquet", output
+        given = {
+            "documents": str(self.file),
+            "output": output.uri,
+            "ask": ASK,
+            "engine": prompt_dependent_engine.KIND,
+            "follow_ups": {"evidence": True},
+            "input": {"carry_columns": ["team"]},
+            "record": {"partition_by": "team"},
+            "storage_options": {**output.storage_options},
+        }
+        self.job: JobConfig = job_of(**small_settings(folder, model, **given | settings), allow_code=True)
+
+    def run(self, texts: Mapping[str, str]) -> Any:
+        teams = ["x" if name == GONE else "y" for name in texts]
+        pq.write_table(pa.table({"document_id": [*texts], "text": [*texts.values()], "team": teams}), self.file)
+        return answer(self.job)
+
+    def killed_run(self, texts: Mapping[str, str], patch: pytest.MonkeyPatch) -> None:
+        """A night that is killed when it has read and would write its tables."""
+        with patch.context() as context:
+            context.setattr(answer_flow, "write", die)
+            with pytest.raises(Killed):
+                self.run(texts)
+
+    def rows(self, name: str, *, without: str = GONE) -> list[dict[str, Any]]:
+        rows = ma.table(self.output.uri, name, storage_options=self.output.storage_options).to_pylist()
+        return sorted((row for row in rows if row["document_id"] != without), key=str)
+
+
+@pytest.fixture(params=["disk", "s3"])
+def nights(request: pytest.FixtureRequest, tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """Two nights: Bob's text changed between them, the log is merged, reviews and pages are there."""
+    monkeypatch.setattr(merge, "MERGE_FROM", 2)
+    is_local = request.param == "disk"
+    output = Location(uri=str(tmp_path / "run")) if is_local else request.getfixturevalue("s3_bucket") / "run"
+    nights = Nights(tmp_path, text_model, output)
+    texts = {name: text_of(name) for name in NAMES}
+    nights.run(texts)
+    nights.run({**texts, GONE: text_of(GONE, days=4)})
+    return nights
+
+
+def strings_of(output: Location, document_id: str) -> set[str]:
+    """Texts that the output holds of a document and of no other: sentences, memories, answers, of all versions."""
+    texts: dict[bool, set[str]] = {True: set(), False: set()}
+    for path in output.files():
+        if not path.endswith(".parquet") or "/_delta_log/" in path or "/log/" in path:
+            continue
+        rows = pq.read_table(pa.BufferReader(output.at(path).read_bytes())).to_pylist()
+        for row in rows:
+            is_wanted = row.get("document_id") == document_id
+            columns = ("text", "memory", "answer", "response", "quote", "comment", "correction")
+            texts[is_wanted] |= {row[name] for name in columns if row.get(name)}
+    return {text for text in texts[True] - texts[False] if len(text) > 3}
+
+
+def contents_of(output: Location) -> dict[str, str]:
+    """The decompressed content of every file; of Parquet all values and dictionaries, of archives all members."""
+    contents = {}
+    for path in output.files(temporary=True):
+        data = output.at(path).read_bytes()
+        if data.startswith(b"PAR1"):
+            contents[path] = parquet_content(data)
+        elif data.startswith(b"PK"):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                contents[path] = "".join(archive.read(name).decode("utf-8", "replace") for name in archive.namelist())
+        else:
+            contents[path] = data.decode("utf-8", "replace")
+    return contents
+
+
+def parquet_content(data: bytes) -> str:
+    """All values, written plain; the values of dictionaries that no row may use any more; metadata."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    rows, sink = file.read(), pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="none", use_dictionary=False)
+    texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
+    encoded = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts).read(texts)
+    chunks = [chunk for column in encoded.columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type)]
+    words = [str(value) for chunk in chunks for value in chunk.dictionary.to_pylist()]
+    return "\n".join([sink.getvalue().to_pybytes().decode("utf-8", "replace"), *words, str(file.schema_arrow.metadata)])
+
+
+def files_with(output: Location, texts: set[str]) -> set[str]:
+    """Files that hold one of the texts."""
+    assert texts
+    return {path for path, content in contents_of(output).items() if any(text in content for text in texts)}
+
+
+def write_reviews(nights: Nights) -> None:
+    """A label, a sign-off and pages of each document, and input that a program passed."""
+    now = datetime.now(UTC)
+    labels, signed = list[Any](), list[Any]()
+    for row in nights.rows("answers", without=""):
+        if row["question_id"] != "who":
+            continue
+        about = {name: row[name] for name in ("document_id", "question_id", "document_hash", "question_hash")}
+        person = {"value": "yes", "reviewer": "Ada", "labelled_at": now, "blind": True, "purpose": "validate"}
+        text = f"{row['document_id']} said so himself"
+        labels.append({**dict.fromkeys(LABELS.names), **about, **person, "comment": text, "decision": "it is",
+                       "choices": ["yes", "no"], "review_id": "r"})  # fmt: skip
+        signed.append({**dict.fromkeys(SIGN_OFFS.names), "document_id": row["document_id"], "question_id": "who",
+                       "sample": 0, "reading_hash": reading_hash(row), "signed_by": "Ada", "signed_at": now,
+                       "decision": "correct", "correction": f"{row['document_id']} Smith", "comment": text,
+                       "withdrawn": False})  # fmt: skip
+    append_labels(nights.output, labels)
+    append_sign_offs(nights.output, signed)
+    write_site([nights.output], nights.output / "pages", context_chars=100, is_large_allowed=True)
+    (nights.output / "review/r/documents/1.html").write_bytes(text_of(GONE).encode())
+    (nights.output / "input/documents/x.parquet").write_bytes(nights.file.read_bytes())
+    (nights.output / "answers/.tmp-0123").write_bytes(text_of(GONE).encode())
+
+
+def forget_gone(nights: Nights) -> Any:
+    return forget(nights.output, find_documents(nights.output, document_ids=[GONE]))
+
+
+def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights) -> None:
+    write_reviews(nights)
+    others = {name: nights.rows(name) for name in ("answers", "memories", "evidence", "results")}
+    texts = strings_of(nights.output, GONE) | {f"day 1 of {GONE}", f"{GONE} said so", f"{GONE} Smith"}
+    places = {path.removeprefix(nights.output.path).split("/")[1] for path in files_with(nights.output, texts)}
+    assert places == {"answers", "memories", "evidence", "results", "documents", "log", "pages", "review", "input"}
+    before = find_run(nights.output)
+    hashes = {text_hash(text_of(GONE, days=days)) for days in (3, 4)}
+    assert files_with(nights.output / "log", hashes)
+    report = forget_gone(nights)
+    assert files_with(nights.output, texts) == files_with(nights.output / "log", hashes) == set()
+    assert {name: nights.rows(name, without="") for name in others} == others
+    assert report["documents"] == 1
+    assert report["rows"]["answers"] == len(ASK)
+    assert len(read_label_rows(nights.output)) == len(read_sign_offs(nights.output)) == len(NAMES)
+    run = find_run(nights.output)
+    assert finished_runs(nights.output) == [run.run_id]
+    assert run.manifest["forgotten"] == {"documents": 1}
+    assert run.manifest["digest_before"] == before.manifest["digest"]
+    assert run.manifest["counts"]["asked"] == run.manifest["counts"]["ok"] == len(ASK) * (len(NAMES) - 1)
+    assert verify(nights.output).problems == []
+    write_site([nights.output], nights.output / "pages", context_chars=100, is_large_allowed=True)
+
+
+def test_next_night_reads_a_forgotten_document_again_only_if_it_is_still_in_the_source(nights: Nights) -> None:
+    texts = {name: text_of(name) for name in NAMES if name != GONE}
+    forget_gone(nights)
+    run_id = find_run(nights.output).run_id
+    quiet = nights.run(texts)
+    assert quiet["changes"]["since"] == run_id
+    assert quiet["changes"]["turns"]["asked"] == 0
+    assert "forgotten" not in quiet
+    back = nights.run({**texts, GONE: text_of(GONE)})
+    assert back["changes"]["documents"]["added"] == 1
+    assert back["changes"]["turns"]["asked"] > 0
+    assert back["changes"]["turns"]["reused"] == 0
+    assert verify(nights.output).problems == []
+    assert main_of(nights, "diff") == 0
+
+
+def main_of(nights: Nights, *words: str) -> int:
+    options = ["--storage-options", json.dumps({**nights.output.storage_options})]
+    return main([words[0], nights.output.uri, *words[1:], *(options if nights.output.storage_options else ())])
+
+
+@pytest.fixture
+def disk_nights(tmp_path: Path, text_model: str) -> Nights:
+    """One night on a disk."""
+    nights = Nights(tmp_path, text_model, Location(uri=str(tmp_path / "run")))
+    nights.run({name: text_of(name) for name in NAMES})
+    return nights
+
+
+def die_at_memories(
+    erasure: forget_flow.Erasure, table: OutputTable, *, delete_rows: Any = forget_flow.Erasure.delete_rows
+) -> Any:
+    return die() if table.name == "memories" else delete_rows(erasure, table)
+
+
+STEPS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "fence": (forget_flow, "undo_unfinished", die),
+    "log": (forget_flow.Erasure, "rewrite_reviews", die),
+    "first tables": (forget_flow.Erasure, "delete_rows", die_at_memories),
+    "tables": (forget_flow, "finish", die),
+    "run": (forget_flow, "_remove_files", die),
+    "files": (forget_flow, "vacuum_tables", die),
+}
+"""What is replaced by what, for a process that is killed after a step."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_erasure_that_was_killed_goes_on_with_the_same_command(
+    disk_nights: Nights, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = disk_nights.output
+    texts, others = strings_of(output, GONE), disk_nights.rows("answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*STEPS[step])
+        with pytest.raises(Killed):
+            forget_gone(disk_nights)
+    assert has_pending_erasure(output)
+    assert files_with(output, texts)
+    forget_gone(disk_nights)
+    assert files_with(output, texts) == set()
+    assert not has_pending_erasure(output)
+    assert disk_nights.rows("answers", without="") == others
+    assert verify(output).problems == []
+    with pytest.raises(InputError, match=f"no document of .* matches: {GONE}"):
+        find_documents(output, document_ids=[GONE])
+
+
+def test_run_that_was_going_on_commits_nothing_after_an_erasure(disk_nights: Nights) -> None:
+    output = disk_nights.output
+    number = OutputTable(output=output, name="runs").run_number("memagent")
+    old = [
+        RunNumber(number=number, run_id="old"),
+        RunNumber(number=1, run_id="old", writer="memagent/slice-1-of-2"),
+    ]
+    runs, answers = (OutputTable(output=output, name=name) for name in ("runs", "answers"))
+    rows = runs.dataset().to_table().to_pylist()
+    slice_row = {**rows[0], "run_id": "old", "writer": old[1].writer, "state": "running", "manifest": None}
+    begun = pa.Table.from_pylist([slice_row], schema=runs.schema())
+    pq.write_table(begun, f"{runs.place.path}/run-old.parquet")
+    file = TableFile(
+        path="run-old.parquet", num_bytes=Path(runs.place.path, "run-old.parquet").stat().st_size, num_rows=1
+    )
+    runs.commit(run=old[1], schema=runs.schema(), add=[file])
+    forget_gone(disk_nights)
+    for run in old:
+        with pytest.raises(SupersededError):
+            answers.commit(run=run, schema=answers.schema(), add=[])
+
+
+def test_document_that_left_its_source_before_is_erased_from_the_log_and_earlier_versions(disk_nights: Nights) -> None:
+    texts = strings_of(disk_nights.output, GONE)
+    disk_nights.run({name: text_of(name) for name in NAMES if name != GONE})
+    assert disk_nights.rows("answers") == disk_nights.rows("answers", without="")
+    assert files_with(disk_nights.output, texts)
+    report = forget_gone(disk_nights)
+    assert report["rows"] == {}
+    assert report["log_rows"] > 0
+    assert files_with(disk_nights.output, texts) == set()
+
+
+def test_text_that_another_document_has_too_stays_with_it(disk_nights: Nights) -> None:
+    texts = {name: text_of(name) for name in NAMES}
+    disk_nights.run({**texts, "Bob's twin": texts[GONE]})
+    forget_gone(disk_nights)
+    night = disk_nights.run({**{name: texts[name] for name in NAMES if name != GONE}, "Bob's twin": texts[GONE]})
+    assert night["changes"]["turns"]["asked"] == 0
+    assert night["counts"]["ok"] == len(ASK) * len(NAMES)
+
+
+def test_condition_names_documents_by_columns_of_answers(disk_nights: Nights) -> None:
+    assert find_documents(disk_nights.output, where="team = 'x'") == [GONE]
+    assert find_documents(disk_nights.output, where="document_id in ('Ann', 'Dora')") == ["Ann", "Dora"]
+    for where, message in (("team = 'z'", "no document of"), ("colour = 1", "colour"), ("team = ", "--where")):
+        with pytest.raises(InputError, match=message):
+            find_documents(disk_nights.output, where=where)
+
+
+def test_command_deletes_only_when_it_is_told_to(disk_nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_of(disk_nights, "forget") == 2
+    assert main_of(disk_nights, "forget", "--document", GONE, "--where", "true") == 2
+    assert main_of(disk_nights, "forget", "--document", GONE) == 2
+    assert "pass --yes" in capsys.readouterr().err
+    assert len(disk_nights.rows("answers", without="")) == len(ASK) * len(NAMES)
+    assert main_of(disk_nights, "forget", "--document", GONE, "no, such", "--yes") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["documents"] == 1
+    assert "not there: no, such" in shown.err
+    assert len(disk_nights.rows("answers", without="")) == len(ASK) * (len(NAMES) - 1)
+    assert main_of(disk_nights, "status") == main_of(disk_nights, "verify") == main_of(disk_nights, "page") == 0
+    assert main_of(disk_nights, "diff") == 2
+
+
+def files_of(nights: Nights, name: str = "answers") -> set[str]:
+    """Parquet files in the folder of a table."""
+    folder = Path(nights.output.path) / name
+    return {path.name for path in folder.glob("*.parquet")}
+
+
+def test_earlier_versions_go_after_their_days_and_not_in_an_unchanged_night(tmp_path: Path, text_model: str) -> None:
+    output = Location(uri=str(tmp_path / "run"))
+    texts = {name: text_of(name) for name in NAMES}
+    nights = Nights(tmp_path, text_model, output, record={"keep_days": 0, "partition_by": "team"})
+    nights.run(texts)
+    first = files_of(nights)
+    nights.run({**texts, GONE: "He left."})
+    assert not first & files_of(nights)
+    version = OutputTable(output=output, name="answers").version()
+    nights.run({**texts, GONE: "He left."})
+    assert OutputTable(output=output, name="answers").version() == version
+    kept = Nights(tmp_path, text_model, output, record={"keep_days": 1, "partition_by": "team"})
+    second = files_of(kept)
+    kept.run(texts)
+    assert second < files_of(kept)
+    assert verify(output).problems == []
+
+
+def test_files_that_an_unfinished_run_may_need_are_never_deleted(
+    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has written a file, and has replaced another one by a commit that the next run takes back."""
+    output, answers = disk_nights.output, OutputTable(output=disk_nights.output, name="answers")
+    folder = Path(answers.place.path)
+    disk_nights.killed_run({name: text_of(name, days=5) for name in NAMES}, monkeypatch)
+    (folder / "part-new.parquet").write_bytes(b"")
+    files = files_of(disk_nights)
+    number = OutputTable(output=output, name="runs").run_number("memagent")
+    run_id = max(row["run_id"] for row in OutputTable(output=output, name="runs").dataset().to_table().to_pylist())
+    run = RunNumber(number=number, run_id=run_id)
+    answers.commit(run=run, schema=answers.schema(), remove=answers.files().values())
+    vacuum_tables(output, keep_days=0)
+    assert files_of(disk_nights) == files
+    with pytest.raises(OutputError, match="has not finished"):
+        vacuum(output, keep_days=0)
+    disk_nights.run({name: text_of(name) for name in NAMES})
+    assert verify(output).problems == []
+    vacuum_tables(output, keep_days=0)
+    assert "part-new.parquet" in files_of(disk_nights)
+
+
+def age_log(output: Location, *, days: float) -> None:
+    """Makes the rows of the log older."""
+    for folder in ("turns", "outcomes", "follow_ups"):
+        for path in (output / "log" / folder).files():
+            rows = pq.read_table(path)
+            times = pa.array(
+                [each - timedelta(days=days) for each in rows["finished_at"].to_pylist()], rows["finished_at"].type
+            )
+            number = rows.schema.get_field_index("finished_at")
+            pq.write_table(rows.set_column(number, rows.schema.field(number), times), path)
+
+
+def test_log_keeps_what_the_answers_rest_on_and_what_is_young(disk_nights: Nights) -> None:
+    texts = {name: text_of(name) for name in NAMES}
+    output = disk_nights.output
+    disk_nights.run({name: texts[name] for name in NAMES if name != GONE})
+    assert prune_log(output, keep_days=90) == 0
+    age_log(output, days=91)
+    assert vacuum(output)["log_rows"] > 0
+    assert files_with(output / "log", {GONE}) == set()
+    quiet = disk_nights.run({name: texts[name] for name in NAMES if name != GONE})
+    assert quiet["changes"]["turns"] == {"asked": 0, "reused": 0}
+    back = disk_nights.run(texts)
+    assert back["changes"]["readings"]["read"] == len(ASK)
+    grown = disk_nights.run({**texts, "Ann": text_of("Ann", days=6)})
+    assert grown["changes"]["turns"]["reused"] > 0
+    assert verify(output).problems == []
+
+
+def test_turns_of_a_run_that_was_killed_are_kept_for_the_next_one(
+    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {name: text_of(name) for name in NAMES} | {"Eve": text_of("Eve")}
+    disk_nights.killed_run(texts, monkeypatch)
+    assert prune_log(disk_nights.output, keep_days=1) == 0
+    night = disk_nights.run(texts)
+    assert night["spent"]["num_turns"] == 0
+    assert night["counts"]["ok"] == len(ASK) * len(texts)
+
+
+def test_log_that_was_rewritten_and_killed_before_its_keys_is_read_as_it_is(disk_nights: Nights) -> None:
+    texts = {name: text_of(name) for name in NAMES}
+    rewrite_log(disk_nights.output, lambda rows: pa.chunked_array([[number > 0 for number in range(rows.num_rows)]]))
+    for path in (disk_nights.output / "log/keys").files():
+        Path(path).unlink()
+    night = disk_nights.run(texts)
+    assert night["counts"]["ok"] == len(ASK) * len(texts)
+    assert night["changes"]["readings"]["read"] > 0
+
+
+def test_documents_sources_and_rollouts_lose_their_rows_too(tmp_path: Path, text_model: str) -> None:
+    output, folder = Location(uri=str(tmp_path / "run")), tmp_path / "in"
+    nights = Nights(tmp_path, text_model, output, documents=str(folder))
+    folder.mkdir()
+    for file, names in {"one": ("Ann", GONE), "two": ("Carla",), "three": ("Dora",)}.items():
+        nights.file = folder / f"{file}.parquet"
+        texts = {name: text_of(name) for name in names}
+        pq.write_table(
+            pa.table({"document_id": [*texts], "text": [*texts.values()], "team": [file] * len(texts)}), nights.file
+        )
+    answer(nights.job)
+    groups = pa.table({"document_id": NAMES, "response": [text_of(name) for name in NAMES]})
+    rollouts = OutputTable(output=output, name="rollouts")
+    run = RunNumber(number=OutputTable(output=output, name="runs").run_number("memagent"), run_id="r")
+    files = write_table_files(rollouts.place, groups, stem="part-00000-r", row_group_rows=1)
+    rollouts.commit(run=run, schema=groups.schema, add=files)
+    assert find_documents(output, where="source = 'one.parquet'") == ["Ann", GONE]
+    for name, num_sources in {GONE: 0, "Carla": 1}.items():
+        found = strings_of(output, name) | {f"day 1 of {name}"}
+        report = forget(output, [name])
+        rows = {table: report["rows"].get(table, 0) for table in ("documents", "sources", "rollouts")}
+        assert rows == {"documents": 1, "sources": num_sources, "rollouts": 1}
+        assert files_with(output, found) == set()
+    sources = OutputTable(output=output, name="sources").dataset().to_table()
+    assert sorted(sources["source"].to_pylist()) == ["one.parquet", "three.parquet"]
+    assert sorted({row["document_id"] for row in nights.rows("documents", without="")}) == ["Ann", "Dora"]
+    assert verify(output).problems == []
+    assert answer(nights.job)["counts"]["ok"] == len(ASK) * len(NAMES)  # they are still in their sources
+    assert verify(output).problems == []
+
+
+def test_readers_of_a_run_that_was_alive_a_moment_ago_may_leave_before_the_log_is_rewritten(
+    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(forget_flow, "LEAVE_SECONDS", 0.01)
+    texts = {name: text_of(name) for name in NAMES} | {GONE: text_of(GONE, days=6)}
+    with caplog.at_level("INFO"):
+        forget(disk_nights.output, ["Ann"])
+        assert "for the readers of run" not in caplog.text
+        disk_nights.killed_run(texts, monkeypatch)
+        forget_gone(disk_nights)
+    assert "for the readers of run" in caplog.text
+    assert files_with(disk_nights.output / "log", {text_hash(text) for text in (texts[GONE], text_of(GONE))}) == set()

@@ -1,0 +1,212 @@
+"""Nights of one output: only what is new or changed is opened and written."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.formats.formats import READERS, Format
+from memagent_batch.errors import InputError, OutputError, SupersededError
+from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.flows.ingest import next_run
+from memagent_batch.ingest import ingest as module
+from memagent_batch.ingest.ingest import find_sources, ingest
+from memagent_batch.store.delta import OutputTable
+from memagent_batch.store.location import Location
+from tests.ingest.nights import by_id, changes, content, night, put_jsonl, put_parquet, rows, texts, version
+
+
+def items(*ids: str, mark: str = "") -> list[dict[str, Any]]:
+    return [{"document_id": name, "text": f"text of {name}{mark}", "pages": len(name)} for name in ids]
+
+
+def test_text_files_jsonl_and_parquet_become_rows(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a1", "a2"))
+    put_parquet(tmp_path / "in/b/b.parquet", document_id=["b1"], text=["text of b1"])
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/n.txt").write_text("a note")
+    report = night(tmp_path / "in", tmp_path / "out", format="auto", carry_columns=())
+    assert changes(report) == (3, 0, 0)
+    assert texts(tmp_path / "out") == {"a1": "text of a1", "a2": "text of a2", "b1": "text of b1"}
+    row = by_id(tmp_path / "out")["b1"]
+    assert (row["source"], row["error"], row["losses"], row["source_read"]) == ("b/b.parquet", None, [], 1.0)
+    assert [(part["source"], part["char_start"], part["char_end"]) for part in row["parts"]] == [("b/b.parquet", 0, 10)]
+    assert {row["source"]: row["num_documents"] for row in rows(tmp_path / "out", "sources")} == {
+        "a.jsonl": 2,
+        "b/b.parquet": 1,
+    }
+
+
+def test_unchanged_night_opens_and_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a1", "a2"))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    before = version(tmp_path / "out"), version(tmp_path / "out", "sources")
+    monkeypatch.setitem(READERS, Format.JSONL, None)  # it must not be used
+    assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out")) == (0, 0, 0)
+    assert (version(tmp_path / "out"), version(tmp_path / "out", "sources")) == before
+
+
+def test_changed_night_writes_what_changed_and_keeps_the_runs_of_other_rows(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a1", "a2", "a3"))
+    put_jsonl(tmp_path / "in/b.jsonl", items("b1"))
+    first = night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    files = set(OutputTable(output=Location(uri=str(tmp_path / "out")), name="documents").files())
+    put_jsonl(tmp_path / "in/a.jsonl", [*items("a1"), *items("a2", mark="!"), *items("a4")])
+    (tmp_path / "in/b.jsonl").unlink()
+    second = night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    assert changes(second) == (1, 1, 2)
+    assert texts(tmp_path / "out") == {"a1": "text of a1", "a2": "text of a2!", "a4": "text of a4"}
+    assert by_id(tmp_path / "out")["a1"]["run_id"] == first["run_id"]
+    assert {by_id(tmp_path / "out")[name]["run_id"] for name in ("a2", "a4")} == {second["run_id"]}
+    assert not files & set(OutputTable(output=Location(uri=str(tmp_path / "out")), name="documents").files())
+
+
+def test_file_of_the_table_without_a_changed_row_stays(tmp_path: Path) -> None:
+    table = OutputTable(output=Location(uri=str(tmp_path / "out")), name="documents")
+    for name in ("a", "b"):
+        put_jsonl(tmp_path / f"in/{name}.jsonl", items(name))
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    first = set(table.files())
+    put_jsonl(tmp_path / "in/b.jsonl", items("b", mark="!"))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    assert len(first) == 2
+    assert len(first & set(table.files())) == 1
+
+
+def test_two_documents_of_one_id_are_refused_with_both_places_and_nothing_is_committed(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a", "same"))
+    put_jsonl(tmp_path / "in/b.jsonl", items("b", "c", "same"))
+    with pytest.raises(
+        InputError, match=r"'same' is there twice: in .*a\.jsonl, line 2 and in .*b\.jsonl, line 3; give"
+    ):
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    assert version(tmp_path / "out") is None
+
+
+def test_new_document_with_the_id_of_a_stored_one_is_refused(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a"))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    put_jsonl(tmp_path / "in/b.jsonl", items("a"))
+    with pytest.raises(InputError, match=r"'a' is there twice: in .*a\.jsonl and in .*b\.jsonl, line 1"):
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    (tmp_path / "in/a.jsonl").unlink()  # it has moved
+    assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out")) == (0, 1, 0)
+    assert by_id(tmp_path / "out")["a"]["source"] == "b.jsonl"
+
+
+def test_bad_lines_and_files_fail_the_run_or_become_rows(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_text('{"document_id": "a", "text": "fine"}\n{"document_id": \n')
+    (tmp_path / "in/b.parquet").write_bytes(b"PAR1 torn")
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2: malformed JSON"):
+        night(tmp_path / "in/*.*", tmp_path / "out", format="auto")
+    night(tmp_path / "in/*.*", tmp_path / "out", format="auto", on_bad_file="record")
+    found = {name: (row["text"], row["error_type"]) for name, row in by_id(tmp_path / "out").items()}
+    assert found == {
+        "a": ("fine", None),
+        "a.jsonl, line 2": (None, "BadFileError"),
+        "b.parquet": (None, "BadFileError"),
+    }
+    assert {row["source"]: row["status"] for row in rows(tmp_path / "out", "sources")} == {
+        "a.jsonl": "ok",
+        "b.parquet": "failed",
+    }
+    (loss,) = rows(tmp_path / "out", "sources")[0]["losses"]
+    assert (loss["kind"], loss["severity"], loss["place"]) == ("failed", "unread", "line 2")
+
+
+def test_text_that_is_null_empty_or_too_long_fails_its_document_alone(tmp_path: Path) -> None:
+    put_parquet(tmp_path / "in/a.parquet", document_id=["a", "b", "c", "d"], text=["fine", None, " \n", "x" * 99])
+    night(tmp_path / "in/*.parquet", tmp_path / "out", max_document_bytes=50)
+    errors = {name: row["error"] for name, row in by_id(tmp_path / "out").items()}
+    assert errors.pop("a") is None
+    assert [str(error).partition(": ")[2].partition(",")[0] for error in errors.values()] == [
+        "the text is null",
+        "the text is empty",
+        "it has more than 50 bytes",
+    ]
+
+
+def test_files_without_any_document_are_refused(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", [])
+    with pytest.raises(InputError, match="hold no document"):
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+
+
+def test_output_of_other_documents_is_refused(tmp_path: Path) -> None:
+    for name in ("in", "other"):
+        put_jsonl(tmp_path / f"{name}/a.jsonl", items("a"))
+    night(tmp_path / "in/a.jsonl", tmp_path / "out")
+    with pytest.raises(OutputError, match="choose another output"):
+        night(tmp_path / "other/a.jsonl", tmp_path / "out")
+    with pytest.raises(OutputError, match="inside the documents"):
+        night(tmp_path / "in", tmp_path / "in/out")
+
+
+def test_run_that_another_one_overtook_commits_nothing(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a"))
+    output, executor = Location(uri=str(tmp_path / "out")), LocalExecutor()
+    config = SourceConfig(documents=(str(tmp_path / "in"),), ask=("-",))
+    night(tmp_path / "in", output.uri)
+    put_jsonl(tmp_path / "in/a.jsonl", items("a", "b"))
+    slow = find_sources(config, output)
+    with executor.session():
+        begun = module._Ingest(slow, executor=executor, run=next_run(output), scratch=None)
+        ingest(find_sources(config, output), executor=executor, run=next_run(output))
+        with pytest.raises(SupersededError):
+            begun.run()
+    assert texts(output) == {"a": "text of a", "b": "text of b"}
+
+
+def test_plan_commits_nothing_and_gives_the_files_that_a_run_would_commit(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a"))
+    put_jsonl(tmp_path / "in/b.jsonl", items("b"))
+    output, executor = Location(uri=str(tmp_path / "out")), LocalExecutor()
+    night(tmp_path / "in", output.uri)
+    put_jsonl(tmp_path / "in/a.jsonl", items("a2"))
+    config = SourceConfig(documents=(str(tmp_path / "in"),), ask=("-",))
+    before = version(output.uri), version(output.uri, "sources")
+    found = find_sources(config, output)
+    with executor.session():
+        scratch = Location(uri=str(tmp_path / "scratch"))
+        plan = ingest(found, executor=executor, run=next_run(output), scratch=scratch)
+    import pyarrow.dataset as ds
+
+    table = ds.dataset([place.path for place in plan.files]).to_table(["document_id"])
+    assert sorted(table["document_id"].to_pylist()) == ["a2", "b"]
+    assert (version(output.uri), version(output.uri, "sources")) == before
+    assert texts(output).keys() == {"a", "b"}
+
+
+@settings(max_examples=6)
+@given(seed=st.integers(0, 10**6))
+def test_any_nights_leave_what_one_ingest_of_the_last_would(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    random_of = random.Random(seed)
+    folder = tmp_path_factory.mktemp("nights")
+    place = folder / "in"
+    for _ in range(4):
+        for name in ("a.jsonl", "b.parquet", "c.csv"):
+            ids = [f"{name[0]}{number}" for number in range(6) if random_of.random() < 0.7]
+            marks = [random_of.choice(["", "!", "?"]) for _ in ids]
+            found = [each for one, mark in zip(ids, marks, strict=True) for each in items(one, mark=mark)]
+            (place / name).unlink(missing_ok=True)
+            if name == "a.jsonl":
+                put_jsonl(place / name, [*items("always"), *found])
+            elif random_of.random() < 0.2:
+                pass  # it is gone
+            elif name == "b.parquet":
+                put_parquet(
+                    place / name, **{key: [each[key] for each in found] for key in ("document_id", "text", "pages")}
+                )
+            else:
+                lines = [f"{each['document_id']},{each['text']},{each['pages']}\n" for each in found]
+                (place / name).write_text("".join(["document_id,text,pages\n", *lines]))
+        night(f"{place}/*.*", folder / "out", carry_columns=("pages",))
+    night(f"{place}/*.*", folder / "fresh", carry_columns=("pages",))
+    assert content(folder / "out") == content(folder / "fresh")
