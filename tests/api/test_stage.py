@@ -42,17 +42,17 @@ def rows_of(dataset: Any) -> list[dict[str, Any]]:
 
 
 def test_rows_equal_the_tables_of_the_job_with_and_without_a_log(agent: ma.Agent, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"output": tmp_path / "scan", "input": ma.InputConfig(carry_columns=("source",))}
+    how: dict[str, Any] = {"output": tmp_path / "scan", "input": ma.InputConfig(carry_columns=("number",))}
     run = run_local(documents=table_of(TEXTS), questions=QUESTIONS, agent=agent, **how)
     answers = run.answers()
     table = by_reading(answers)
     assert {row["status"] for row in table.values()} == {"ok", "failed"}
     assert len(table) == 2 * (3 * len(TEXTS) + 1)
     dataset = ray.data.from_arrow(table_of(TEXTS)).repartition(3)
-    read = ma.read(dataset, agent, questions=QUESTIONS, carry=["source"])
+    read = ma.read(dataset, agent, questions=QUESTIONS, carry=["number"])
     assert by_reading(rows_of(read)) == table
     log = tmp_path / "log"
-    kept = ma.read(dataset, agent, questions=QUESTIONS, carry=["source"], log=log)
+    kept = ma.read(dataset, agent, questions=QUESTIONS, carry=["number"], log=log)
     batches = list(kept.iter_batches(batch_size=None, batch_format="pyarrow"))
     assert by_reading([row for batch in batches for row in batch.to_pylist()]) == table
     assert {name for batch in batches for name in batch.schema.names} == set(answers.schema.names)

@@ -74,22 +74,14 @@ CARRIED = {
 READ_ALL = """
 import re, sys
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.store.location import Location
-from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.shards import find_shards
-from memagent_batch.documents.texts import fetch_texts
+from tests.documents.lake.forms import ingested
 
-settings, location = InputConfig(), Location(uri=sys.argv[1])
-lengths = [
-    len(fetched.text)
-    for shard in find_shards(location, settings=settings).shards
-    for index in index_shard(shard, settings=settings, storage_options={})
-    for fetched in fetch_texts(index, documents=location, settings=settings)
-]
+with ingested(sys.argv[1], settings=InputConfig()) as stored:
+    lengths = [len(each.text) for each in stored.read_texts(stored.read_index(InputConfig()).taken)]
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 print(len(lengths), *set(lengths), peak)
 """
-"""Indexes and fetches all documents of a folder; prints their number, their length, and its own peak memory in KiB."""
+"""Reads all documents of a folder into an output, and their texts; prints their number, their length, and its own peak memory in KiB."""
 Turns = Mapping[str, TurnRow]
 
 

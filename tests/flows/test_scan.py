@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memagent_batch.convert.sources import SourceConverter, unopened
+from memagent_batch.convert.table import ConvertedRow
 
 from memagent_batch.api.run import Run
 from memagent_batch.cli.main import main
 from memagent_batch.convert import batches
 from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.convert.sources import SourceConverter, unopened
-from memagent_batch.convert.table import ConvertedRow
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputUnreachableError
 from memagent_batch.store.location import Location

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from memagent_batch.config.convert import ConvertJob
+from memagent_batch.flows.convert import convert
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.convert import ConvertJob
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import convert
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.store.location import Location
