@@ -1,6 +1,5 @@
 """Fixtures that several parts of the tests use."""
 
-import contextlib
 import copy
 import functools
 import json
@@ -123,18 +122,12 @@ def lake_catalog(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """An S3 API in a process of its own: deltalake holds Python's lock while it reads the history of a table."""
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        for _ in range(600):
-            with contextlib.suppress(httpx.TransportError):
-                httpx.get(url)
-                break
-            time.sleep(0.1)
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An S3 API in a process of its own: a client that holds Python's lock while it waits would wait for ever."""
+    log_path = tmp_path_factory.mktemp("s3") / "log.txt"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1"]
+    with served(command, env={**os.environ}, log_path=log_path, health="/moto-api/data.json") as url:
         yield url
-        server.terminate()
 
 
 @pytest.fixture
@@ -280,7 +273,7 @@ async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: Sampl
 
 
 @contextmanager
-def served(command: list[str], *, env: dict[str, str], log_path: Path) -> Iterator[str]:
+def served(command: list[str], *, env: dict[str, str], log_path: Path, health: str = "/health") -> Iterator[str]:
     """URL of a server while the block lasts, at a free port; at another one where it ends before it serves.
 
     It binds the port long after it was found to be free.
@@ -290,7 +283,7 @@ def served(command: list[str], *, env: dict[str, str], log_path: Path) -> Iterat
         with log_path.open("wb") as log:
             process = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log, env=env)
         try:
-            if is_served(f"{url}/health", process=process):
+            if is_served(f"{url}{health}", process=process):
                 yield url
                 return
             if is_last or process.poll() is None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from tests.tables import OWN_COLUMNS
 
 TEXTS: dict[str, str | None] = {
@@ -26,6 +27,7 @@ QUESTIONS: list[str | ma.Question | Mapping[str, Any]] = [
     ma.Question(question="Where?", question_id="bound", document_id="short", references=["here"]),
 ]
 Key = tuple[str, str, int]
+SOURCE_NAMES = {*SOURCE_COLUMNS.names, "inputs_hash"}
 
 run_local = partial(ma.answer, executor="local", max_failed_share=1.0)
 
@@ -42,15 +44,15 @@ def agent_of(model: str, **settings: Any) -> ma.Agent:
 
 
 def table_of(texts: Mapping[str, str | None]) -> pa.Table:
-    rows = [{"document_id": name, "text": text, "source": number} for number, (name, text) in enumerate(texts.items())]
+    rows = [{"document_id": name, "text": text, "number": number} for number, (name, text) in enumerate(texts.items())]
     return pa.Table.from_pylist(rows)
 
 
 def by_reading(rows: pa.Table | list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
-    """Rows of `answers` without what is of their run alone, and without the place of a text that can't be read."""
+    """Rows of `answers` without what is of their run or source alone, and without the place of an unreadable text."""
     found = {}
     for row in rows if isinstance(rows, list) else rows.to_pylist():
-        kept = {name: value for name, value in row.items() if name not in OWN_COLUMNS}
+        kept = {name: value for name, value in row.items() if name not in OWN_COLUMNS | SOURCE_NAMES}
         if kept["error_type"] == "DocumentError":
             kept["error_message"] = kept["error_message"].rpartition(": ")[2]
         key = (kept["document_id"], kept["question_id"], kept["sample"])

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import ray
+from deltalake import DeltaTable
 from ray.data import DataContext
 
 import memagent_batch as ma
@@ -48,13 +49,13 @@ def test_answer_gives_the_tables_of_the_command(
     pq.write_table(table_of(TEXTS), tmp_path / "documents.parquet")
     rows = [{"question": "Who?"}, {"question": "What?", "question_id": "what"}]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    settings = {**agent.model_dump(mode="json", exclude_unset=True), "input": {"carry_columns": ["source"]}}
+    settings = {**agent.model_dump(mode="json", exclude_unset=True), "input": {"carry_columns": ["number"]}}
     (tmp_path / "job.yaml").write_text(json.dumps(settings))
     monkeypatch.chdir(tmp_path)  # the workers of the Ray that is there stay where they are
     inputs = [f"--documents={tmp_path}/documents.parquet", f"--questions={tmp_path}/questions.jsonl"]
     inputs += [f"--output={tmp_path}/command", "--max-failed-share=1"]
     assert main(["answer", "--config", "job.yaml", *inputs]) == 0
-    carry = ma.InputConfig(carry_columns=("source",))
+    carry = ma.InputConfig(carry_columns=("number",))
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_MODEL", "nothing")
     read = partial(run_local, agent=agent, input=carry)
@@ -72,7 +73,7 @@ def test_answer_gives_the_tables_of_the_command(
 
 def in_order(memories: pa.Table) -> pa.Table:
     keys = [(name, "ascending") for name in ("document_id", "question_id", "sample", "turn")]
-    return memories.sort_by(keys).drop_columns(["run_id"]).combine_chunks()
+    return memories.sort_by(keys).drop_columns(["run_id", "read_run_id"]).combine_chunks()
 
 
 def test_documents_may_be_rows(text_model: str, tmp_path: Path) -> None:
@@ -97,16 +98,12 @@ def test_second_night_with_another_dataset_reads_only_what_changed(text_model: s
 def require_second_night(given: Callable[[dict[str, Any]], Any], model: str, output: Path, *, executor: str) -> None:
     how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent_of(model), "executor": executor}
     monday = ma.answer(documents=given(MONDAY), **how)
-    files = input_files(output)
     again = ma.answer(documents=given(MONDAY), **how)
-    assert input_files(output) == files
     assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
     tuesday = ma.answer(documents=given(TUESDAY), **how)
     assert tuesday.manifest["changes"]["documents"] == {"added": 1, "changed": 1, "removed": 1, "unchanged": 1}
     assert tuesday.manifest["changes"]["readings"] == {"read": 2, "kept": 1, "unreadable": 0, "not_read": 0}
-    assert len(input_files(output)) == len(files)
-    assert input_files(output).keys() != files.keys()
-    assert {row["document_id"]: row["run_id"] for row in tuesday.answers().to_pylist()} == {
+    assert {row["document_id"]: row["read_run_id"] for row in tuesday.answers().to_pylist()} == {
         "a": monday.run_id,
         "b": tuesday.run_id,
         "d": tuesday.run_id,
@@ -128,23 +125,9 @@ def test_documents_of_many_rows_are_filtered_and_joined_in_order(text_model: str
     how: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent_of(text_model), "input": settings}
     run = run_local(documents=pa.Table.from_pylist(rows), questions=["Who?"], **how)
     assert sorted(run.answers()["document_id"].to_pylist()) == ["a", "b"]
-    (file,) = input_files(tmp_path / "scan")
-    kept = pq.read_table(tmp_path / "scan/input/documents" / file)
-    assert set(kept.schema.names) == {"document_id", "text", "page", "kind", "sender"}
+    texts = {row["document_id"]: row["text"] for row in ma.table(tmp_path / "scan", "documents").to_pylist()}
+    assert texts["a"] == "From Ann\npage 1 of a\n\nFrom Ann\npage 2 of a"
     assert "page 1 to page 2" in run.memories()["locator"].to_pylist()
-
-
-def input_files(output: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in (output / "input" / "documents").iterdir()}
-
-
-def test_input_that_was_written_when_the_run_died_is_no_strangers_file(text_model: str, tmp_path: Path) -> None:
-    call = {"documents": table_of(MONDAY), "output": tmp_path / "scan", "agent": agent_of(text_model)}
-    with pytest.raises(SettingsError, match="shorten the question"):
-        run_local(**call, questions=["why " * 2000])
-    assert input_files(tmp_path / "scan")
-    assert not (tmp_path / "scan" / "run.json").exists()
-    assert run_local(**call, questions=["Who?"]).manifest["counts"]["ok"] == 3
 
 
 def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
@@ -167,8 +150,6 @@ def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
     assert set(monday.answers()["question"].to_pylist()) == {"Who?"}
     again = ma.answer(documents=frame_of(MONDAY), questions=asked, **call)
     assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
-    kept = [path.parent.name for path in (tmp_path / "scan" / "input").glob("*/*")]
-    assert sorted(kept) == ["documents", "questions"]
 
 
 @pytest.mark.ray
@@ -179,7 +160,7 @@ def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tm
     num_turns = logged_turns(output)
     run = ma.answer(documents=table_of(MONDAY), questions=["Who?"], output=output, agent=agent)
     assert run.manifest["counts"]["ok"] == 3
-    assert all(run_id < run.run_id for run_id in run.answers()["run_id"].to_pylist())
+    assert all(run_id < run.run_id for run_id in run.answers()["read_run_id"].to_pylist())
     assert logged_turns(output) == num_turns
 
 
@@ -224,17 +205,17 @@ def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_mo
     assert {row["error_type"] for row in ma.Run.at(output).answers().to_pylist()} == {"QuestionTooLongError"}
 
 
-def test_tables_of_a_run_stay_until_a_later_one_has_removed_them(text_model: str, tmp_path: Path) -> None:
-    agent, output = agent_of(text_model), tmp_path / "scan"
-    how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent}
-    first = run_local(documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
+def test_tables_of_a_run_can_be_read_until_they_are_vacuumed(text_model: str, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"questions": ["Who?"], "output": tmp_path, "agent": agent_of(text_model)}
+    first = run_local(documents=table_of(MONDAY), **how)
     run_local(documents=table_of(TUESDAY), **how)
-    assert first.answers().num_rows == 3
-    for file in first.manifest["files"]["answers"]:
-        (output / file).unlink()  # as a later run does
-    with pytest.raises(OutputError, match="a later run of the output replaces the tables"):
-        first.answers()
-    assert ma.Run.at(output, "previous").run_id == first.run_id
+    assert set(first.answers()["document_id"].to_pylist()) == set(MONDAY)
+    DeltaTable(str(tmp_path / "answers")).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert ma.Run.at(tmp_path).answers().num_rows == 3
+    for read in (first.answers, ma.Run.at(tmp_path).diff, lambda: ma.table(tmp_path, "answers", run_id="previous")):
+        with pytest.raises(OutputError, match="`VACUUM` may have removed it"):
+            read()
+    assert ma.Run.at(tmp_path, "previous").run_id == first.run_id
 
 
 @pytest.mark.s3
@@ -247,7 +228,6 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         storage_options=dict(s3_bucket.storage_options),
     )
     assert run.answers().num_rows == 3
-    assert {path.split("/")[3] for path in (s3_bucket / "scan" / "input").files()} == {"documents", "questions"}
     assert "secret" not in repr(run)
 
 
@@ -333,21 +313,6 @@ def test_settings_of_a_job_file_are_arguments(
     with pytest.raises(TooManyRemovedError, match="2 of the 3 documents"):
         run_local(documents=table_of({"a": MONDAY["a"]}), **how, **own)
     assert ma.Run.at(tmp_path / "scan").answers().num_rows == 1
-
-
-def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
-    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in.txt").write_text("A fee is due.")
-    scan = partial(ma.scan, tmp_path / "in.txt", questions=["Who?"], output=tmp_path / "out", executor="local")
-    scan = partial(scan, agent=agent_of(text_model))
-    with monkeypatch.context() as broken:
-        broken.setattr(SourceConverter, "convert", converted_by_a_dead_server)
-        with pytest.raises(TooManyFailedError):
-            scan()
-    with pytest.raises(TooManyFailedError):
-        scan()
-    assert scan(retry_failed=True).manifest["counts"]["ok"] == 1
 
 
 @pytest.mark.slow
