@@ -104,8 +104,6 @@ class FoundShards:
     """The table of a lake that the documents are, in the version that is read, with the files that the filter takes."""
     commits: Mapping[str, str] = field(default_factory=dict)
     """Commits of data sets of the hub, by their URIs."""
-    places: tuple[str, ...] = ()
-    """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
     files: pa.Table = field(default_factory=FOUND_FILES.empty_table)
     """`FOUND_FILES`: a row for each path of each shard, in this order."""
     sizes: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.int64()))
@@ -212,7 +210,6 @@ def cut_listing(listed: ListedDocuments, *, settings: InputConfig) -> FoundShard
         sizes=pa.concat_tables(each.files for _, each in files)["size_bytes"],
         left_out=left_out,
         commits=listed.commits,
-        places=tuple(place.uri for place in documents),
     )
 
 
@@ -300,7 +297,6 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
         files=pa.table([[*files], versions], schema=FOUND_FILES),
         sizes=pa.chunked_array([[file.size_bytes for file in files.values()]], pa.int64()),
         table=replace(table, files=tuple(files.values())),
-        places=(uri,),
     )
 
 

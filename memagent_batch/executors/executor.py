@@ -43,11 +43,6 @@ class Executor(Protocol):
         Both must pickle. A call that `is_heavy` takes a whole CPU for long.
         """
 
-    def group(
-        self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
-    ) -> Iterator[pa.Table]:
-        """The same for rows of all tables, where rows of one `key` come together."""
-
     def start_board(self) -> Board:
         """Where the readers of one call of `read` report to."""
 

@@ -29,12 +29,9 @@ from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.store.database import on_disk, open_database, query_to_disk
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
-GROUP_ROWS = 200_000
-"""Rows of a table that are grouped at once, about: as Python objects they take some 300 MB."""
 
 
 class LocalExecutor:
@@ -63,18 +60,6 @@ class LocalExecutor:
             made = function(item)
             yield from [made] if isinstance(made, pa.Table) else made
 
-    def group(
-        self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
-    ) -> Iterator[pa.Table]:
-        """By the hash of the key, some rows at a time."""
-        given = iter(tables)
-        first = next(given, None)
-        if first is None:
-            return
-        rows = on_disk(chain([first], given), schema=first.schema)
-        for part in _parts(rows, key=key):
-            yield from function(part)
-
     def start_board(self) -> Board:
         """A board in this process."""
         return Board()
@@ -93,21 +78,6 @@ class LocalExecutor:
         )
         with quiet_libraries(), Readings(calls, task=task) as readings:
             yield iter(readings)
-
-
-def _parts(rows: pa.Table, *, key: str) -> Iterator[pa.Table]:
-    """The rows in parts of about `GROUP_ROWS`; those with the same key are in one."""
-    if rows.num_rows <= GROUP_ROWS:
-        yield rows
-        return
-    part = f"hash({key}) % {-(-rows.num_rows // GROUP_ROWS)}"
-    with open_database({"rows": rows}) as database:
-        sizes = database.sql(f"select count(*) from rows group by {part} order by {part}").fetchall()
-        ordered = query_to_disk(database, f"from rows order by {part}", schema=rows.schema)
-    start = 0
-    for (size,) in sizes:
-        yield ordered.slice(start, size)
-        start += size
 
 
 class Readings:

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import memagent_batch as ma
@@ -245,20 +244,3 @@ def test_run_whose_output_was_claimed_by_a_newer_attempt_leaves_it(text_model: s
         assert process.returncode == 3, said
     assert require_manifest(Location(uri=job.output))["run_id"] == second["run_id"]
     assert second["counts"]["ok"] == 6
-
-
-def test_many_rows_are_grouped_a_part_at_a_time_and_each_key_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.executors.local.GROUP_ROWS", 40)
-    rows = pa.table({"key": [f"d{number % 60}" for number in range(600)], "row": range(600)})
-    given: list[pa.Table] = []
-
-    def group(part: pa.Table) -> Iterator[pa.Table]:
-        given.append(part)
-        yield part.group_by("key").aggregate([("row", "count")])
-
-    tables = local.LocalExecutor().group(group, [rows.slice(0, 250), rows.slice(250)], key="key")
-    counts = pa.concat_tables(tables)
-    assert sorted(counts["key"].to_pylist()) == sorted({f"d{number}" for number in range(60)})
-    assert set(counts["row_count"].to_pylist()) == {10}
-    assert len(given) > 5
-    assert max(part.num_rows for part in given) < 200

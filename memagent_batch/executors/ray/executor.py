@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 MAX_PASSES = 3
 """Passes over the documents of replicas that were given up; what is lost in the last one is for the next run."""
-MAX_GROUPS = 256
-"""Most parts that rows are grouped in, each by one task: 40,000 rows of ten million."""
 
 
 class RayExecutor:
@@ -77,15 +75,6 @@ class RayExecutor:
             rows = ray.data.from_items([{"item": item} for item in given], override_num_blocks=len(given))
             each = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
             yield from _blocks(each)
-
-    def group(
-        self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
-    ) -> Iterator[pa.Table]:
-        """By the hash of the key, in several tasks."""
-        given = list(tables)
-        if given:
-            grouped = ray.data.from_arrow(given).repartition(min(len(given), MAX_GROUPS), keys=[key])
-            yield from _blocks(_mapped(grouped, function))
 
     def start_board(self) -> RayBoard:
         """A board as an actor."""
