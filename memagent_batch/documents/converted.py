@@ -52,8 +52,11 @@ def source_columns(documents: pa.Table) -> pa.Table:
         documents: The columns source, source_hash, source_read and losses.
     """
     columns = {name: documents[name] for name in ("source", "source_hash", SOURCE_READ)}
-    has_losses = pc.greater(pc.list_value_length(documents["losses"]), 0).to_pylist()
-    losses = [each.as_py() if has else () for each, has in zip(documents["losses"], has_losses, strict=True)]
+    rows = pc.indices_nonzero(pc.greater(pc.list_value_length(documents["losses"]), 0))
+    losses = dict(zip(rows.to_pylist(), documents["losses"].take(rows).to_pylist(), strict=True))
     for name, severities in _SEVERITIES.items():
-        columns[name] = pa.array([describe_losses(each, severities=severities) for each in losses], pa.string())
+        words: list[str | None] = [None] * documents.num_rows
+        for row, of_row in losses.items():
+            words[row] = describe_losses(of_row, severities=severities)
+        columns[name] = pa.array(words, pa.string())
     return pa.table({CARRY_PREFIX + name: columns[name] for name in SOURCE_COLUMNS.names})
