@@ -161,7 +161,7 @@ class TaskReport:
             "ingested_at": now,
             "is_unchanged": source.is_unchanged,
             "is_retried": source.is_retried,
-            "documents": [dict(zip(REPORTED_DOCUMENT.names, each, strict=True)) for each in documents],
+            "documents": [*documents],
             "files": [],
         }
 

@@ -20,6 +20,7 @@ from memagent_batch.errors import InputError, NotReadError, TooManyFailedError
 from memagent_batch.flows.ingest import IngestReport
 from memagent_batch.ingest import ingest as module
 from memagent_batch.ingest.ingest import choose_converters
+from memagent_batch.ingest.sources import compare_sources
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
 from tests.ingest.nights import by_id, changes, night, rows, texts, version
@@ -205,7 +206,7 @@ def test_hidden_files_are_named_and_a_link_out_of_the_folder_is_skipped(tmp_path
     assert "not asked for" not in str(rows(tmp_path / "out"))
     (tmp_path / "in" / "a.txt").unlink()
     (tmp_path / "in" / "link.txt").unlink()
-    with pytest.raises(InputError, match="all 2 names start with"):
+    with pytest.raises(InputError, match="2 names left out, which start with"):
         read(tmp_path)
 
 
@@ -238,11 +239,10 @@ def test_file_that_can_not_be_fetched_is_read_by_the_next_night(
 @contextmanager
 def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The file goes when it has been listed."""
-    find = module.compare_sources
 
     def compared(*found: Any, **settings: Any) -> Any:
         file.unlink(missing_ok=True)
-        return find(*found, **settings)
+        return compare_sources(*found, **settings)
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "compare_sources", compared)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.ingest import part_tasks
+from memagent_batch.ingest.row_tasks import file_records
 from memagent_batch.store.location import Location
 from tests.ingest.nights import by_id, changes, content, night, put_parquet, texts
 
@@ -55,7 +56,7 @@ def test_changed_source_is_read_alone_and_its_parts_are_joined_with_stored_ones(
     put(tmp_path / "in/b.parquet", [("x", 2, "two"), ("z", 1, "alone")])
     first = night(tmp_path / "in", tmp_path / "out", carry_columns=("tag",), **ORDERED)
     opened = list[str]()
-    monkeypatch.setattr(part_tasks, "file_records", _spy(part_tasks.file_records, opened))
+    monkeypatch.setattr(part_tasks, "file_records", _spy(file_records, opened))
     put(tmp_path / "in/b.parquet", [("x", 2, "two!"), ("z", 1, "alone")])
     assert changes(night(tmp_path / "in", tmp_path / "out", carry_columns=("tag",), **ORDERED)) == (0, 1, 0)
     assert opened == ["b.parquet"]
