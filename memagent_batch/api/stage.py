@@ -64,7 +64,7 @@ def read(
         questions: Texts, `Question`s, mappings of the same fields, or the path of a question list.
         text: Column of the text.
         document_id: Column of the unique id.
-        carry: Columns to carry into the answers, as text.
+        carry: Columns to carry into the answers, with their types.
         log: Where turns are kept, a path or URI, such as the output of a scan. What it holds now is not asked again.
         storage_options: Arguments of the file system of the log, and of a question list.
         follow_ups: What is asked after each answer.

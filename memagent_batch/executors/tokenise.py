@@ -97,7 +97,7 @@ class RowColumns:
     document_id: str
     text: str
     carry: Sequence[str] = ()
-    """Columns to carry into the answers, as text."""
+    """Columns to carry into the answers, with their types."""
 
     def to_read(self) -> list[InputColumn]:
         """The columns in this order, as the readers of files take them."""
@@ -130,7 +130,8 @@ def tokenise_rows(
     read = partial(_tokenised, tokenizer, splits=splits, agent=agent)
     document_ids: set[str] = set()
     for batch in rows.to_batches():
-        for record in batch_records(batch, columns=columns.to_read(), where="a block of the dataset"):
+        records = batch_records(batch, columns=columns.to_read(), where="a block of the dataset")
+        for number, record in enumerate(records):
             document_id, text = str(record.values[0]), record.values[1]
             if document_id in document_ids:
                 raise InputError(f"document_id {document_id!r} is there twice; give every row of the dataset its own")
@@ -145,9 +146,10 @@ def tokenise_rows(
                 "turn_files": [],
                 "follow_ups": [],
                 "outcome_files": [],
-                **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }
             row = _tokenised_row(work, error=DocumentError(reason)) if reason else read(work, str(text))
+            for name in columns.carry:
+                row = row.append_column(CARRY_PREFIX + name, batch[name].slice(number, 1))
             yield _call([row])
 
 
@@ -228,10 +230,8 @@ def _tokenised_row(
     num_chars: int = 0,
     error: DocumentError | None = None,
 ) -> pa.Table:
-    carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
-    schema = pa.schema([*TOKENISED, *carried])
     columns = {
-        **{name: pa.array([value], schema.field(name).type) for name, value in work.items()},
+        **{name: pa.array([value], TOKENISED.field(name).type) for name, value in work.items()},
         "token_ids": _one_list(pa.array(tokens.token_ids)),
         "token_chars": _one_list(pa.array(tokens.token_chars)),
         "sentence_starts": _one_list(pa.array(sentences.starts, pa.int64())),
@@ -240,7 +240,7 @@ def _tokenised_row(
         "num_chars": pa.array([num_chars], pa.int64()),
         "error": pa.array([error and str(error)], pa.string()),
     }
-    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    return pa.table({name: columns[name] for name in TOKENISED.names}, schema=TOKENISED)
 
 
 def _one_list(values: pa.Array) -> pa.LargeListArray:

@@ -36,7 +36,7 @@ class PlannedDocument:
     outcome_files: list[str] = field(default_factory=list)
     """Log files that hold the outcomes of these."""
     sentences: Sentences = field(default_factory=Sentences)
-    carried: Mapping[str, str | None] = field(default_factory=dict)
+    carried: Mapping[str, object] = field(default_factory=dict)
     """Its carried columns, by their names in the index."""
 
 

@@ -160,7 +160,7 @@ def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tm
     num_turns = logged_turns(output)
     run = ma.answer(documents=table_of(MONDAY), questions=["Who?"], output=output, agent=agent)
     assert run.manifest["counts"]["ok"] == 3
-    assert all(run_id < run.run_id for run_id in run.answers()["run_id"].to_pylist())
+    assert all(run_id < run.run_id for run_id in run.answers()["read_run_id"].to_pylist())
     assert logged_turns(output) == num_turns
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.flows.check import check
+from memagent_batch.runs.claim import asked_documents, asked_questions
+from memagent_batch.runs.history import begin
+from memagent_batch.runs.manifest import RunRecord, public_settings
 from memagent_batch.store.location import Location
 from tests.jobs import put_texts
-from tests.runs.test_manifest import begin
 
 COMMAND = """import sys
 from memagent_batch.cli.main import main
@@ -55,6 +58,19 @@ def test_answer_refuses_missing_documents_without_ray_or_a_tokeniser() -> None:
     assert not Path("run").exists()
 
 
+def record_of(job: JobConfig, run_id: str) -> RunRecord:
+    return RunRecord(
+        run_id=run_id,
+        started_at="2026-11-29T01:00:00+00:00",
+        documents=asked_documents(job),
+        questions=asked_questions(job),
+        asked=1,
+        fingerprint="f",
+        settings=public_settings(job),
+        documents_table={"output": None, "version": 0},
+    )
+
+
 def prompt_set_of(
     folder: Path, model: str, questions: list[dict[str, str]], *, begun_with: JobConfig | None = None, **settings: Any
 ) -> tuple[str | None, JobConfig]:
@@ -63,7 +79,7 @@ def prompt_set_of(
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     output = folder / "out"
     if begun_with is not None:
-        begin(Location(uri=str(output)), begun_with)
+        begin(Location(uri=str(output)), partial(record_of, begun_with), writer="memagent", after="")
     places = {"documents": str(folder / "in"), "questions": str(folder / "questions.jsonl"), "output": str(output)}
     checked = check(job_of(**places, model=model, engine="simulated", **settings))
     return checked.reader.parts["prompt_set"], checked.job

@@ -65,7 +65,7 @@ OURS = {"answer": "owned", "run_id": "owned", "status": "ok", "memory": "owned"}
 """Columns of the input named like ours, which nobody asked to carry."""
 CARRIED = {
     "path": "/etc/passwd",
-    "error": "owned",
+    "bundle": "owned",
     "readings": "=cmd|' /C calc'!A0",
     "carry:path": "a\nb",
     "part": {"deep": [[[{"a": None}]]]},
@@ -175,7 +175,7 @@ def test_hostile_text_is_shown_to_the_model_letter_for_letter(tiny_tokenizer: To
     [
         ({"more": "[" * 200_000 + "]" * 200_000}, {}, "line 1: malformed JSON .*recursion"),
         ({"document_id": "a\ud800"}, {}, "line 1: column 'document_id' can't be read: lone surrogate at character 2"),
-        ({"source": "\ud800"}, {"input": {"carry_columns": ("source",)}}, "column 'source' can't be read: lone surr"),
+        ({"origin": "\ud800"}, {"input": {"carry_columns": ("origin",)}}, "column 'origin' can't be read: lone surr"),
         ({"answer": "x"}, {"input": {"carry_columns": ("answer",)}}, "`answers` has a column 'answer' of its own"),
     ],
 )

@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents import indexing, listing, shards
+from memagent_batch.documents import listing, shards
 from memagent_batch.documents.formats.formats import TextReader
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
+from memagent_batch.ingest import row_tasks
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import TEXTS, write_delta, write_pages
@@ -59,13 +60,13 @@ def test_answer_other_columns_are_carried_the_next_night(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    (tmp_path / "in.jsonl").write_text(json.dumps({"document_id": "a", "text": "a ran.", "source": "s", "day": "d"}))
-    for carried in (("source",), ("source", "day"), ()):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"document_id": "a", "text": "a ran.", "origin": "o", "day": "d"}))
+    for carried in (("origin",), ("origin", "day"), ()):
         settings = {"input": {"carry_columns": carried}}
         manifest = answer(_job(str(tmp_path / "in.jsonl"), tmp_path / "out", text_model, **settings))
         (row,) = table_rows(str(tmp_path / "out"), "answers")
-        assert {name: row.get(name) for name in ("source", "day")} == {
-            name: name[0] if name in carried else None for name in ("source", "day")
+        assert {name: row.get(name) for name in ("origin", "day")} == {
+            name: name[0] if name in carried else None for name in ("origin", "day")
         }
     assert manifest["changes"]["readings"] == {"read": 0, "kept": 1, "unreadable": 0, "not_read": 0}
 
@@ -127,13 +128,13 @@ def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
     opened = set[str]()
-    read = indexing.document_records
+    read = row_tasks.document_records
 
     def noting(location: Location, **options: Any) -> Any:
         opened.add(Path(location.path).stem)
         return read(location, **options)
 
-    monkeypatch.setattr(indexing, "document_records", noting)
+    monkeypatch.setattr(row_tasks, "document_records", noting)
     folder = tmp_path / "in"
     folder.mkdir()
     settings: dict[str, Any] = {"input": {"order_columns": "page", "locator": "page {page}"}}
