@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memagent_batch.flows.from_python import answer as answer
     from memagent_batch.flows.from_python import collect as collect
     from memagent_batch.flows.from_python import export as export
-    from memagent_batch.flows.from_python import ingest as ingest
+    from memagent_batch.flows.from_python import ingest_files as ingest_files
     from memagent_batch.flows.from_python import make_review as make_review
     from memagent_batch.flows.from_python import page as page
     from memagent_batch.flows.from_python import scan as scan
@@ -56,7 +56,7 @@ _NAMES = {
     "config.job": "LogConfig PoolConfig RolloutConfig",
     "config.sources": "InputConfig",
     "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
-    "flows.from_python": "answer collect export ingest make_review page scan",
+    "flows.from_python": "answer collect export ingest_files make_review page scan",
     "runs.second_pass": "merged_answers",
     "runs.tables": "dataset table",
 }

@@ -56,7 +56,7 @@ class Forget(OutputCommand, JsonCommand):
                 f"tables, {report['log_rows']:,} of the log, {quantity(report['files'], 'file')} of earlier versions, "
                 "pages and inputs",
                 "earlier runs can't be read any more",
-                "a document comes back when a run reads its source again: delete it there too",
+                "a document that is still in its source comes back with the next run: delete it there too",
                 f"next: memagent page {shlex.quote(mask_url(self.output))}    # writes the pages again",
             ],
         )

@@ -31,7 +31,7 @@ class Scan(JobSettings, Command):
     page = "docs/how-to/nightly-scans.md"
 
     def run(self) -> None:
-        from memagent_batch.flows.ingest import require_sources_reached  # here, so that --help loads no reader
+        from memagent_batch.flows.ingest import require_sources  # here, so that --help loads no reader
         from memagent_batch.flows.scan import scan
         from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
@@ -41,7 +41,7 @@ class Scan(JobSettings, Command):
         night = scan(job)
         place = shlex.quote(mask_url(self.output.rstrip("/")))
         sys.stdout.write(f"{night['text']}\n{_NEXT.format(page=printable(night['page']), place=place)}")
+        require_sources(make_output(job))
         require_success(night["manifest"], max_failed_share=job.max_failed_share)
         require_documents(night["manifest"], job)
-        require_sources_reached(make_output(job))
         require_sources_read(open_unread(make_output(job), night["manifest"]))

@@ -21,7 +21,7 @@ from memagent_batch.errors import SettingsError, SupersededError
 from memagent_batch.flows import answer as chain
 from memagent_batch.flows import collect as collection
 from memagent_batch.flows import review
-from memagent_batch.flows.ingest import IngestReport, ingest_documents, require_sources_reached
+from memagent_batch.flows.ingest import IngestReport, ingest_documents, require_sources
 from memagent_batch.flows.scan import scan as scan_files
 from memagent_batch.logs import log_of_program
 from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, WrittenSite, write_site
@@ -37,7 +37,9 @@ PlaceOrPath = str | PathLike[str]
 CallResult = TypeVar("CallResult", bound=Mapping[str, Any])
 
 
-def ingest(documents: PlaceOrPath | Sequence[PlaceOrPath], *, output: PlaceOrPath, **settings: Any) -> IngestReport:
+def ingest_files(
+    documents: PlaceOrPath | Sequence[PlaceOrPath], *, output: PlaceOrPath, **settings: Any
+) -> IngestReport:
     """Reads files, data files or a table into the documents of an output, as `memagent ingest` does.
 
     Args:
@@ -84,8 +86,8 @@ def scan(
     job, night = _run_chain(
         scan_files, tuple(map(absolute, places)), questions, output=output, agent=agent, settings=settings
     )
+    require_sources(make_output(job))
     _require_success(night["manifest"], job)
-    require_sources_reached(make_output(job))
     return Run(
         output=job.output,
         run_id=night["run_id"],

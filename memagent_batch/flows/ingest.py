@@ -105,14 +105,14 @@ def with_files_format(settings: InputConfig, *, documents: Sequence[str]) -> Inp
     return settings.model_copy(update={"format": "files"})
 
 
-_LOSSES = "select kind, detail, source from (select source, unnest(losses, recursive := true) from sources)"
+_LOSSES = "select source, status, unnest(losses, recursive := true) from sources"
 
 
 def log_unread(output: Location, *, ocr: bool) -> dict[str, int]:
     """Names the first sources whose texts lack something or may be wrong, with the reasons; returns counts."""
     names = ["source", "status", "content_hash", "losses"]
     sources = OutputTable(output=output, name=SOURCES_TABLE).dataset().to_table(names)
-    losses = run_query(_LOSSES, {"sources": sources.select(["source", "losses"])}).to_pylist()
+    losses = run_query(_LOSSES, {"sources": sources}).to_pylist()
     # a data file of which some lines can't be read has not failed; a document file with a part that failed has
     is_failed = pc.or_(pc.equal(sources["status"], "failed"), pc.is_valid(sources["content_hash"]))
     failed = set(sources.filter(is_failed)["source"].to_pylist())
@@ -138,28 +138,36 @@ def require_read(output: Location, counts: Mapping[str, int], *, max_failed_shar
         NotReadError: some sources could not be read now.
     """
     num, failed = counts["sources"], counts.get("sources_failed", 0)
-    if failed > max_failed_share * num or failed == num > 0:
-        raise TooManyFailedError(
-            f"{failed} of {num} sources failed; `error` and `losses` in the table {output / SOURCES_TABLE} say why: "
-            "fix the cause, and run it again with retry_failed"
-        )
-    require_sources_reached(output)
+    if failed > max_failed_share * num:
+        raise _too_many_failed(output, failed, num)
+    require_sources(output)
 
 
-def require_sources_reached(output: Location) -> None:
-    """Returns if every source could be fetched.
+def require_sources(output: Location) -> None:
+    """Returns if every source could be fetched, and something of one could be read.
 
     Raises:
-        NotReadError: some could not be read now.
+        TooManyFailedError: all sources failed.
+        NotReadError: some sources could not be fetched now.
     """
     table = OutputTable(output=output, name=SOURCES_TABLE)
     if not table.exists():
-        return
-    lost = table.dataset().to_table(["source", "losses"])
-    lines = run_query(f"select distinct source, detail from ({_LOSSES}) where kind = 'not_read'", {"sources": lost})
-    if lines.num_rows:
-        first = lines.to_pylist()[0]
+        return  # the documents are those of another output
+    sources = table.dataset().to_table(["source", "status", "losses"])
+    lines = run_query(f"select status, source, kind, detail from ({_LOSSES})", {"sources": sources}).to_pylist()
+    failed = {row["source"] for row in lines if row["kind"] == PartStatus.FAILED and row["status"] == "failed"}
+    if len(failed) == sources.num_rows > 0:
+        raise _too_many_failed(output, len(failed), sources.num_rows)
+    lost = {row["source"]: row["detail"] for row in lines if row["kind"] == PartStatus.NOT_READ}
+    for source, reason in sorted(lost.items())[:1]:
         raise NotReadError(
-            f"{lines.num_rows} of {lost.num_rows} sources were not read, such as {first['source']}: {first['detail']}; "
-            "the same command reads them"
+            f"{len(lost)} of {sources.num_rows} sources were not read, such as {source}: {reason}; the same command "
+            "reads them"
         )
+
+
+def _too_many_failed(output: Location, num_failed: int, num: int) -> TooManyFailedError:
+    return TooManyFailedError(
+        f"{num_failed} of {num} sources failed; `error` and `losses` in the table {output / SOURCES_TABLE} say why: "
+        "fix the cause, and run it again with retry_failed"
+    )

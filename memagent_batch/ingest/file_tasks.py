@@ -99,7 +99,7 @@ def _read_file(
         parts = unopened(file.name, refusal)
     else:
         parts = converter.convert(copy, name=file.name)
-        readers = sorted(converter.readers)
+        readers = sorted(converter.readers) or readers
     documents = file_documents(parts, file=pending, digest=digest, max_bytes=settings.max_document_bytes)
     with report.source(
         SourceReport(

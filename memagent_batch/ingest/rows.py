@@ -1,6 +1,5 @@
 """Rows of `documents`: made of a text, or of parts joined in order."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,6 +12,8 @@ from memagent_batch.errors import BadFileError, DocumentError, SourceUnreadError
 from memagent_batch.ingest.tables import LossRow, PartRow
 from memagent_batch.masking import mask_urls
 
+NOT_HASHED = frozenset({"text", "reader", "run_id", "row_hash"})
+"""Columns that are not in `row_hash`; `text_hash` stands for the text."""
 DocumentValues = dict[str, Any]
 """A row of `documents`, with the columns of the input that it holds."""
 MOST_BYTES = (1 << 31) - 1
@@ -144,6 +145,6 @@ def _row(
 
 def _with_hash(row: DocumentValues) -> DocumentValues:
     """The row with the hash of all that a reader of the table can see change."""
-    hashed = {name: value for name, value in row.items() if name not in ("text", "reader", "run_id", "row_hash")}
-    digest = sha256(json.dumps(hashed, default=str, sort_keys=True).encode()).digest()
+    hashed = {name: value for name, value in row.items() if name not in NOT_HASHED}
+    digest = sha256(repr(hashed).encode("utf-8", "surrogatepass")).digest()
     return {**row, "row_hash": int.from_bytes(digest[:8], "big", signed=True)}

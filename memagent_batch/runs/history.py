@@ -422,7 +422,7 @@ def undo_unfinished(output: Location, run: RunNumber) -> None:
 
 
 def _undo(table: OutputTable, run: RunNumber, *, since: int, known: set[str]) -> None:
-    for commit in table.history(since=since):  # the newest first
+    for commit in list(table.history(since=since)):  # the newest first; without those that follow here
         if commit.get("run_writer") != run.writer or commit["run_id"] in known or commit.get("undoes"):
             continue
         version = int(commit["version"])

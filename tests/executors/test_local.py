@@ -28,14 +28,14 @@ from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedEr
 from memagent_batch.executors import actor, local
 from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.history import require_manifest
+from memagent_batch.runs.history import finished_runs, require_manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.engine_context import MadeEngine
 from tests.executors.test_executors import settings, settings_of_job
 from tests.jobs import put_documents
-from tests.tables import OWN_COLUMNS, rows_in, table_rows
+from tests.tables import comparable, rows_in, table_rows
 
 PATIENCE_SECONDS = 120.0
 POISON = "POISON"
@@ -203,9 +203,8 @@ def num_turns(job: JobConfig) -> int:
     return len(log_rows(job, "turns"))
 
 
-def answers_of(job: JobConfig) -> list[dict[str, Any]]:
-    rows = table_rows(job.output, "answers")
-    return [{name: row[name] for name in row if name not in OWN_COLUMNS} for row in rows]
+def answers_of(job: JobConfig) -> list[str]:
+    return comparable(table_rows(job.output, "answers"))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +224,7 @@ def test_run_that_was_ended_by_a_signal_goes_on_with_the_same_command(
         process.send_signal(number)
         process.wait(PATIENCE_SECONDS)
         assert process.returncode == code
-    assert not (Path(job.output) / "manifest.json").exists()
+    assert finished_runs(Location(uri=job.output)) == []
     with command(tmp_path, text_model) as process:
         said, _ = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, said

@@ -14,9 +14,8 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.config.sources import SourceConfig
-from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import read_questions
+from memagent_batch.documents.stored import StoredDocuments
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
@@ -25,19 +24,20 @@ from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineUnavailableError, MemagentError
 from memagent_batch.executors import actor
 from memagent_batch.executors.actor import ReaderTask
+from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.executors.progress.board import ActorReport, Board, Event
 from memagent_batch.executors.progress.reporter import Reporter
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
+from memagent_batch.ingest.ingest import find_sources, ingest
 from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading import agent
 from memagent_batch.runs.plan import CALL_COLUMN, Plan, count_pending
-from memagent_batch.store.location import Location
+from memagent_batch.store.delta import RunNumber
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.wiring import identify_reader, make_output
-from tests.documents.lake.forms import list_shards
 from tests.engine_context import context_of
 from tests.jobs import put_documents, small_job
 
@@ -75,10 +75,14 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
     return small_job(tmp_path, text_model, documents=put_documents(tmp_path, TEXTS), ask=("Who?",), **speed)
 
 
-def planned(sources: SourceConfig) -> Plan:
-    shards = list_shards(Location(uri=sources.documents[0]), settings=sources.input)
-    tables = [table for shard in shards for table in index_shard(shard, settings=sources.input, storage_options={})]
-    return Plan(pa.concat_tables(tables), read_questions(None, ask=sources.ask), samples=1)
+def planned(job: JobConfig) -> Plan:
+    """The plan of a job, into whose output the documents are read first."""
+    made = ingest(
+        find_sources(job, make_output(job)), executor=LocalExecutor(), run=RunNumber(number=1, run_id="ingest")
+    )
+    stored = StoredDocuments(output=made.output, version=made.documents_version)
+    index = stored.read_index(job.input).taken
+    return Plan(index, read_questions(None, ask=job.ask), samples=1, stored=stored)
 
 
 def task_of(job: JobConfig, *, board: Board) -> ReaderTask:
@@ -104,7 +108,9 @@ def read_pending(
     bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if together:
         bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
-    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
+    documents = [
+        document for bundle in bundles for document in tokenise(bundle, agent=job.agent, documents=plan.stored)
+    ]
 
     async def read() -> list[pa.Table | BaseException]:
         reader = Reader(task)

@@ -5,21 +5,21 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.errors import InputError
-from memagent_batch.flows.check import check, read_inputs
+from memagent_batch.flows.check import check
+from memagent_batch.runs.claim import asked_documents, asked_questions
+from memagent_batch.runs.history import begin
+from memagent_batch.runs.manifest import RunRecord, public_settings
 from memagent_batch.store.location import Location
 from tests.jobs import put_texts
-from tests.runs.test_manifest import begin
 
 COMMAND = """import sys
 from memagent_batch.cli.main import main
@@ -49,8 +49,8 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("inputs")
-def test_answer_refuses_a_column_without_ray_or_a_tokeniser() -> None:
-    lines, modules = refused("--documents=rows.jsonl", "--ask=Who?", "--output=run", "--input.text-column=body")
+def test_answer_refuses_missing_documents_without_ray_or_a_tokeniser() -> None:
+    lines, modules = refused("--documents=none.jsonl", "--ask=Who?", "--output=run")
     assert lines[0] == "checking inputs and model"
     assert lines[1].startswith("error: ")
     assert len(lines) == 2
@@ -58,24 +58,17 @@ def test_answer_refuses_a_column_without_ray_or_a_tokeniser() -> None:
     assert not Path("run").exists()
 
 
-def test_read_inputs_looks_into_the_first_file_of_each_format(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"document_id": ["a"], "text": ["a text"]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"id": ["b"]}), tmp_path / "b.parquet")
-    assert [shard.paths for shard in read_inputs(settings_of(tmp_path)).found.shards] == [
-        (str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"))
-    ]
-    (tmp_path / "c.csv").write_text("document_id,body\nc,a text\n")
-    with pytest.raises(InputError, match=r"c\.csv has no column 'text'; its columns: 'document_id', 'body'"):
-        read_inputs(settings_of(tmp_path))
-
-
-def test_read_inputs_of_a_long_file_reads_no_further_than_its_first_records(tmp_path: Path) -> None:
-    rows = [json.dumps({"document_id": str(number), "text": "word " * 100_000}) for number in range(8)]
-    (tmp_path / "rows.jsonl").write_text("\n".join([*rows, "{no json"]))
-    assert len(read_inputs(settings_of(tmp_path / "rows.jsonl")).found.shards) == 1
-    (tmp_path / "rows.jsonl").write_text("\n".join([rows[0], "{no json"]))
-    with pytest.raises(InputError, match=r"line 2: malformed JSON"):
-        read_inputs(settings_of(tmp_path / "rows.jsonl"))
+def record_of(job: JobConfig, run_id: str) -> RunRecord:
+    return RunRecord(
+        run_id=run_id,
+        started_at="2026-11-29T01:00:00+00:00",
+        documents=asked_documents(job),
+        questions=asked_questions(job),
+        asked=1,
+        fingerprint="f",
+        settings=public_settings(job),
+        documents_table={"output": None, "version": 0},
+    )
 
 
 def prompt_set_of(
@@ -86,7 +79,7 @@ def prompt_set_of(
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     output = folder / "out"
     if begun_with is not None:
-        begin(Location(uri=str(output)), begun_with)
+        begin(Location(uri=str(output)), partial(record_of, begun_with), writer="memagent", after="")
     places = {"documents": str(folder / "in"), "questions": str(folder / "questions.jsonl"), "output": str(output)}
     checked = check(job_of(**places, model=model, engine="simulated", **settings))
     return checked.reader.parts["prompt_set"], checked.job

@@ -458,3 +458,19 @@ def test_documents_sources_and_rollouts_lose_their_rows_too(tmp_path: Path, text
     assert sorted(sources["source"].to_pylist()) == ["one.parquet", "three.parquet"]
     assert sorted({row["document_id"] for row in nights.rows("documents", without="")}) == ["Ann", "Dora"]
     assert verify(output).problems == []
+    assert answer(nights.job)["counts"]["ok"] == len(ASK) * len(NAMES)  # they are still in their sources
+    assert verify(output).problems == []
+
+
+def test_readers_of_a_run_that_was_alive_a_moment_ago_may_leave_before_the_log_is_rewritten(
+    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(forget_flow, "LEAVE_SECONDS", 0.01)
+    texts = {name: text_of(name) for name in NAMES} | {GONE: text_of(GONE, days=6)}
+    with caplog.at_level("INFO"):
+        forget(disk_nights.output, ["Ann"])
+        assert "for the readers of run" not in caplog.text
+        disk_nights.killed_run(texts, monkeypatch)
+        forget_gone(disk_nights)
+    assert "for the readers of run" in caplog.text
+    assert files_with(disk_nights.output / "log", {text_hash(text) for text in (texts[GONE], text_of(GONE))}) == set()

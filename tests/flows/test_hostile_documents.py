@@ -65,7 +65,7 @@ OURS = {"answer": "owned", "run_id": "owned", "status": "ok", "memory": "owned"}
 """Columns of the input named like ours, which nobody asked to carry."""
 CARRIED = {
     "path": "/etc/passwd",
-    "error": "owned",
+    "bundle": "owned",
     "readings": "=cmd|' /C calc'!A0",
     "carry:path": "a\nb",
     "part": {"deep": [[[{"a": None}]]]},
@@ -74,22 +74,14 @@ CARRIED = {
 READ_ALL = """
 import re, sys
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.store.location import Location
-from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.shards import find_shards
-from memagent_batch.documents.texts import fetch_texts
+from tests.documents.lake.forms import ingested
 
-settings, location = InputConfig(), Location(uri=sys.argv[1])
-lengths = [
-    len(fetched.text)
-    for shard in find_shards(location, settings=settings).shards
-    for index in index_shard(shard, settings=settings, storage_options={})
-    for fetched in fetch_texts(index, documents=location, settings=settings)
-]
+with ingested(sys.argv[1], settings=InputConfig()) as stored:
+    lengths = [len(each.text) for each in stored.read_texts(stored.read_index(InputConfig()).taken)]
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 print(len(lengths), *set(lengths), peak)
 """
-"""Indexes and fetches all documents of a folder; prints their number, their length, and its own peak memory in KiB."""
+"""Reads all documents of a folder into an output, and their texts; prints their number, their length, and its own peak memory in KiB."""
 Turns = Mapping[str, TurnRow]
 
 
@@ -183,7 +175,7 @@ def test_hostile_text_is_shown_to_the_model_letter_for_letter(tiny_tokenizer: To
     [
         ({"more": "[" * 200_000 + "]" * 200_000}, {}, "line 1: malformed JSON .*recursion"),
         ({"document_id": "a\ud800"}, {}, "line 1: column 'document_id' can't be read: lone surrogate at character 2"),
-        ({"source": "\ud800"}, {"input": {"carry_columns": ("source",)}}, "column 'source' can't be read: lone surr"),
+        ({"origin": "\ud800"}, {"input": {"carry_columns": ("origin",)}}, "column 'origin' can't be read: lone surr"),
         ({"answer": "x"}, {"input": {"carry_columns": ("answer",)}}, "`answers` has a column 'answer' of its own"),
     ],
 )

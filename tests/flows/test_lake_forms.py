@@ -1,7 +1,6 @@
 """One corpus in five forms, without a model: the same answers, and the version of each table is told."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents import indexing, listing, shards
+from memagent_batch.documents import listing, shards
 from memagent_batch.documents.formats.formats import TextReader
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.ingest import row_tasks
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import TEXTS, write_delta, write_pages
@@ -43,7 +40,7 @@ def test_answer_table_whose_files_are_known_is_not_indexed_again(tmp_path: Path,
         answer(_job(uri, output, text_model, input={"where": "document_id != 'a'"}))
 
 
-def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_kept_once(
+def test_answer_files_that_have_not_changed_are_not_opened(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
@@ -52,51 +49,26 @@ def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_ke
     answer(job)
     opened = noted_reads(monkeypatch)
     assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 3}
-    assert (opened, len([*(tmp_path / "out/runs").glob("*/index.parquet")])) == ([], 1)
+    assert opened == []
     (tmp_path / "in/a.txt").unlink()
     (tmp_path / "in/b.txt").write_text("B ran.")
     assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 1}
     assert set(opened) == {"b.txt"}
-    assert len([*(tmp_path / "out/runs").glob("*/index.parquet")]) == 2
 
 
 def test_answer_other_columns_are_carried_the_next_night(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    (tmp_path / "in.jsonl").write_text(json.dumps({"document_id": "a", "text": "a ran.", "source": "s", "day": "d"}))
-    for carried in (("source",), ("source", "day"), ()):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"document_id": "a", "text": "a ran.", "origin": "o", "day": "d"}))
+    for carried in (("origin",), ("origin", "day"), ()):
         settings = {"input": {"carry_columns": carried}}
         manifest = answer(_job(str(tmp_path / "in.jsonl"), tmp_path / "out", text_model, **settings))
         (row,) = table_rows(str(tmp_path / "out"), "answers")
-        assert {name: row.get(name) for name in ("source", "day")} == {
-            name: name[0] if name in carried else None for name in ("source", "day")
+        assert {name: row.get(name) for name in ("origin", "day")} == {
+            name: name[0] if name in carried else None for name in ("origin", "day")
         }
     assert manifest["changes"]["readings"] == {"read": 0, "kept": 1, "unreadable": 0, "not_read": 0}
-
-
-def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spelled(
-    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    folder = put_texts(tmp_path / "in", {f"{name}.txt": f"{name} ran." for name in "abc"})
-    output = Location(uri=str(tmp_path / "out"))
-    answer(_job(os.path.relpath(folder), tmp_path / "out", text_model))
-    opened = noted_reads(monkeypatch)
-    wanted = {"b.txt": text_hash("b ran.")}
-    texts = DocumentTexts(output, require_manifest(output), wanted=wanted, without="--without-text")
-    assert [each.text for each in texts.fetch(["b.txt"])] == ["b ran."]
-    assert set(opened) == {"b.txt"}
-
-
-def test_fetched_text_of_a_run_that_carried_columns_opens_no_other_file(tmp_path: Path, text_model: str) -> None:
-    uri, output = write_delta(tmp_path), tmp_path / "out"
-    manifest = answer(_job(uri, output, text_model, input={"carry_columns": "day"}))
-    rows = table_rows(str(output), "answers")
-    wanted = {row["document_id"]: row["document_hash"] for row in rows if row["document_id"] == "a"}
-    damage_later_days(tmp_path / "in")
-    texts = DocumentTexts(Location(uri=str(output)), manifest, wanted=wanted, without="--without-text")
-    assert [text_hash(each.text) for each in texts.fetch(["a"])] == [*wanted.values()]
 
 
 def damage_later_days(folder: Path) -> None:
@@ -156,23 +128,23 @@ def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
     opened = set[str]()
-    read = indexing.document_records
+    read = row_tasks.document_records
 
     def noting(location: Location, **options: Any) -> Any:
         opened.add(Path(location.path).stem)
         return read(location, **options)
 
-    monkeypatch.setattr(indexing, "document_records", noting)
+    monkeypatch.setattr(row_tasks, "document_records", noting)
     folder = tmp_path / "in"
     folder.mkdir()
     settings: dict[str, Any] = {"input": {"order_columns": "page", "locator": "page {page}"}}
     first = {"one": "a1 b1", "two": "a2 c1", "three": "d1", "four": "e1"}
     nights: list[tuple[dict[str, str], set[str]]] = [
         (first, {*first}),
-        (first | {"one": "a1! b1"}, {"one", "two"}),
-        (first | {"one": "a1! b1", "five": "d2 f1"}, {"five", "three"}),
-        (first | {"one": "a1! b1", "five": "d2 f1 c2"}, {"five", "three", "two"}),
-        ({"one": "a1! b1", "three": "d1", "four": "e1", "five": "d2 f1 c2"}, {"one", "five"}),
+        (first | {"one": "a1! b1"}, {"one"}),
+        (first | {"one": "a1! b1", "five": "d2 f1"}, {"five"}),
+        (first | {"one": "a1! b1", "five": "d2 f1 c2"}, {"five"}),
+        ({"one": "a1! b1", "three": "d1", "four": "e1", "five": "d2 f1 c2"}, set()),
         ({"one": "a1! b1", "three": "d1", "four": "e1", "five": "d2 f1 c2", "six": "g1"}, {"six"}),
     ]
     for number, (files, wanted) in enumerate(nights):

@@ -12,12 +12,12 @@ import pytest
 
 from memagent_batch.api.run import Run
 from memagent_batch.cli.main import main
-from memagent_batch.convert import batches
 from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.convert.sources import SourceConverter, unopened
-from memagent_batch.convert.table import ConvertedRow
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputUnreachableError
+from memagent_batch.ingest import file_tasks
+from memagent_batch.ingest.files import FileConverter, unopened
+from memagent_batch.ingest.losses import FilePart
 from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
@@ -34,10 +34,9 @@ def night(folder: Path, model: str, **settings: Any) -> int:
     return main(["scan", *small_arguments(folder, model, **asked, **engine, **settings)])
 
 
-def converted_by_a_dead_server(_: object, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
-    """What `SourceConverter.convert` gives of each file if its server has died."""
-    rows = unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
-    return [{**row, "source_hash": digest} for row in rows]
+def converted_by_a_dead_server(_: object, file: Path, *, name: str) -> list[FilePart]:
+    """What `FileConverter.convert` gives of each file if its server has died."""
+    return unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
 def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_ends_with_1(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = batches._copied
+    whole = file_tasks.copy_file
 
     def copied(place: Location, copy: Path) -> str:
         if place.uri.endswith("away.txt"):
@@ -93,26 +92,26 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
 
     put_texts(tmp_path / "in", dict.fromkeys(("away.txt", "whole.txt"), NOTHING))
     with monkeypatch.context() as outage:
-        outage.setattr(batches, "_copied", copied)
+        outage.setattr(file_tasks, "copy_file", copied)
         assert night(tmp_path, text_model) == 1
-    assert "1 of 2 files were not read" in capsys.readouterr().err.splitlines()[-1]
+    assert "1 of 2 sources were not read" in capsys.readouterr().err.splitlines()[-1]
     assert summary(tmp_path)["num_unread"] == 1
     assert night(tmp_path, text_model) == 0
     assert summary(tmp_path)["documents"]["changed"] == 1
 
 
-def test_scan_that_is_to_retry_what_failed_converts_failed_files_again(
+def test_scan_that_is_to_retry_what_failed_reads_failed_files_again(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_texts(tmp_path / "in", {"a.txt": NOTHING})
     with monkeypatch.context() as broken:
-        broken.setattr(SourceConverter, "convert", converted_by_a_dead_server)
+        broken.setattr(FileConverter, "convert", converted_by_a_dead_server)
         assert night(tmp_path, text_model) == 4
     assert night(tmp_path, text_model) == 4
     assert night(tmp_path, text_model, retry_failed=True) == 0
 
 
-def test_scan_without_its_model_converts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scan_without_its_model_reads_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put_texts(tmp_path / "in", {"a.txt": NOTHING})
     assert night(tmp_path, f"{tmp_path}/gone") == 2
     assert f"there is no folder {tmp_path}/gone" in capsys.readouterr().err
@@ -146,7 +145,7 @@ def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(tex
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_scan_on_ray_converts_and_answers_in_one_ray(text_model: str, tmp_path: Path) -> None:
+def test_scan_on_ray_reads_and_answers_in_one_ray(text_model: str, tmp_path: Path) -> None:
     put_texts(tmp_path / "in", {"a.txt": NOTHING})
     settings = small_arguments(tmp_path, text_model, executor="ray", ask=["Who?"], output=f"{tmp_path}/scan")
     command = [sys.executable, "-m", "memagent_batch", "scan", *settings]
@@ -156,7 +155,7 @@ def test_scan_on_ray_converts_and_answers_in_one_ray(text_model: str, tmp_path: 
     assert summary(tmp_path)["read"] == 1
 
 
-def test_plan_of_a_scan_counts_the_documents_that_it_has_converted(
+def test_plan_of_a_scan_counts_what_is_left_to_read(
     text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = put_texts(tmp_path / "in", {"old.txt": "Nor here."})
@@ -166,7 +165,5 @@ def test_plan_of_a_scan_counts_the_documents_that_it_has_converted(
     assert main(["scan", *arguments]) == 0
     capsys.readouterr()
     assert main(["plan", *arguments]) == 0
-    said = capsys.readouterr()
-    plan = json.loads(said.out)
+    plan = json.loads(capsys.readouterr().out)
     assert (plan["documents"], plan["readings_done"], plan["readings_to_do"]) == (2, 2, 0)
-    assert "the documents that the last scan converted" in said.err

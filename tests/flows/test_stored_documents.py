@@ -70,6 +70,7 @@ def job_of(root: Location, model: str, *, documents: str | None = None, ask: Any
         storage_options=StorageOptions(root.storage_options),
         input=MAILS if documents is None else {"carry_columns": ("received",)},
         follow_ups={"evidence": True},
+        adopt_output=documents is not None,
         ask=ask if isinstance(ask, list) else [ask],
     )
 
@@ -150,9 +151,9 @@ def require_commands(root: Location, texts: dict[str, str], *, folder: Path) -> 
     assert cli.main(["show", output, "lease", *options]) == 0
     assert cli.main(["export", output, "--to", "csv", "--into", f"{folder}/answers.csv", *options]) == 0
     with Path(f"{folder}/answers.csv").open(encoding="utf-8-sig") as stream:
-        assert {next(iter(row.values())) for row in csv.DictReader(stream)} == set(THREADS)
+        assert {row["document"] for row in csv.DictReader(stream)} == set(THREADS)
     assert cli.main(["review", "make", output, "--question", "signed", "--labels", "2", *options]) == 0
-    frames = (root / "run/reviews").files()
+    frames = (root / "run/review").files()
     shown = [(root / "run").at(path).read_bytes().decode() for path in frames if "/documents/" in path]
     assert len(shown) == 2
     assert any("Ann took her name off page 5 of the lease." in text for text in shown)

@@ -10,14 +10,13 @@ import yaml
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.convert import ConvertJob
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import convert
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
+from tests.ingest.nights import night
 from tests.jobs import small_settings
 from tests.tables import table_rows
 
@@ -58,8 +57,8 @@ def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A folder of files with a finished run over their texts."""
     folder = tmp_path_factory.mktemp("scanned")
     write_files(folder / "in")
-    converter = (".scan=tests.convert.hostile:Unsure",)
-    convert(ConvertJob(documents=(f"{folder}/in",), output=f"{folder}/texts", converter=converter, allow_code=True))
+    unsure = {"converter": (".scan=tests.convert.hostile:Unsure",)}
+    night(folder / "in", folder / "texts", format="files", ingest=unsure)
     answer(job_of(**settings_of(folder, text_model)))
     return folder
 
@@ -84,10 +83,10 @@ def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) 
             assert row["source_unread"].startswith("needs_ocr: ")
 
 
-def test_answers_name_source_converter_and_the_parts_that_were_not_read(scanned: Path) -> None:
+def test_answers_name_source_and_the_parts_that_were_not_read(scanned: Path) -> None:
     rows = fee_rows(scanned)
     half, whole = rows["half.pdf"], rows["whole.pdf"]
-    assert (half["source"], half["converter"], half["source_read"]) == ("half.pdf", "pdf", 0.5)
+    assert (half["source"], half["source_read"]) == ("half.pdf", 0.5)
     assert len(half["source_hash"]) == 64
     assert half["source_unread"].startswith("needs_ocr: ")
     assert half["source_unread"].endswith("(page 2)")
@@ -128,7 +127,7 @@ def test_tables_verify_and_a_second_run_is_the_same(
     assert [row for table in compare_runs(first, second) for row in table.to_pylist()] == []
 
 
-def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
+def test_exit_code_and_last_line_say_how_many_were_not_read(
     scanned: Path, text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "job.yaml"
@@ -137,4 +136,3 @@ def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
     shown = capsys.readouterr()
     assert "7 documents were not read to the end, 11 answers not_read" in shown.err.splitlines()[-1]
     assert '"num_unread_documents": 7' in shown.out
-    assert "left out by `memagent convert`, names that start with ., _ or ~$: '_draft.pdf'" in shown.err

@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
+from memagent_batch.flows.answer import answer
 from memagent_batch.flows.verify import check_tables, verify
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
 from tests.flows.grown import Stream
 from tests.flows.scans import make_scan
+from tests.jobs import small_job
 from tests.runs.recorded_nights import Nights
 
 
@@ -113,6 +116,17 @@ def test_run_that_could_not_read_everything_has_no_problem(nights: Nights) -> No
 
 
 @pytest.mark.s3
+def test_run_over_a_part_of_the_documents_has_no_problem(text_model: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [{"document_id": f"d{number}", "text": f"Line {number}. " * 20} for number in range(6)]
+    (tmp_path / "in/all.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    job = small_job(tmp_path, text_model, ask=["Who?"])
+    for part in ("1/2", "2/2"):
+        manifest = answer(job.model_copy(update={"input": InputConfig(slice=part)}))
+        assert manifest["counts"]["asked"] < len(rows)
+    assert problems(Path(job.output)) == {}
+
+
 def test_output_in_a_bucket_is_verified_file_by_file(s3_bucket: Location) -> None:
     nights = Nights(s3_bucket / "scan")
     name = nights.run({"a": "one", "b": "two"}, {"q": "Why?"})["files"]["answers"][0]

@@ -108,10 +108,10 @@ def test_calls_have_no_name_of_a_part_of_the_package_which_would_hide_them() -> 
 
 
 @pytest.mark.parametrize("setting", [{"executor": "here"}, {"max_failed_share": 2}])
-def test_conversion_with_a_wrong_setting_is_refused_by_its_name(tmp_path: Path, setting: dict[str, Any]) -> None:
+def test_ingest_with_a_wrong_setting_is_refused_by_its_name(tmp_path: Path, setting: dict[str, Any]) -> None:
     (name,) = setting
     with pytest.raises(SettingsError, match=f"^{name}: "):
-        ma.convert_files(tmp_path, output=tmp_path / "out", **setting)
+        ma.ingest_files(tmp_path, output=tmp_path / "out", **setting)
 
 
 @pytest.mark.parametrize("name", ["compliance_scan", "licence_scan", "question_list", "rollouts", "train_policy"])

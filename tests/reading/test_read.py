@@ -21,7 +21,6 @@ from memagent_batch.errors import (
     EngineUnavailableError,
     MemagentError,
     StorageError,
-    TextUnavailableError,
 )
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.agent import LoadedAgent
@@ -94,17 +93,11 @@ async def test_reading_that_breaks_ends_with_the_error_and_what_it_cost_until_th
     assert (reading.counts.num_turns, reading.num_chunks) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [(DocumentError("not UTF-8"), Status.FAILED), (TextUnavailableError("gone"), Status.NOT_READ)],
-)
-async def test_reading_of_a_document_without_text_ends_with_its_error(
-    error: DocumentError | TextUnavailableError, status: Status
-) -> None:
-    document = unreadable(error)
+async def test_reading_of_a_document_without_text_ends_with_its_error() -> None:
+    document = unreadable(DocumentError("not UTF-8"))
     for _ in range(2):
         reading = await read_with(PathEngine(), document=document)
-        assert (reading.status, reading.error_message) == (status, str(error))
+        assert (reading.status, reading.error_message) == (Status.FAILED, "not UTF-8")
         assert (reading.num_document_tokens, reading.num_chunks, reading.counts.num_turns) == (0, 0, 0)
 
 
@@ -233,8 +226,8 @@ async def test_reading_of_a_policy_whose_cost_raises_fails_alone() -> None:
     assert (reading.status, reading.error_type) == (Status.FAILED, "ZeroDivisionError")
     assert str(reading.error_message).startswith("no price (test_read.py, line ")
     assert (reading.num_chunks, reading.response) == (0, None)
-    gone = await read_with(PathEngine(), document=unreadable(TextUnavailableError("gone")), agent=agent)
-    assert (gone.status, gone.num_chunks) == (Status.NOT_READ, 0)
+    empty = await read_with(PathEngine(), document=unreadable(DocumentError("empty")), agent=agent)
+    assert (empty.status, empty.num_chunks) == (Status.FAILED, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,7 +194,7 @@ def column_value(value: object, *, column: InputColumn, where: str) -> Value:
     if column.kind is ColumnKind.DOCUMENT and isinstance(value, Unreadable):
         return value
     if column.kind is ColumnKind.TYPED and not pa.types.is_string(column.type):
-        return _typed_value(value, column=column, where=where)
+        return value if column.stored_as is not None else _typed_value(value, column=column, where=where)
     if isinstance(value, Unreadable):
         raise InputError(f"{where}: column {column.name!r} can't be read: {value.reason}; write it as UTF-8")
     if column.kind is ColumnKind.REFERENCES and isinstance(value, list):

@@ -130,13 +130,14 @@ def read_rollouts_record(output: Location) -> RolloutsRecord:
         InputError: there is no such table.
     """
     table = OutputTable(output=output, name=ROLLOUTS_TABLE)
-    records = [each[RECORD] for each in table.history(since=0) if RECORD in each] if table.exists() else []
-    if not records:
+    records = (each[RECORD] for each in table.history(since=0) if RECORD in each) if table.exists() else iter(())
+    text = next(records, None)
+    if text is None:
         raise InputError(
             f"{output}: there is no table `rollouts`; give the output of `memagent collect`, or run that command again "
             "to its end: it goes on from where it stopped"
         )
-    record: RolloutsRecord = json.loads(records[0])
+    record: RolloutsRecord = json.loads(text)
     if record["format"] != ROLLOUTS_FORMAT:
         raise InputError(
             f"{output}: `rollouts` has the layout {record['format']!r}, this version reads {ROLLOUTS_FORMAT!r}; "

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.tables import ANSWERS, read_tables
+from memagent_batch.runs.tables import table
 from memagent_batch.store.location import Location
 from tests.jobs import small_job
 from tests.tables import rows_in
@@ -59,21 +58,18 @@ def test_run_from_bucket_to_bucket_gives_each_reading_one_row_and_keeps_its_keys
         "input": {"carry_columns": ("source",)},
     }
     first = answer(small_job("", text_model, **settings))
-    rows = read_tables(output, first["files"]["answers"]).to_pylist()
+    rows = table(output.uri, "answers", storage_options=s3_bucket.storage_options).to_pylist()
     keys = Counter((row["document_id"], row["question"].strip()) for row in rows)
     asked = {(name, question.strip()) for name in [*TEXTS, "broken"] for question in QUESTIONS}
     assert keys == Counter(asked)
-    memories = read_tables(output, first["files"]["memories"])
+    memories = table(output.uri, "memories", storage_options=s3_bucket.storage_options)
     counts = {"asked": 18, "ok": 8, "failed": 10, "not_read": 0}
     assert first["counts"] == {**counts, "answers_rows": 18, "memories_rows": memories.num_rows}
 
     log = (output / "log/turns").files()
-    raw: dict[str, Any] = {"extraction": Extraction.RAW, "table_format": "arrow"}
-    again = answer(small_job("", text_model, **settings, **raw))
+    answer(small_job("", text_model, **settings, extraction=Extraction.RAW))
     assert (output / "log/turns").files() == log
-    (file,) = again["files"]["answers"]
-    answers = pa.feather.read_table(io.BytesIO((output / file).read_bytes()))
-    assert answers.schema.equals(pa.schema([*ANSWERS, pa.field("source", pa.string())]), check_metadata=True)
+    answers = table(output.uri, "answers", storage_options=s3_bucket.storage_options)
     assert set(answers["answer"].to_pylist()) == {"\\boxed{simulated}", None}
     assert all(b"hunter2" not in output.at(path).read_bytes() for path in output.files())
 

@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.config.job import Advantage
+from memagent_batch.runs.tables import ROLLOUTS_TABLE
+from memagent_batch.store.delta import OutputTable, RunNumber
 from memagent_batch.store.location import Location
 from memagent_batch.training.rollouts.rewards import group_advantages
-from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT, write_rollouts
+from memagent_batch.training.rollouts.table import RECORD, ROLLOUTS, ROLLOUTS_FORMAT, write_rollouts
 
 NUM_TURNS = 3
 
@@ -30,9 +32,12 @@ def write_table(
         group_table(f"group-{number}", rewards_G, advantage=advantage, changes=changes)
         for number, rewards_G in enumerate(groups)
     ]
-    files = list(write_rollouts(Location(uri=str(folder)), iter(tables), part=0, run_id="run"))
-    record = {"format": ROLLOUTS_FORMAT, "run_id": "r", "rollouts": {"advantage": advantage}, "files": files}
-    (folder / ROLLOUTS_FILE).write_text(json.dumps(record))
+    output = Location(uri=str(folder))
+    files = list(write_rollouts(output, iter(tables), part=0, run_id="run"))
+    record = {"format": ROLLOUTS_FORMAT, "run_id": "r", "rollouts": {"advantage": advantage}}
+    run = RunNumber(number=1, run_id="r")
+    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
+    table.commit(run=run, schema=ROLLOUTS, add=files, replaces_all=True, metadata={RECORD: json.dumps(record)})
     return folder
 
 
