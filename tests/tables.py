@@ -20,7 +20,8 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 def table_rows(output: str | Path, name: str, *, run_id: str = "latest") -> list[dict[str, Any]]:
     """The rows of a table as a run left it, by default the last one."""
-    return table(output, name, run_id=run_id).to_pylist()
+    rows: list[dict[str, Any]] = table(output, name, run_id=run_id).to_pylist()
+    return rows
 
 
 def comparable(rows: Iterable[Mapping[str, Any]]) -> list[str]:

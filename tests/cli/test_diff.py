@@ -7,13 +7,13 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.store.location import Location
-from tests.runs.written_runs import write_answers
+from tests.runs.written_runs import Answers, write_answers
 
 QUESTIONS = {"q": "Why?"}
 MONDAY, TUESDAY = "20261123T010000.000Z.aaaa", "20261124T010000.000Z.bbbb"
 
 
-def asked(**answers: str | None) -> dict[str, dict[str, str | None]]:
+def asked(**answers: str | None) -> dict[str, Answers]:
     """Answers to one question, by document."""
     return {name: {"q": answer} for name, answer in answers.items()}
 
@@ -52,7 +52,7 @@ def test_diff_shows_a_document_with_many_new_answers_once_and_counts_what_it_lea
 ) -> None:
     questions = {"q": "Why?", "r": "Who?"}
     write_answers(output, asked(a="same"), run_id=MONDAY, questions=questions)
-    answers = {f"{number:03}": dict.fromkeys(questions, "same") for number in range(203)}
+    answers: dict[str, Answers] = {f"{number:03}": dict.fromkeys(questions, "same") for number in range(203)}
     write_answers(output, asked(a="same") | answers, run_id=TUESDAY, questions=questions)
     assert diff(output.uri) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -65,7 +65,7 @@ def test_diff_shows_answers_to_a_new_question_and_texts_that_changed_without_an_
 ) -> None:
     questions = {"q": "Why?", "r": "Who?"}
     write_answers(output, asked(a="same", b=None), run_id=MONDAY, questions={"q": "Why?"}, texts={"b": "one"})
-    answers = {"a": {"q": "same", "r": "same"}, "b": {"q": None, "r": None}}
+    answers: dict[str, Answers] = {"a": {"q": "same", "r": "same"}, "b": {"q": None, "r": None}}
     write_answers(output, answers, run_id=TUESDAY, questions=questions, texts={"b": "two"})
     assert diff(output.uri) == 0
     assert capsys.readouterr().out.splitlines()[3:] == [
@@ -90,7 +90,7 @@ def test_diff_of_two_outputs_compares_their_latest_runs(
     nights: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Location(uri=str(tmp_path / "other"))
-    write_answers(other, asked(a="same", b="other"), run_id=MONDAY, questions=QUESTIONS, fingerprint="g")
+    write_answers(other, asked(a="same", b="other"), run_id=MONDAY, questions=QUESTIONS, columns={"fingerprint": "g"})
     monkeypatch.chdir(tmp_path)
     assert diff("run", "other", "--json") == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -116,7 +116,7 @@ def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(
 ) -> None:
     for run_id, value in ((MONDAY, None), (TUESDAY, '{"price":5}')):
         typed = {"answer_type": "json", "value_status": "ok" if value else "invalid", "value": value}
-        write_answers(output, asked(a="five"), run_id=run_id, questions=QUESTIONS, **typed)
+        write_answers(output, asked(a="five"), run_id=run_id, questions=QUESTIONS, columns=typed)
     assert diff("--output", output.uri) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in said[-3:-1]] == ["before: invalid", 'now:    {"price": 5}']

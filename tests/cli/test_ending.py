@@ -18,7 +18,7 @@ from memagent_batch.runs.history import PastRun, require_manifest
 from memagent_batch.store.location import Location
 from tests.flows.scans import make_scan
 from tests.jobs import put_texts, small_arguments
-from tests.runs.written_runs import rewrite_answers, write_answers
+from tests.runs.written_runs import Answers, rewrite_answers, write_answers
 
 
 @pytest.fixture
@@ -32,7 +32,12 @@ def ending_of(run: PastRun, *, num_columns: int = 110) -> str:
 
 def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(output: Location) -> None:
     questions, place = {"q": "Who signed?"}, output.uri.rstrip("/")
-    answers = {"a": {"q": "Ann\x1b[2J\nSmith"}, "b": {"q": None}, "c": {"q": "Bob"}, "d": {"q": "never shown"}}
+    answers: dict[str, Answers] = {
+        "a": {"q": "Ann\x1b[2J\nSmith"},
+        "b": {"q": None},
+        "c": {"q": "Bob"},
+        "d": {"q": "never shown"},
+    }
     run = write_answers(output, answers, run_id="1", questions=questions)
     said = ending_of(run)
     assert said.startswith("4 readings: 3 ok, 1 failed; ")
@@ -52,7 +57,7 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(output:
 
 def test_ending_shows_what_this_run_has_read_first_and_answers_of_different_documents(output: Location) -> None:
     questions = {"q": "Who signed?", "r": "Who paid?"}
-    answers = {name: dict.fromkeys(questions, name) for name in ("a", "b")}
+    answers: dict[str, Answers] = {name: dict.fromkeys(questions, name) for name in ("a", "b")}
     said = ending_of(write_answers(output, answers, run_id="1", questions=questions))
     assert [said.count(f"    {name}  ") for name in ("a", "b")] == [2, 1]
     assert "\n  3 of 4; all: " in said
@@ -64,7 +69,9 @@ def test_ending_shows_what_this_run_has_read_first_and_answers_of_different_docu
 
 def test_ending_shows_a_response_without_an_answer_as_such_and_how_to_take_it_whole(output: Location) -> None:
     response = {"answer": None, "response": "\\boxed{it never closes {"}
-    said = ending_of(write_answers(output, {"a": {"q": "x"}}, run_id="1", questions={"q": "Who signed?"}, **response))
+    said = ending_of(
+        write_answers(output, {"a": {"q": "x"}}, run_id="1", questions={"q": "Who signed?"}, columns=response)
+    )
     assert "no answer; the response: \\boxed{it never closes {" in said
     assert "--extraction raw" in said
 

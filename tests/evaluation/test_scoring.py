@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import OutputError
@@ -11,9 +10,9 @@ from memagent_batch.evaluation.measures import ALL_TASKS, measure, summarise
 from memagent_batch.evaluation.scoring import evidence_spans, read_answers, score_answers
 from memagent_batch.evaluation.statistics import mean_interval, wilson
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
-from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import EVIDENCE
 from memagent_batch.store.location import Location
+from tests.runs.written_runs import rewrite_answers, write_answers
 
 
 def question(number: int, **columns: Any) -> dict[str, Any]:
@@ -127,22 +126,16 @@ def test_summarise_cells_are_in_order_and_lengths_may_be_unknown() -> None:
     assert (together["task"], together["n"], together["length_tokens"]) == (ALL_TASKS, 4, None)
 
 
-def write_answers(output: Path, rows: list[dict[str, Any]]) -> Path:
-    (output / "answers").mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=ANSWER_COLUMNS), output / "answers/part-0.parquet")
-    files = {"answers": ["answers/part-0.parquet"]}
-    (output / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": files}))
-    return output
-
-
-def test_read_answers_takes_the_tables_of_the_last_finished_run_without_what_was_not_read(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"no run has finished at .* \(no manifest\.json\)"):
-        read_answers(Location(uri=str(tmp_path)))
-    write_answers(tmp_path, [answer(0), answer(1, None, status="not_read"), answer(2, None, status="failed")])
-    pq.write_table(pa.table({"x": [1]}), tmp_path / "answers/part-0-of-tomorrow.parquet")
-    answers = read_answers(Location(uri=str(tmp_path)))
+def test_read_answers_takes_the_last_finished_run_without_what_was_not_read(tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    with pytest.raises(OutputError, match="no run has finished at"):
+        read_answers(output)
+    for run_id, names in (("1", "abc"), ("2", "abd")):
+        write_answers(output, {name: {"q": name} for name in names}, run_id=run_id, questions={"q": "Who?"})
+    rewrite_answers(output, "3", lambda rows: [{**rows[0], "status": "not_read"}, *rows[1:]])
+    answers = read_answers(output)
     assert answers.schema.equals(ANSWER_COLUMNS)
-    assert answers["document_id"].to_pylist() == ["d0", "d2"]
+    assert answers["document_id"].to_pylist() == ["b", "d"]
 
 
 LABELS = ["open", "closed", "frozen"]

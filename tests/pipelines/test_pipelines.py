@@ -37,7 +37,7 @@ def test_compliance_scan_gives_documents_answers_changes_pages_and_a_sample(
     first = compliance_scan.scan(str(files), str(output), agent)
     assert first.manifest["counts"]["ok"] == len(CONTRACTS) * len(compliance_scan.QUESTIONS)
     assert (output / "pages" / "index.html").exists()
-    assert list((output / "answers" / "review").glob("liability-cap-*/labels.csv"))
+    assert list((output / "review").glob("liability-cap-*/labels.csv"))
     assert f"what needs a look: {output}/pages/summary.txt" in capsys.readouterr().out
     (files / "new.txt").write_text("The laws of Denmark govern it.")
     second = compliance_scan.scan(str(files), str(output), agent)

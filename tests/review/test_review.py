@@ -43,7 +43,8 @@ def label_all(
 
 
 def answers_of(output: Path) -> list[dict[str, Any]]:
-    return ma.table(output, "answers").to_pylist()
+    rows: list[dict[str, Any]] = ma.table(output, "answers").to_pylist()
+    return rows
 
 
 def true_recall(output: Path, truth: dict[str, bool]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, cast
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from memagent_batch.store.turn_log.question_list import with_hashes, write_asked
 from tests.documents.stored_documents import store_documents, stored_row
 
 Row = dict[str, Any]
+Answers = Mapping[str, str | None] | Mapping[str, str]
+"""By question; None where the reading failed."""
 SCHEMAS = {"answers": pa.schema([*ANSWERS, *SOURCE_COLUMNS]), "memories": MEMORIES, "evidence": EVIDENCE}
 
 
@@ -87,7 +90,7 @@ def rewrite_answers(
     tables = {name: before.dataset(name).to_table().to_pylist() for name in before.manifest["table_versions"]}
     tables["answers"] = change(tables["answers"])
     schemas = {name: before.dataset(name).schema for name in tables}
-    kept = {name: before.manifest[name] for name in ("settings", "fingerprint")}  # type: ignore[literal-required]
+    kept = {name: before.manifest[name] for name in ("settings", "fingerprint")}
     return write_run(output, tables, run_id=run_id, questions=before.questions, schemas=schemas, **kept | manifest)
 
 
@@ -181,12 +184,12 @@ def questions_of(questions: Mapping[str, str], **columns: Any) -> pa.Table:
 
 def write_answers(
     output: Location,
-    answers: Mapping[str, Mapping[str, str | None]],
+    answers: Mapping[str, Answers],
     *,
     run_id: str,
     questions: Mapping[str, str],
     texts: Mapping[str, str] | None = None,
-    **columns: Any,
+    columns: Mapping[str, Any] = MappingProxyType({}),
 ) -> PastRun:
     """Writes a run of free answers by document and question; None where the reading failed.
 
@@ -198,7 +201,7 @@ def write_answers(
     rows = [
         answer_row(name, each, run_id=run_id, text=read[name], question=questions[each])
         | ({"answer": answer, "response": answer, "memory": f"noted: {answer}"} if answer else failed)
-        | columns
+        | dict(columns)
         for name, of_document in answers.items()
         for each, answer in of_document.items()
     ]
