@@ -27,24 +27,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import engine_of, spread
+from memagent_batch.apps.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.readings import Question
-from memagent_batch.domain.turns import Prompt
-from memagent_batch.engines.vllm import orphan_guard
-from memagent_batch.evaluation.haystacks import TokenMeter, prose
-from memagent_batch.flows.answer import answer
-from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.keys import TURNS_FOLDER, list_folder
-from memagent_batch.store.turn_log.rows import TurnRow
-from memagent_batch.store.turn_log.turns import LoggedTurns, read_turns
-from memagent_batch.wiring import identify_reader, make_output, make_tokenizer, with_prompt_order
+from memagent_batch.data.store.turn_log.index import reading_key
+from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER, list_folder
+from memagent_batch.data.store.turn_log.rows import TurnRow
+from memagent_batch.data.store.turn_log.turns import LoggedTurns, read_turns
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.loop.engines.vllm import orphan_guard
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.read import read
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.wiring import identify_reader, make_output, make_tokenizer, with_prompt_order
+from memagent_batch.types import Prompt, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

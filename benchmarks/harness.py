@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.apps.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
+from memagent_batch.apps.evaluation.tasks import TASKS
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
-from memagent_batch.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
-from memagent_batch.evaluation.tasks import TASKS
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import resolve_model
+from memagent_batch.loop.engines.vllm.start import engine_arguments, engine_environment
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.tokens.tokenizer import load_tokenizer
+from memagent_batch.run.wiring import resolve_model
 
 ROOT = Path(__file__).parents[1]
 TINY_JOB = ROOT / "jobs" / "tiny.yaml"

@@ -32,9 +32,9 @@ from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.engines.vllm.start import GIB_BYTES
-from memagent_batch.prompts.files import load_prompt_set
-from memagent_batch.wiring import make_tokenizer, resolve_model
+from memagent_batch.loop.engines.vllm.start import GIB_BYTES
+from memagent_batch.loop.prompt_sets.files import load_prompt_set
+from memagent_batch.run.wiring import make_tokenizer, resolve_model
 
 
 class Mode(StrEnum):

@@ -34,13 +34,13 @@ from werkzeug.wrappers import Request, Response
 from benchmarks.harness import copy_tokenizer, simulated_job
 from benchmarks.scale import FILES_IN_FOLDER, INDEX_ROWS, Phases, flow, in_process, made, write_keys
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.executors import write
-from memagent_batch.flows import plan
-from memagent_batch.runs.projection import PartTables
-from memagent_batch.runs.tables import ANSWERS
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.data.documents.document_index import INDEX_SCHEMA
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import parquet_bytes
+from memagent_batch.run.executors import write
+from memagent_batch.run.flows import plan
+from memagent_batch.run.projection import PartTables
+from memagent_batch.run.tables import ANSWERS
 
 BUCKET, DOCUMENTS, OUTPUT = "lake", "in", "out"
 CHUNK_TOKENS = 64

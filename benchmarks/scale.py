@@ -34,19 +34,26 @@ import pyarrow.parquet as pq
 from benchmarks.harness import MemoryWatch, copy_tokenizer, simulated_job
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import (
+from memagent_batch.data.documents.document_index import (
     INDEX_SCHEMA,
     IndexedFiles,
     in_order,
     require_unique_ids,
     reuse_index,
 )
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.shards import find_shards
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.flows import answer
-from memagent_batch.runs.history import (
+from memagent_batch.data.documents.questions import read_questions
+from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.store.database import limit_memory, open_database, query_to_disk
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import write_parquet
+from memagent_batch.data.store.turn_log.index import LogIndex
+from memagent_batch.data.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, LOG_SCHEMAS, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.data.store.turn_log.question_list import write_asked
+from memagent_batch.data.store.turn_log.writer import new_run_id
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.flows import answer
+from memagent_batch.run.history import (
     PastRun,
     find_changes,
     last_run,
@@ -55,16 +62,9 @@ from memagent_batch.runs.history import (
     write_plan,
     write_record_manifest,
 )
-from memagent_batch.runs.manifest import FORMAT
-from memagent_batch.runs.plan import Plan, group_documents
-from memagent_batch.store.database import limit_memory, open_database, query_to_disk
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import write_parquet
-from memagent_batch.store.turn_log.index import LogIndex
-from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, LOG_SCHEMAS, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.store.turn_log.question_list import write_asked
-from memagent_batch.store.turn_log.writer import new_run_id
-from memagent_batch.wiring import make_documents, make_output
+from memagent_batch.run.manifest import FORMAT
+from memagent_batch.run.plan import Plan, group_documents
+from memagent_batch.run.wiring import make_documents, make_output
 
 flow: Any = answer
 """The flow, whose functions a measured run replaces by timed ones."""

@@ -20,7 +20,7 @@ from aiohttp import web
 from pydantic_core import from_json
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.flows.answer import answer
+from memagent_batch.run.flows.answer import answer
 
 TEXT = "The committee read the report, took note of it, and went on to the next item of its list. "
 

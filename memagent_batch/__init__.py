@@ -6,18 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from memagent_batch.api.question import Question as Question
-    from memagent_batch.api.reader import Agent as Agent
-    from memagent_batch.api.reader import Answered as Answered
-    from memagent_batch.api.reader import Gated as Gated
-    from memagent_batch.api.reader import Overwrite as Overwrite
-    from memagent_batch.api.reader import Parallel as Parallel
-    from memagent_batch.api.reader import PolicyConfig as PolicyConfig
-    from memagent_batch.api.reader import Retrieve as Retrieve
-    from memagent_batch.api.reader import Truncate as Truncate
-    from memagent_batch.api.reader import Turn as Turn
-    from memagent_batch.api.run import Run as Run
-    from memagent_batch.api.stage import read as read
+    from memagent_batch.apps.api.question import Question as Question
+    from memagent_batch.apps.api.reader import Agent as Agent
+    from memagent_batch.apps.api.reader import Answered as Answered
+    from memagent_batch.apps.api.reader import Gated as Gated
+    from memagent_batch.apps.api.reader import Overwrite as Overwrite
+    from memagent_batch.apps.api.reader import Parallel as Parallel
+    from memagent_batch.apps.api.reader import PolicyConfig as PolicyConfig
+    from memagent_batch.apps.api.reader import Retrieve as Retrieve
+    from memagent_batch.apps.api.reader import Truncate as Truncate
+    from memagent_batch.apps.api.reader import Turn as Turn
+    from memagent_batch.apps.api.run import Run as Run
+    from memagent_batch.apps.api.stage import read as read
+    from memagent_batch.apps.flows.from_python import answer as answer
+    from memagent_batch.apps.flows.from_python import collect as collect
+    from memagent_batch.apps.flows.from_python import export as export
+    from memagent_batch.apps.flows.from_python import ingest_files as ingest_files
+    from memagent_batch.apps.flows.from_python import make_review as make_review
+    from memagent_batch.apps.flows.from_python import page as page
+    from memagent_batch.apps.flows.from_python import scan as scan
     from memagent_batch.config.agent import SamplingConfig as SamplingConfig
     from memagent_batch.config.engines import OpenAIConfig as OpenAIConfig
     from memagent_batch.config.engines import VllmConfig as VllmConfig
@@ -27,38 +34,31 @@ if TYPE_CHECKING:
     from memagent_batch.config.job import PoolConfig as PoolConfig
     from memagent_batch.config.job import RolloutConfig as RolloutConfig
     from memagent_batch.config.sources import InputConfig as InputConfig
-    from memagent_batch.domain.follow_ups.answer_types import Bool as Bool
-    from memagent_batch.domain.follow_ups.answer_types import Date as Date
-    from memagent_batch.domain.follow_ups.answer_types import Json as Json
-    from memagent_batch.domain.follow_ups.answer_types import Label as Label
-    from memagent_batch.domain.follow_ups.answer_types import Labels as Labels
-    from memagent_batch.domain.follow_ups.answer_types import Number as Number
-    from memagent_batch.flows.from_python import answer as answer
-    from memagent_batch.flows.from_python import collect as collect
-    from memagent_batch.flows.from_python import export as export
-    from memagent_batch.flows.from_python import ingest_files as ingest_files
-    from memagent_batch.flows.from_python import make_review as make_review
-    from memagent_batch.flows.from_python import page as page
-    from memagent_batch.flows.from_python import scan as scan
-    from memagent_batch.runs.second_pass import merged_answers as merged_answers
-    from memagent_batch.runs.tables import dataset as dataset
-    from memagent_batch.runs.tables import table as table
+    from memagent_batch.loop.follow_ups.answer_types import Bool as Bool
+    from memagent_batch.loop.follow_ups.answer_types import Date as Date
+    from memagent_batch.loop.follow_ups.answer_types import Json as Json
+    from memagent_batch.loop.follow_ups.answer_types import Label as Label
+    from memagent_batch.loop.follow_ups.answer_types import Labels as Labels
+    from memagent_batch.loop.follow_ups.answer_types import Number as Number
+    from memagent_batch.run.second_pass import merged_answers as merged_answers
+    from memagent_batch.run.tables import dataset as dataset
+    from memagent_batch.run.tables import table as table
 
 _NAMES = {
-    "api.question": "Question",
-    "api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
-    "api.run": "Run",
-    "api.stage": "read",
+    "apps.api.question": "Question",
+    "apps.api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
+    "apps.api.run": "Run",
+    "apps.api.stage": "read",
     "config.agent": "SamplingConfig",
     "config.engines": "OpenAIConfig VllmConfig",
     "config.follow_ups": "FollowUpConfig",
     "config.ingest": "IngestConfig",
     "config.job": "LogConfig PoolConfig RolloutConfig",
     "config.sources": "InputConfig",
-    "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
-    "flows.from_python": "answer collect export ingest_files make_review page scan",
-    "runs.second_pass": "merged_answers",
-    "runs.tables": "dataset table",
+    "loop.follow_ups.answer_types": "Bool Date Json Label Labels Number",
+    "apps.flows.from_python": "answer collect export ingest_files make_review page scan",
+    "run.second_pass": "merged_answers",
+    "run.tables": "dataset table",
 }
 """The public names of each module of the package."""
 _PLACES = {name: f"memagent_batch.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -19,10 +19,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.problems import explanation, suggestion
-from memagent_batch.domain.readings import Policy
-from memagent_batch.domain.scores import Metric
-from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.scores import Metric
+from memagent_batch.types import Policy
 
 INSIDE = frozenset({"memagent_batch", "pydantic", *sys.stdlib_module_names})
 """Top-level packages whose code is not a plug-in's own."""
@@ -85,22 +85,22 @@ class PluginRegistry:
 
 POLICIES = PluginRegistry(
     setting="policy.kind",
-    group="memagent_batch.policies",
+    group="memagent_batch.loop.policies",
     built_in={
-        "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
-        "gated": "memagent_batch.policies.overwrite:GatedPolicy",
-        "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
-        "truncate": "memagent_batch.policies.direct:TruncatePolicy",
-        "retrieve": "memagent_batch.policies.direct:RetrievePolicy",
+        "overwrite": "memagent_batch.loop.policies.overwrite:OverwritePolicy",
+        "gated": "memagent_batch.loop.policies.overwrite:GatedPolicy",
+        "parallel": "memagent_batch.loop.policies.parallel:ParallelPolicy",
+        "truncate": "memagent_batch.loop.policies.direct:TruncatePolicy",
+        "retrieve": "memagent_batch.loop.policies.direct:RetrievePolicy",
     },
 )
 ENGINES = PluginRegistry(
     setting="engine",
-    group="memagent_batch.engines",
+    group="memagent_batch.loop.engines",
     built_in={
-        "vllm": "memagent_batch.engines.vllm.engine:VllmEngine",
-        "openai": "memagent_batch.engines.openai.engine:OpenAIEngine",
-        "simulated": "memagent_batch.engines.simulated:SimulatedEngine",
+        "vllm": "memagent_batch.loop.engines.vllm.engine:VllmEngine",
+        "openai": "memagent_batch.loop.engines.openai.engine:OpenAIEngine",
+        "simulated": "memagent_batch.loop.engines.simulated:SimulatedEngine",
     },
 )
 BOXED = "boxed"
@@ -122,20 +122,20 @@ CONVERTERS = PluginRegistry(
     setting="converter",
     group="memagent_batch.converters",
     built_in={
-        "pdf": "memagent_batch.convert.pdf:PdfConverter",
-        "html": "memagent_batch.convert.html:HtmlConverter",
-        "docx": "memagent_batch.convert.docx:DocxConverter",
-        "email": "memagent_batch.convert.mail:MailConverter",
-        "markdown": "memagent_batch.convert.text:MarkdownConverter",
-        "text": "memagent_batch.convert.text:TextConverter",
-        "zip": "memagent_batch.convert.archive:ZipConverter",
-        "outlook": "memagent_batch.convert.outlook:OutlookConverter",
-        "image": "memagent_batch.convert.ocr:PictureConverter",
-        "rtf": "memagent_batch.convert.rtf:RtfConverter",
-        "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
-        "slides": "memagent_batch.convert.slides:SlidesConverter",
-        "sheets": "memagent_batch.convert.sheets:SheetsConverter",
-        "opendocument": "memagent_batch.convert.opendocument:OpenDocumentConverter",
+        "pdf": "memagent_batch.data.ingest.readers.pdf:PdfConverter",
+        "html": "memagent_batch.data.ingest.readers.html:HtmlConverter",
+        "docx": "memagent_batch.data.ingest.readers.docx:DocxConverter",
+        "email": "memagent_batch.data.ingest.readers.mail:MailConverter",
+        "markdown": "memagent_batch.data.ingest.readers.text:MarkdownConverter",
+        "text": "memagent_batch.data.ingest.readers.text:TextConverter",
+        "zip": "memagent_batch.data.ingest.readers.archive:ZipConverter",
+        "outlook": "memagent_batch.data.ingest.readers.outlook:OutlookConverter",
+        "image": "memagent_batch.data.ingest.readers.ocr:PictureConverter",
+        "rtf": "memagent_batch.data.ingest.readers.rtf:RtfConverter",
+        "rapidocr": "memagent_batch.data.ingest.readers.ocr:OcrConverter",
+        "slides": "memagent_batch.data.ingest.readers.slides:SlidesConverter",
+        "sheets": "memagent_batch.data.ingest.readers.sheets:SheetsConverter",
+        "opendocument": "memagent_batch.data.ingest.readers.opendocument:OpenDocumentConverter",
     },
 )
 

@@ -18,16 +18,14 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar
 
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.guides import choice_guide, json_guide, regex_guide
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
-from memagent_batch.domain.readings import Outcome, Policy, QuestionTokens
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, EngineContext
+from memagent_batch.data.store.turn_log.rows import turn_memory, turn_row
 from memagent_batch.errors import PromptTooLongError
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.loop.engines.engine import Engine, EngineContext
+from memagent_batch.loop.guides import choice_guide, json_guide, regex_guide
+from memagent_batch.loop.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.plugins import setting_names
-from memagent_batch.store.turn_log.rows import turn_memory, turn_row
+from memagent_batch.types import Completion, Document, FinishReason, Outcome, Policy, Prompt, QuestionTokens
 
 LENGTHS = (0, 1, 2, 7, 12, 13, 40)
 """Documents that policies are tried with, tokens."""

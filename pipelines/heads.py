@@ -13,11 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory, PromptTokens
-from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, UPDATE, Completion, Turns
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import Memory, PromptTokens
+from memagent_batch.types import ANSWER, UPDATE, Completion, Cost, Document, Outcome, QuestionTokens, Turns
 
 SEPARATOR = "\n"
 

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from memagent_batch.apps.training.rollouts.table import ROLLOUTS, read_groups, read_rollouts_record
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version
-from memagent_batch.store.location import Location
-from memagent_batch.training.rollouts.table import ROLLOUTS, read_groups, read_rollouts_record
-from memagent_batch.wiring import resolve_model
+from memagent_batch.loop.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version
+from memagent_batch.run.wiring import resolve_model
 
 TOKEN_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask")
 COLUMNS = ("group_id", "sample", "reward", "advantage", "weights_version", *TOKEN_COLUMNS)

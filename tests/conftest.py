@@ -24,13 +24,13 @@ import pytest_asyncio
 from xdist.scheduler import LoadScopeScheduling
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.data.store.location import Location
 from memagent_batch.logs import end_log
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.store.location import Location
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.engines.openai.engine import OpenAIEngine
+from memagent_batch.loop.engines.vllm.engine import VllmEngine
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from tests.durations import recorded
 from tests.engine_context import context_of
 from tests.faults.loopback.cluster import free_port

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
+from memagent_batch.loop.engines.engine import Engine, EngineContext
+from memagent_batch.loop.tokens.tokenizer import Tokenizer, load_tokenizer
 
 
 def context_of(

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from memagent_batch.domain.addresses import token_hash
-from memagent_batch.domain.turns import Prompt
-from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.loop.addresses import token_hash
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.types import Prompt
 
 KIND = f"{__name__}:PromptDependent"
 """Its name as a plug-in, which needs `allow_code`."""

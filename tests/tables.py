@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from memagent_batch.runs.tables import table
+from memagent_batch.run.tables import table
 
 OWN_COLUMNS = {"run_id", "read_run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 """Columns that say who read when, and what came from the log."""

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
-from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.plugins import make_policy
-from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.wiring import identify_reader, make_prompt_tokens
+from memagent_batch.run.budgets import fit_budgets_to_window
+from memagent_batch.run.wiring import identify_reader, make_prompt_tokens
 
 BUDGETS = ("chunk_tokens", "question_tokens", "memory_tokens", "answer_tokens")
 
@@ -176,7 +176,9 @@ def test_samples_without_a_temperature_are_refused_since_all_are_equal(make: Cal
 
 def test_policy_or_engine_that_is_an_object_is_refused_with_the_way_to_name_it() -> None:
     policy = OverwritePolicy(chunk_tokens=10, memory_tokens=10, answer_tokens=10)
-    with pytest.raises(SettingsError, match=r"PolicyConfig\(kind='memagent_batch.policies.overwrite:OverwritePolicy'"):
+    with pytest.raises(
+        SettingsError, match=r"PolicyConfig\(kind='memagent_batch.loop.policies.overwrite:OverwritePolicy'"
+    ):
         ma.Agent(policy=policy)
-    with pytest.raises(SettingsError, match=r"give 'memagent_batch.engines.simulated:SimulatedEngine'"):
+    with pytest.raises(SettingsError, match=r"give 'memagent_batch.loop.engines.simulated:SimulatedEngine'"):
         ma.Agent(engine=SimulatedEngine())

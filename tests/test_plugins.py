@@ -16,16 +16,16 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import PoolConfig
-from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
-from memagent_batch.executors.ray.executor import replica_gpus
+from memagent_batch.loop.engines.engine import Engine, EngineContext
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.loop.policies.direct import TruncatePolicy
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy, policy_class
-from memagent_batch.policies.direct import TruncatePolicy
-from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.runs.manifest import public_settings
+from memagent_batch.run.executors.ray.executor import replica_gpus
+from memagent_batch.run.manifest import public_settings
+from memagent_batch.run.wiring import identify_reader, make_engine
 from memagent_batch.testing import GuidedEngineContract
-from memagent_batch.wiring import identify_reader, make_engine
 from tests.engine_context import context_of
 
 HERE = __name__
@@ -164,8 +164,8 @@ def test_example_of_a_contract_suite_is_python() -> None:
 PLUGINS = """
 from dataclasses import dataclass
 from typing import ClassVar
-from memagent_batch.engines.simulated import SimulatedEngine
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mine(OverwritePolicy):

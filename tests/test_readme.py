@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.models.packaged import install_model
+from memagent_batch.loop.models.packaged import install_model
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply
 

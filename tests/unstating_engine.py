@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
-from memagent_batch.domain.follow_ups.prompts import VALUE
-from memagent_batch.domain.turns import ANSWER, DIRECT, Prompt
-from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.loop.follow_ups.answer_types import NOT_STATED_ENTRY
+from memagent_batch.loop.follow_ups.prompts import VALUE
+from memagent_batch.types import ANSWER, DIRECT, Prompt
 
 KIND = f"{__name__}:Unstating"
 """Its name as a plug-in, which needs `allow_code`."""

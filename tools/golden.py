@@ -29,7 +29,7 @@ import yaml
 
 TOOLS = Path(__file__).resolve().parent
 sys.path.insert(len(sys.path) if "PYTHONPATH" in os.environ else 0, str(TOOLS.parent))
-SIMULATED = ("memagent_batch.engines.simulated", "memagent_batch.loop.engines.simulated")
+SIMULATED = ("memagent_batch.loop.engines.simulated", "memagent_batch.loop.engines.simulated")
 """Modules that have the simulated engine, of older and newer code."""
 TABLES = ("answers", "values", "memories", "evidence", "results", "rollouts")
 KEYS = ("document_id", "question_id", "sample", "how", "rank", "turn")
@@ -163,8 +163,8 @@ class Golden:
 def read_table(output: str, table: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the rows of a table of the last finished run, or none if there is no such table."""
     import memagent_batch
+    from memagent_batch.data.store.location import Location
     from memagent_batch.errors import OutputError
-    from memagent_batch.store.location import Location
 
     ma: Any = memagent_batch  # older and newer code
     if hasattr(ma, "table"):
@@ -223,7 +223,7 @@ def demo(golden: Golden) -> None:
 
 def nights(golden: Golden, *, root: str, name: str, options: Mapping[str, Any]) -> None:
     """Three nights: documents are edited, added, removed, renamed, grown, reordered, and get another carried value."""
-    from memagent_batch.store.location import Location
+    from memagent_batch.data.store.location import Location
 
     texts = {f"d{number}": contract(number) for number in range(8)}
     notes = dict.fromkeys(texts, "draft")
@@ -256,7 +256,7 @@ def nights_s3(golden: Golden) -> None:
     """The nights on an S3 API in this process."""
     from moto.server import ThreadedMotoServer
 
-    from memagent_batch.store.location import Location
+    from memagent_batch.data.store.location import Location
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line for each request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)

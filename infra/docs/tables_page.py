@@ -8,8 +8,8 @@ from typing import is_typeddict
 import pyarrow as pa
 import yaml
 
-from memagent_batch.runs.results import MAX_RESULT_COLUMNS
-from memagent_batch.store.columns import arrow_schema
+from memagent_batch.data.store.columns import arrow_schema
+from memagent_batch.run.results import MAX_RESULT_COLUMNS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))

@@ -29,13 +29,13 @@ class Answer(JobSettings, Command):
     def run(self) -> None:
         job = self.job()
         log_step("checking inputs and model")
-        from memagent_batch.flows.answer import answer_checked  # here, so that --help needs no engine
-        from memagent_batch.flows.check import check
+        from memagent_batch.run.flows.answer import answer_checked  # here, so that --help needs no engine
+        from memagent_batch.run.flows.check import check
 
         checked = check(job)
-        from memagent_batch.runs.accepted_unread import open_unread
-        from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
-        from memagent_batch.wiring import make_output
+        from memagent_batch.run.accepted_unread import open_unread
+        from memagent_batch.run.manifest import require_documents, require_sources_read, require_success
+        from memagent_batch.run.wiring import make_output
 
         manifest = answer_checked(checked)
         if sys.stdout.isatty():

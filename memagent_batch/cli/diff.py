@@ -8,14 +8,14 @@ from itertools import chain
 import pyarrow as pa
 from pydantic import Field
 
+from memagent_batch.apps.pages.readings import causes_of, values_of_both
 from memagent_batch.cli.screen import cut
 from memagent_batch.cli.settings import OutputsCommand
+from memagent_batch.data.store.errors import output_errors
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SettingsError
-from memagent_batch.pages.readings import causes_of, values_of_both
-from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, changed_documents, compare_runs
-from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run, read_manifest
-from memagent_batch.store.errors import output_errors
-from memagent_batch.store.location import Location
+from memagent_batch.run.comparison import AnswerChange, Cause, DifferenceRow, changed_documents, compare_runs
+from memagent_batch.run.history import LATEST, PREVIOUS, PastRun, find_run, read_manifest
 
 TEXT_WIDTH = 200
 """Characters of an answer or question on the screen; --json has all of it."""

@@ -142,8 +142,8 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
 
 
 def _models() -> Iterator[Asset]:
-    from memagent_batch.models.packaged import PACKAGED_MODELS, AdaptedModel, model_place
-    from memagent_batch.models.shipped import SHIPPED_MODELS
+    from memagent_batch.loop.models.packaged import PACKAGED_MODELS, AdaptedModel, model_place
+    from memagent_batch.loop.models.shipped import SHIPPED_MODELS
 
     for name in SHIPPED_MODELS:
         yield Asset(name=name, is_ready=True, what="for vLLM; comes with the package, answers needle questions only")

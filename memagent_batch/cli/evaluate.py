@@ -15,14 +15,14 @@ from memagent_batch.config.job import RunConfig
 from memagent_batch.config.problems import remedy
 from memagent_batch.config.section import Count, Text, TextOrTexts, merged
 from memagent_batch.config.sources import InputConfig, SourceConfig
-from memagent_batch.domain.scores import TEXT_METRICS, Metric
-from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.errors import SettingsError
+from memagent_batch.loop.scores import TEXT_METRICS, Metric
+from memagent_batch.loop.texts.escapes import unescaped
 from memagent_batch.masking import mask_url, printable
 
 if TYPE_CHECKING:
-    from memagent_batch.evaluation.make import SuitePlan
-    from memagent_batch.evaluation.suite import Suite
+    from memagent_batch.apps.evaluation.make import SuitePlan
+    from memagent_batch.apps.evaluation.suite import Suite
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -59,7 +59,7 @@ class MakeSuite(StorageCommand):
     """Ask for a number if a task's answer is one."""
 
     def run(self) -> None:
-        from memagent_batch.evaluation.make import make_suite
+        from memagent_batch.apps.evaluation.make import make_suite
 
         output = self.locate(self.output)
         if make_suite(self._plan(), self.model, output, say=partial(print, flush=True)):
@@ -68,8 +68,8 @@ class MakeSuite(StorageCommand):
             print(f"{output} holds this suite already; nothing to do")
 
     def _plan(self) -> "SuitePlan":
-        from memagent_batch.evaluation.make import SuitePlan
-        from memagent_batch.evaluation.tasks import TASKS
+        from memagent_batch.apps.evaluation.make import SuitePlan
+        from memagent_batch.apps.evaluation.tasks import TASKS
 
         tasks = tuple(dict.fromkeys(self.tasks))
         if self.tasks == EVERY_TASK:
@@ -91,7 +91,7 @@ class MakeSuite(StorageCommand):
 
 def parse_length(text: str) -> int:
     """A length in tokens: a number, or one with K (1,024) or M (1,048,576)."""
-    from memagent_batch.evaluation.haystacks import MIN_TOKENS
+    from memagent_batch.apps.evaluation.haystacks import MIN_TOKENS
 
     match = _LENGTH.fullmatch(text)
     if match is None:
@@ -137,7 +137,7 @@ class RunSuite(ReaderSettings, StorageCommand):
         listed = read_variants(self.variants) if self.variants else {}
         changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
-        from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
+        from memagent_batch.apps.flows.evaluate import Variant, evaluate_suite, require_variants
 
         suite = self._suite()
         variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
@@ -150,7 +150,7 @@ class RunSuite(ReaderSettings, StorageCommand):
 
     def _suite(self) -> "Suite":
         """The suite, or the questions as one; one of them is named."""
-        from memagent_batch.evaluation.suite import open_suite, own_suite
+        from memagent_batch.apps.evaluation.suite import open_suite, own_suite
 
         if self.suite is not None:
             if self.questions or self.documents or "metric" in self.model_fields_set:
@@ -165,7 +165,7 @@ class RunSuite(ReaderSettings, StorageCommand):
     def _sources(self) -> dict[str, Any]:
         if self.suite is None:
             return {"documents": self.documents, "questions": self.questions, "input": self.input}
-        from memagent_batch.evaluation.suite import DOCUMENTS_FOLDER, QUESTIONS_FILE
+        from memagent_batch.apps.evaluation.suite import DOCUMENTS_FOLDER, QUESTIONS_FILE
 
         folder = self.suite.rstrip("/")
         return {"documents": (f"{folder}/{DOCUMENTS_FOLDER}",), "questions": f"{folder}/{QUESTIONS_FILE}"}

@@ -36,14 +36,14 @@ class Export(OutputCommand):
             return
         if self.into is None:
             raise SettingsError(f"--into: missing; name the Parquet file for {self.to}")
-        from memagent_batch.training.export import export_rollouts
+        from memagent_batch.apps.training.export import export_rollouts
 
         output = self.locate(self.into)
         counts = export_rollouts(self.location, output, to=self.to)
         print(json.dumps({"output": str(output), "to": self.to, **counts}))
 
     def _export_answers(self, default: str) -> None:
-        from memagent_batch.pages.spreadsheets import export_answers
+        from memagent_batch.apps.pages.spreadsheets import export_answers
 
         target = self.locate(self.into) if self.into else self.location / default
         print(json.dumps({"file": str(target), "rows": export_answers(self.location, target, to=self.to)}))

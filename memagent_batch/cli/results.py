@@ -11,7 +11,7 @@ from memagent_batch.config.section import Text
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
-    from memagent_batch.store.location import Location
+    from memagent_batch.data.store.location import Location
 
 
 class Results(StorageCommand):
@@ -45,7 +45,7 @@ def _write_answers(outputs: Sequence["Location"], target: "Location") -> dict[st
     import pyarrow.parquet as pq
 
     from memagent_batch.masking import mask_url
-    from memagent_batch.runs.second_pass import merged_batches
+    from memagent_batch.run.second_pass import merged_batches
 
     rows = replaced = 0
     writer: pq.ParquetWriter | None = None

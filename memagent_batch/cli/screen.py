@@ -4,17 +4,17 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.apps.pages.document_page import shown_evidence
+from memagent_batch.apps.pages.readings import RunReading, shown_value, stream_readings
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import Row
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import printable
-from memagent_batch.pages.document_page import shown_evidence
-from memagent_batch.pages.readings import RunReading, shown_value, stream_readings
-from memagent_batch.runs.evidence import How
-from memagent_batch.runs.history import open_run
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import ANSWERS_TABLE, MEMORIES_TABLE
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import Row
+from memagent_batch.run.evidence import How
+from memagent_batch.run.history import open_run
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.tables import ANSWERS_TABLE, MEMORIES_TABLE
+from memagent_batch.types import Status
 
 SHOWN_ANSWERS = 3
 SEARCHED_ANSWERS = 50

@@ -17,7 +17,7 @@ from memagent_batch.masking import printable
 from memagent_batch.plugins import CONVERTERS, ENGINES, POLICIES, REWARDS
 
 if TYPE_CHECKING:
-    from memagent_batch.store.location import Location
+    from memagent_batch.data.store.location import Location
 
 
 class Command(Section):
@@ -62,7 +62,7 @@ class StorageCommand(Command, Storage):
 
     def locate(self, uri: str) -> "Location":
         """A place, reached by `--storage-options`."""
-        from memagent_batch.store.location import Location
+        from memagent_batch.data.store.location import Location
 
         return Location(uri=uri, storage_options=self.storage_options)
 

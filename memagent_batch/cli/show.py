@@ -7,20 +7,20 @@ from textwrap import wrap
 
 from pydantic import Field
 
+from memagent_batch.apps.pages.document_page import shown_evidence
+from memagent_batch.apps.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
+from memagent_batch.apps.review.sign_offs import SignOffs, signed_words
 from memagent_batch.cli.screen import evidence_text
 from memagent_batch.cli.settings import OutputCommand
-from memagent_batch.documents.converted import SOURCE_NOTES
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.texts.escapes import visible
-from memagent_batch.domain.texts.shares import percent
+from memagent_batch.data.documents.converted import SOURCE_NOTES
+from memagent_batch.data.store.errors import output_errors
+from memagent_batch.data.store.turn_log.index import Row
+from memagent_batch.loop.texts.escapes import visible
+from memagent_batch.loop.texts.shares import percent
 from memagent_batch.masking import printable
-from memagent_batch.pages.document_page import shown_evidence
-from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
-from memagent_batch.review.sign_offs import SignOffs, signed_words
-from memagent_batch.runs.history import find_run
-from memagent_batch.runs.state import warn_of_later_run
-from memagent_batch.store.errors import output_errors
-from memagent_batch.store.turn_log.index import Row
+from memagent_batch.run.history import find_run
+from memagent_batch.run.state import warn_of_later_run
+from memagent_batch.types import Status
 
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""

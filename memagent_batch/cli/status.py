@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memagent_batch.cli.settings import JsonCommand, OutputCommand
-from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.state import minute_of
+from memagent_batch.run.state import minute_of
 
 if TYPE_CHECKING:
-    from memagent_batch.runs.state import ProgressNote, RunState
+    from memagent_batch.run.state import ProgressNote, RunState
 
 BAR_CHARACTERS = 30
 """Length of the bar."""
@@ -23,7 +23,7 @@ class ShowStatus(OutputCommand, JsonCommand):
     examples = ("memagent status out/", "memagent status s3://bucket/scan/ --json")
 
     def run(self) -> None:
-        from memagent_batch.runs.state import read_state
+        from memagent_batch.run.state import read_state
 
         state = read_state(self.location)
         self.report(state, status_lines(state, output=shlex.quote(mask_url(self.output))))

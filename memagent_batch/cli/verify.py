@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 
 from memagent_batch.cli.settings import JsonCommand, OutputsCommand
-from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError
+from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url, printable
 
 
@@ -19,7 +19,7 @@ class Verify(OutputsCommand, JsonCommand):
     page = "docs/how-to/verify.md"
 
     def run(self) -> None:
-        from memagent_batch.flows.verify import verify
+        from memagent_batch.run.flows.verify import verify
 
         results = {mask_url(output): verify(self.locate(output)) for output in self.output}
         num_problems = sum(len(result.problems) for result in results.values())

@@ -6,8 +6,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
 from memagent_batch.config.section import Count, Section, Text
-from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.document import BreakAt
+from memagent_batch.loop.answers import Extraction
+from memagent_batch.types import BreakAt
 
 
 class SamplingConfig(Section):

@@ -6,10 +6,10 @@ from typing import Self
 from pydantic import model_validator
 
 from memagent_batch.config.section import Count, Section
-from memagent_batch.domain.follow_ups.answer_types import ValueType
-from memagent_batch.domain.follow_ups.prompts import COMPLETION_TOKENS, EVIDENCE, SUPPORT, VALUE, FollowUpTokens
-from memagent_batch.domain.follow_ups.values import completion_budget, format_instructions, guide_for
-from memagent_batch.domain.guides import GuideKind
+from memagent_batch.loop.follow_ups.answer_types import ValueType
+from memagent_batch.loop.follow_ups.prompts import COMPLETION_TOKENS, EVIDENCE, SUPPORT, VALUE, FollowUpTokens
+from memagent_batch.loop.follow_ups.values import completion_budget, format_instructions, guide_for
+from memagent_batch.loop.guides import GuideKind
 
 MAX_EVIDENCE_TOKENS = 1024
 """More sentences than these are shown only if that is asked for, tokens."""

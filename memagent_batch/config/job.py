@@ -10,7 +10,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
-from memagent_batch.domain.scores import CONTAINMENT_METRICS
+from memagent_batch.loop.scores import CONTAINMENT_METRICS
 
 
 class LogFormat(StrEnum):

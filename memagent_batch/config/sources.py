@@ -19,7 +19,7 @@ from pydantic import (
 from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.config.section import Count, Section, Text, TextOrTexts, as_tuple
 from memagent_batch.config.storage import StorageOptions, StorageSetting
-from memagent_batch.domain.addresses import permanent_number
+from memagent_batch.loop.addresses import permanent_number
 
 
 def _question_form(question: Any) -> str:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 import memagent_batch as ma
-from memagent_batch.convert.converter import Part
+from memagent_batch.data.ingest.readers.converter import Part
 from tests import unstating_engine
 from tests.api.conftest import agent_of, table_of
 from tests.engines.scripted_server import Reply, scripted_server

@@ -13,10 +13,6 @@ from typing import Any
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import QuestionTokens, Status
-from memagent_batch.domain.turns import Turns
 from memagent_batch.errors import (
     DocumentError,
     EngineStartError,
@@ -25,8 +21,10 @@ from memagent_batch.errors import (
     QuestionTooLongError,
     SettingsError,
 )
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import PromptTokens
 from memagent_batch.plugins import POLICIES
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.types import Document, QuestionTokens, Status, Turns
 from tests import unstating_engine
 from tests.api.conftest import agent_of, run_local, table_of
 

@@ -22,6 +22,7 @@ from ray.data import DataContext
 import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import (
     BoundReachedError,
     InputError,
@@ -30,8 +31,7 @@ from memagent_batch.errors import (
     TooManyFailedError,
     TooManyRemovedError,
 )
-from memagent_batch.flows import answer as chain
-from memagent_batch.store.location import Location
+from memagent_batch.run.flows import answer as chain
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}

@@ -19,15 +19,15 @@ from ray.data import DataContext
 from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
-from memagent_batch.api import stage
-from memagent_batch.api.stage import AnswerReader
+from memagent_batch.apps.api import stage
+from memagent_batch.apps.api.stage import AnswerReader
 from memagent_batch.config.job import RunConfig
-from memagent_batch.documents.converted import SOURCE_COLUMNS
-from memagent_batch.engines.engine import Engine
+from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineStartError, InputError, MemagentError, OutputError, SettingsError
-from memagent_batch.executors.actor import ReaderProcess, ReaderTask
-from memagent_batch.executors.ray import executor, replicas
-from memagent_batch.store.location import Location
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.run.executors.actor import ReaderProcess, ReaderTask
+from memagent_batch.run.executors.ray import executor, replicas
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 

@@ -10,8 +10,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 import memagent_batch
-from memagent_batch.store.location import Location
-from memagent_batch.training.export import export_rollouts
+from memagent_batch.apps.training.export import export_rollouts
+from memagent_batch.data.store.location import Location
 from tests.training.rollouts.rollout_tables import write_table
 
 PACKAGE = Path(memagent_batch.__file__).parent

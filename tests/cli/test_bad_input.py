@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.executors.ray.session import LEVEL_VARIABLE
+from memagent_batch.run.executors.ray.session import LEVEL_VARIABLE
 from tests.job_process import run_job
 from tests.jobs import small_arguments
 

@@ -5,8 +5,8 @@ import pytest
 from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import asks_for_json, read_command
 from memagent_batch.cli.options import JOB_FILES
-from memagent_batch.engines.vllm.start import engine_arguments
-from memagent_batch.wiring import make_prompt_tokens, require_window
+from memagent_batch.loop.engines.vllm.start import engine_arguments
+from memagent_batch.run.wiring import make_prompt_tokens, require_window
 
 WHOLE = {"bucket", "smoke"}
 """Job files that say everything; the others leave documents, question and output to the command line."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
 from tests.runs.written_runs import Answers, write_answers
 
 QUESTIONS = {"q": "Why?"}

@@ -13,9 +13,9 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.cli.screen import ending
 from memagent_batch.cli.status import status_lines
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import TooManyFailedError
-from memagent_batch.runs.history import PastRun, require_manifest
-from memagent_batch.store.location import Location
+from memagent_batch.run.history import PastRun, require_manifest
 from tests.flows.scans import make_scan
 from tests.jobs import put_texts, small_arguments
 from tests.runs.written_runs import Answers, rewrite_answers, write_answers

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.evaluate import parse_length
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
 Refused = Callable[..., str]
 

@@ -13,11 +13,11 @@ import pytest
 import memagent_batch as ma
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.status import status_lines
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import UsageError
-from memagent_batch.runs.history import begin, require_manifest
-from memagent_batch.runs.manifest import RunRecord
-from memagent_batch.runs.state import read_state, write_stop_note
-from memagent_batch.store.location import Location
+from memagent_batch.run.history import begin, require_manifest
+from memagent_batch.run.manifest import RunRecord
+from memagent_batch.run.state import read_state, write_stop_note
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 from tests.runs.written_runs import record_of, write_answers, write_run
 

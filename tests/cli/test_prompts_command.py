@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.apps.flows.official_prompts import MEMAGENT, OfficialText, import_official
 from memagent_batch.cli import prompts as prompts_command
 from memagent_batch.cli.main import main
 from memagent_batch.errors import UsageError
-from memagent_batch.flows.official_prompts import MEMAGENT, OfficialText, import_official
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
-from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.loop.prompt_sets.files import load_prompt_set
 
 TEXTS = {OfficialText.UPDATE: "{prompt} {memory} {chunk}", OfficialText.ANSWER: "{prompt} {memory} {{}}"}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from memagent_batch.convert.converter import Attachment, Line, Part, PartStatus
+from memagent_batch.data.ingest.readers.converter import Attachment, Line, Part, PartStatus
 
 
 class Quiet:

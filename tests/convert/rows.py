@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.ingest.files import FileConverter
+from memagent_batch.data.ingest.files import FileConverter
 
 ConvertedRow = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memagent_batch.convert.charsets import decode_text, find_codec
+from memagent_batch.data.ingest.readers.charsets import decode_text, find_codec
 from memagent_batch.errors import ConversionError
 
 SENTENCES = {

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.convert.converter import Part, ending_of
-from memagent_batch.convert.kinds import FileKind, recognise
-from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.ingest.files import ChosenConverter, FileConverter
+from memagent_batch.data.ingest.files import ChosenConverter, FileConverter
+from memagent_batch.data.ingest.readers.converter import Part, ending_of
+from memagent_batch.data.ingest.readers.kinds import FileKind, recognise
+from memagent_batch.data.ingest.readers.process.sandbox import Limits
+from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files, office, outlook, planted
 from tests.convert.files import A_TEXT, DRAWN, SCAN, written

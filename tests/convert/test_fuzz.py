@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from memagent_batch.convert.converter import ending_of
-from memagent_batch.convert.kinds import FileKind
-from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.ingest.files import ChosenConverter, FileConverter
+from memagent_batch.data.ingest.files import ChosenConverter, FileConverter
+from memagent_batch.data.ingest.readers.converter import ending_of
+from memagent_batch.data.ingest.readers.kinds import FileKind
+from memagent_batch.data.ingest.readers.process.sandbox import Limits
+from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files
 from tests.convert.rows import converted_rows

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memagent_batch.convert.kinds import FileKind
-from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.worker import Converted, ConverterServer
+from memagent_batch.data.ingest.readers.kinds import FileKind
+from memagent_batch.data.ingest.readers.process.sandbox import Limits
+from memagent_batch.data.ingest.readers.process.worker import Converted, ConverterServer
 from memagent_batch.errors import RunFailedError
 from tests.processes import left_after
 
@@ -125,8 +125,8 @@ def test_converter_that_can_not_be_imported_stops_the_run_with_its_name(server: 
 def test_killed_owner_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("600")
     script = (
-        "from pathlib import Path; from memagent_batch.convert.process.worker import ConverterServer;"
-        "from memagent_batch.convert.process.sandbox import Limits;"
+        "from pathlib import Path; from memagent_batch.data.ingest.readers.process.worker import ConverterServer;"
+        "from memagent_batch.data.ingest.readers.process.sandbox import Limits;"
         "converters = {'text': 'tests.convert.hostile:Sleeping'};"
         f"file = Path({str(tmp_path / 'file')!r});"
         "ConverterServer().convert(file, converters=converters, limits=Limits(seconds=600))"

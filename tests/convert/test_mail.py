@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus
-from memagent_batch.convert.kinds import FileKind, recognise
-from memagent_batch.convert.mail import MailConverter
-from memagent_batch.convert.text import TextConverter
+from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus
+from memagent_batch.data.ingest.readers.kinds import FileKind, recognise
+from memagent_batch.data.ingest.readers.mail import MailConverter
+from memagent_batch.data.ingest.readers.text import TextConverter
 
 HEAD = "From: Ann <a@example.org>\r\nTo: b@example.org\r\nSubject: s\r\nMIME-Version: 1.0\r\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memagent_batch.convert.marks import Run, Script, join_runs, struck_out, subscript, superscript
+from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out, subscript, superscript
 
 NORMAL, SUPER, SUB = Script.NORMAL, Script.SUPER, Script.SUB
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.convert.number_formats import NumberFormat, parse_number
+from memagent_batch.data.ingest.readers.number_formats import NumberFormat, parse_number
 
 DISPLAYS = [
     # Digits

@@ -11,12 +11,12 @@ import pypdfium2
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from memagent_batch.convert import pdf
-from memagent_batch.convert.converter import Line, Part, PartStatus
-from memagent_batch.convert.ocr import OcrConverter, reading_order
-from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.ingest.files import FileConverter
+from memagent_batch.data.ingest.files import FileConverter
+from memagent_batch.data.ingest.readers import pdf
+from memagent_batch.data.ingest.readers.converter import Line, Part, PartStatus
+from memagent_batch.data.ingest.readers.ocr import OcrConverter, reading_order
+from memagent_batch.data.ingest.readers.process.sandbox import Limits
+from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from tests.convert import files, office, planted
 from tests.convert.files import written
 from tests.convert.test_converters import RowsOf, chosen

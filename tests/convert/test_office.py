@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.convert.converter import Attachment, Part
-from memagent_batch.convert.docx import DocxConverter
-from memagent_batch.convert.slides import SlidesConverter
+from memagent_batch.data.ingest.readers.converter import Attachment, Part
+from memagent_batch.data.ingest.readers.docx import DocxConverter
+from memagent_batch.data.ingest.readers.slides import SlidesConverter
 from tests.convert import files, office
 
 NAMESPACES = (

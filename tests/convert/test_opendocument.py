@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.convert.converter import Attachment, Part
-from memagent_batch.convert.opendocument import OpenDocumentConverter
+from memagent_batch.data.ingest.readers.converter import Attachment, Part
+from memagent_batch.data.ingest.readers.opendocument import OpenDocumentConverter
 from tests.convert import files, office
 
 TRACKED = "tracked changes are read as if all were accepted"

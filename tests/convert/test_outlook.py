@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus
-from memagent_batch.convert.outlook import OutlookConverter
+from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus
+from memagent_batch.data.ingest.readers.outlook import OutlookConverter
 from tests.convert import outlook
 
 CLASS, SUBJECT, BODY, RTF, HTML, REPORT = 0x1A, 0x37, 0x1000, 0x1009, 0x1013, 0x1001

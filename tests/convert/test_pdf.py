@@ -9,8 +9,8 @@ import pypdfium2
 import pytest
 from PIL import Image
 
-from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.convert.pdf import PdfConverter
+from memagent_batch.data.ingest.readers.converter import Part, PartStatus
+from memagent_batch.data.ingest.readers.pdf import PdfConverter
 from memagent_batch.errors import ConversionError
 from tests.convert import files, planted
 from tests.convert.files import pdf, stream, written

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.convert.rtf import RtfConverter
+from memagent_batch.data.ingest.readers.converter import Part, PartStatus
+from memagent_batch.data.ingest.readers.rtf import RtfConverter
 from tests.convert import planted
 
 FONTS = rb"""{\fonttbl{\f0\fnil\fcharset0 Arial;}{\f1\fcharset204 Arial CYR{\*\falt Helvetica};}

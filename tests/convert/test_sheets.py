@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import xlsxwriter
 
-from memagent_batch.convert.converter import Attachment, Part
-from memagent_batch.convert.sheets import SheetsConverter
+from memagent_batch.data.ingest.readers.converter import Attachment, Part
+from memagent_batch.data.ingest.readers.sheets import SheetsConverter
 from memagent_batch.errors import ConversionError
 from tests.convert.files import repacked, zipped
 from tests.convert.office import PACKAGE_RELATIONS, RELATIONS, TYPES

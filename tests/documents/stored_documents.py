@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.ingest.tables import DOCUMENTS, DOCUMENTS_TABLE
-from memagent_batch.store.delta import OutputTable, RunNumber, write_table_files
-from memagent_batch.store.location import Location
+from memagent_batch.data.ingest.tables import DOCUMENTS, DOCUMENTS_TABLE
+from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.data.store.location import Location
+from memagent_batch.loop.addresses import text_hash
 
 SEPARATOR = "\n\n"
 

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.documents import shards
-from memagent_batch.documents.document_index import require_readable
+from memagent_batch.data.documents import shards
+from memagent_batch.data.documents.document_index import require_readable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, StorageOutageError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import indexed
 
 RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.documents.document_index import INDEX_SCHEMA, index_row, log_documents, sample_documents
-from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.shards import find_shards
-from memagent_batch.store.location import Location
+from memagent_batch.data.documents.document_index import INDEX_SCHEMA, index_row, log_documents, sample_documents
+from memagent_batch.data.documents.formats.formats import Format
+from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.store.location import Location
 from tests.documents.lake.forms import indexed
 
 AUTO = InputConfig()

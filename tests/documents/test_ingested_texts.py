@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import require_carry_columns
-from memagent_batch.documents.formats.formats import Format
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.data.documents.document_index import require_carry_columns
+from memagent_batch.data.documents.formats.formats import Format
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
+from memagent_batch.loop.addresses import text_hash
 from tests.documents.lake.forms import indexed, ingested, read
 
 PLAIN = InputConfig()

@@ -10,12 +10,12 @@ import pytest
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.documents.listing import list_files
-from memagent_batch.documents.shards import find_shards
+from memagent_batch.data.documents.listing import list_files
+from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import parquet_bytes
 from memagent_batch.errors import InputError, InputUnreachableError
-from memagent_batch.flows.answer import answer
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.run.flows.answer import answer
 from tests.jobs import put_texts, small_job
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.listing import HIDDEN_NAME, list_files
+from memagent_batch.data.documents.lake.tables import documents_place
+from memagent_batch.data.documents.listing import HIDDEN_NAME, list_files
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import list_shards
 
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.documents import indexing, shards
+from memagent_batch.data.documents import indexing, shards
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import indexed
 
 BOUND = 1000

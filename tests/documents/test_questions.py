@@ -8,9 +8,9 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.api.question import question_table
-from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.documents.questions import (
+from memagent_batch.apps.api.question import question_table
+from memagent_batch.data.documents.document_index import INDEX_SCHEMA
+from memagent_batch.data.documents.questions import (
     NO_TYPE,
     QUESTION_SCHEMA,
     missing_documents,
@@ -18,10 +18,10 @@ from memagent_batch.documents.questions import (
     type_fields,
     value_types,
 )
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.follow_ups.answer_types import Bool, Label, Number
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, ValueTypeError
-from memagent_batch.store.location import Location
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.loop.follow_ups.answer_types import Bool, Label, Number
 
 PARTY = '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}'
 ROWS: list[dict[str, Any]] = [

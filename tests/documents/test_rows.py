@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.domain.texts.locators import locators
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
+from memagent_batch.loop.texts.locators import locators
 from tests.documents.lake.forms import indexed, read, read_stored
 
 PAGED = InputConfig(order_columns=("page",), locator="page {page}")

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents import shards
-from memagent_batch.documents.formats.formats import Format
-from memagent_batch.documents.listing import InputFile, list_files
-from memagent_batch.documents.shards import Shard
+from memagent_batch.data.documents import shards
+from memagent_batch.data.documents.formats.formats import Format
+from memagent_batch.data.documents.listing import InputFile, list_files
+from memagent_batch.data.documents.shards import Shard
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import list_shards
 
 AUTO = InputConfig()

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.stored import StoredDocuments
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
-from memagent_batch.store.location import Location
+from memagent_batch.loop.addresses import text_hash
 from tests.documents.stored_documents import paged_row, store_documents, stored_row
 
 TEXTS = {"a": "one", "b": "zwei 😀", "c": "three", "d": "trois é", "e": "five"}

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyarrow import csv
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.formats import columnar
-from memagent_batch.documents.where import matching_rows, parse_where
+from memagent_batch.data.documents.formats import columnar
+from memagent_batch.data.documents.where import matching_rows, parse_where
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import indexed, list_shards, read
 
 ROWS = pa.table(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.addresses import ReadingAddress, fingerprint, text_hash, token_hash
+from memagent_batch.loop.addresses import ReadingAddress, fingerprint, text_hash, token_hash
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 JSON_PARTS = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8) | st.booleans(), max_size=8)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.document import ChunkSpan, Document, num_shown_tokens, token_windows
+from memagent_batch.types import ChunkSpan, Document, num_shown_tokens, token_windows
 
 NUM_TOKENS = st.integers(0, 400)
 CHUNK_TOKENS = st.integers(1, 60)

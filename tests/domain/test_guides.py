@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.guides import (
+from memagent_batch.loop.engines.openai.protocol import PROBES, GuideForm, guide_fields
+from memagent_batch.loop.guides import (
     Guide,
     choice_guide,
     json_guide,
@@ -16,7 +17,6 @@ from memagent_batch.domain.guides import (
     number_regex,
     regex_guide,
 )
-from memagent_batch.engines.openai.protocol import PROBES, GuideForm, guide_fields
 from memagent_batch.testing import GUIDES
 
 

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.prompts import (
+from memagent_batch.errors import PromptSetError
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.loop.prompts import (
     UPDATE_SLOTS,
     Memory,
     PromptSet,
@@ -15,9 +17,7 @@ from memagent_batch.domain.prompts import (
     require_slots,
     split_slots,
 )
-from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.errors import PromptSetError
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.types import Completion, FinishReason
 
 CONTROL = 99
 PROMPTS = PromptSet(

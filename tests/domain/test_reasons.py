@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
+from memagent_batch.loop.reasons import Reason, most_frequent, sum_up
 
 
 def reason(message: str, *, kind: str = "DocumentError", num: int = 1) -> Reason:

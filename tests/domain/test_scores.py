@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, normalise, score, squad_normalise
+from memagent_batch.loop.scores import TEXT_METRICS, Metric, normalise, score, squad_normalise
 
 ALL, EM, F1, SUB_EM = Metric.RULER_ALL, Metric.EM, Metric.F1, Metric.SUB_EM
 HOTPOTQA_F1, EITHER = Metric.HOTPOTQA_F1, Metric.MEMAGENT_SUB_EM

@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_batch.domain.thoughts import after_thoughts, ends_in_thought, other_thought_tags
+from memagent_batch.loop.thoughts import after_thoughts, ends_in_thought, other_thought_tags
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 import pytest
 
-from memagent_batch.engines.engine import Engine
+from memagent_batch.loop.engines.engine import Engine
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.engines.openai.outage.FIRST_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("memagent_batch.loop.engines.openai.outage.FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from memagent_batch.engines.vllm import orphan_guard
+from memagent_batch.loop.engines.vllm import orphan_guard
 
 
 def child(ready: Connection) -> None:

@@ -6,7 +6,7 @@ import signal
 import sys
 from multiprocessing import context
 
-from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.loop.engines.vllm.engine import VllmEngine
 from tests.engine_context import context_of
 
 start_process = context.ForkServerProcess.start

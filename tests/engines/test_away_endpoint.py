@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from memagent_batch.domain.guides import GuideKind, choice_guide
-from memagent_batch.domain.turns import Completion
-from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.errors import EngineRefusedError
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.engines.openai.engine import OpenAIEngine
+from memagent_batch.loop.guides import GuideKind, choice_guide
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Completion
 from tests.engine_context import context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import PROMPT, TIMEOUT_SECONDS, completion_reply, error_reply, started

@@ -14,18 +14,18 @@ from pydantic import ValidationError
 
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS
-from memagent_batch.domain.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
-from memagent_batch.domain.prompts import PromptSet
-from memagent_batch.domain.thoughts import after_thoughts
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.openai.chat import Markers
-from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.errors import EngineRequestError, EngineStartError
-from memagent_batch.flows.answer import answer
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import identify_reader
+from memagent_batch.loop.engines.openai.chat import Markers
+from memagent_batch.loop.engines.openai.engine import OpenAIEngine
+from memagent_batch.loop.follow_ups.prompts import FOLLOW_UP_TEXTS
+from memagent_batch.loop.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
+from memagent_batch.loop.prompts import PromptSet
+from memagent_batch.loop.thoughts import after_thoughts
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.wiring import identify_reader
+from memagent_batch.types import Completion, FinishReason, Prompt
 from tests.engine_context import context_of
 from tests.engines import test_openai
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server

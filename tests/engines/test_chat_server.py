@@ -9,16 +9,16 @@ import pytest
 from benchmarks.harness import make_tasks
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.readings import Question
-from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.loop.engines.engine import Engine, EngineContext
+from memagent_batch.loop.engines.openai.engine import OpenAIEngine
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.read import Reading, read
+from memagent_batch.run.reading.turns import ReadingTurns
+from memagent_batch.run.wiring import make_engine, make_tokenizer
 from memagent_batch.testing import GuidedEngineContract
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import make_engine, make_tokenizer
+from memagent_batch.types import Question
 from tests.conftest import WINDOW_TOKENS
 from tests.engine_context import context_of
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
 from memagent_batch.errors import EngineUnavailableError
+from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure
 
 REFUSED = Failure(message="refused", concerns_all=True)
 BROKEN = Failure(message="500: broken")

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.prompts import Slot
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import PromptTooLongError
-from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
+from memagent_batch.loop.prompts import Slot
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Completion, FinishReason, Prompt
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 

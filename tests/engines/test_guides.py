@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from memagent_batch.domain.follow_ups.answer_types import Json
-from memagent_batch.domain.follow_ups.evidence import evidence_guide
-from memagent_batch.domain.follow_ups.values import ValueStatus, guide_for, parse_value
-from memagent_batch.domain.guides import Guide, GuideKind, choice_guide
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.vllm.engine import VllmEngine
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.engines.vllm.engine import VllmEngine
+from memagent_batch.loop.follow_ups.answer_types import Json
+from memagent_batch.loop.follow_ups.evidence import evidence_guide
+from memagent_batch.loop.follow_ups.values import ValueStatus, guide_for, parse_value
+from memagent_batch.loop.guides import Guide, GuideKind, choice_guide
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.testing import GUIDED_TOKENS, GUIDES
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Completion, FinishReason, Prompt
 from tests.domain.follow_ups.test_values import GUIDED_TYPES
 from tests.engine_context import context_of
 

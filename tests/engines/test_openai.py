@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.domain.guides import GuideKind, choice_guide, regex_guide
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.engines.openai.engine import OpenAIEngine
+from memagent_batch.loop.guides import GuideKind, choice_guide, regex_guide
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Completion, FinishReason, Prompt
 from tests.engine_context import MadeEngine, context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.errors import EngineStartError
+from memagent_batch.loop.engines.vllm import orphan_guard
 from tests.processes import left_after
 
 HERE = Path(__file__).parent

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from memagent_batch.engines.openai.outage import Pace
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.engines.openai.outage import Pace
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply, prompt_of, started
 from tests.engines.test_openai import error_reply

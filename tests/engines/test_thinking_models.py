@@ -16,21 +16,20 @@ from transformers import PreTrainedTokenizerFast
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.guides import GuideKind, choice_guide
-from memagent_batch.domain.prompts import PromptTokens, Slot
-from memagent_batch.domain.readings import Outcome, QuestionTokens
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, SettingsError, TurnUnansweredError
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.check import check
 from memagent_batch.logs import EventKind
-from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine, make_follow_up_tokens
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.guides import GuideKind, choice_guide
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
+from memagent_batch.loop.prompts import PromptTokens, Slot
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.run.wiring import ReaderIdentity, identify_reader, make_engine, make_follow_up_tokens
+from memagent_batch.types import Completion, FinishReason, Outcome, Prompt, QuestionTokens
 from tests.engines.scripted_server import Reply, Script, scripted_server
 from tests.jobs import put_texts, small_job
 from tests.tables import rows_in

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.domain.turns import Prompt
-from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
+from memagent_batch.loop.engines.vllm.engine import VllmEngine
+from memagent_batch.types import Prompt
 from tests.engine_context import context_of
 
 

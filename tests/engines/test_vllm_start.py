@@ -6,9 +6,15 @@ import pytest
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.engines.vllm import start
-from memagent_batch.engines.vllm.start import KEEPS_MEMORY, LOOKUP, engine_arguments, engine_environment, guesses_tokens
 from memagent_batch.errors import EngineStartError
+from memagent_batch.loop.engines.vllm import start
+from memagent_batch.loop.engines.vllm.start import (
+    KEEPS_MEMORY,
+    LOOKUP,
+    engine_arguments,
+    engine_environment,
+    guesses_tokens,
+)
 
 GREEDY = SamplingConfig()
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memagent_batch.domain.turns import Prompt
-from memagent_batch.engines.openai.window import PromptCounts, marked_text, missing_words
+from memagent_batch.loop.engines.openai.window import PromptCounts, marked_text, missing_words
+from memagent_batch.types import Prompt
 
 TEMPLATE_TOKENS = 40
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.evaluation.measures import ALL_TASKS, compare
-from memagent_batch.evaluation.statistics import sign_test
-from memagent_batch.evaluation.suite import SCORES
+from memagent_batch.apps.evaluation.measures import ALL_TASKS, compare
+from memagent_batch.apps.evaluation.statistics import sign_test
+from memagent_batch.apps.evaluation.suite import SCORES
 from tests.evaluation.test_scoring import answer, question, scored
 
 

@@ -7,10 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.cli.evaluate import terminal_text
-from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.measures import report_text
-from memagent_batch.evaluation.record import (
+from memagent_batch.apps.evaluation.measures import report_text
+from memagent_batch.apps.evaluation.record import (
     EVALUATION_FILE,
     EVALUATION_FORMAT,
     Evaluation,
@@ -18,10 +16,12 @@ from memagent_batch.evaluation.record import (
     read_evaluation,
     read_scores,
 )
-from memagent_batch.evaluation.suite import SCORES
-from memagent_batch.store.json_files import write_json
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.apps.evaluation.suite import SCORES
+from memagent_batch.cli.evaluate import terminal_text
+from memagent_batch.data.store.json_files import write_json
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import parquet_bytes
+from memagent_batch.errors import OutputError
 from tests.evaluation.test_scoring import LABEL, answer, question, scored, value
 
 TASKS = ("aardvark", "zebra")

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.apps.evaluation.make import SuitePlan, make_suite
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageError
-from memagent_batch.evaluation.make import SuitePlan, make_suite
-from memagent_batch.store.location import Location
 
 PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), samples=2, seed=0)
 

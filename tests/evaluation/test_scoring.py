@@ -5,13 +5,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from memagent_batch.apps.evaluation.measures import ALL_TASKS, measure, summarise
+from memagent_batch.apps.evaluation.scoring import evidence_spans, read_answers, score_answers
+from memagent_batch.apps.evaluation.statistics import mean_interval, wilson
+from memagent_batch.apps.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.measures import ALL_TASKS, measure, summarise
-from memagent_batch.evaluation.scoring import evidence_spans, read_answers, score_answers
-from memagent_batch.evaluation.statistics import mean_interval, wilson
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
-from memagent_batch.runs.tables import EVIDENCE
-from memagent_batch.store.location import Location
+from memagent_batch.run.tables import EVIDENCE
 from tests.runs.written_runs import rewrite_answers, write_answers
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.evaluation.statistics import holm, mean_interval, sign_test, wilson
+from memagent_batch.apps.evaluation.statistics import holm, mean_interval, sign_test, wilson
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.evaluation.suite import SUITE_FORMAT, SUITE_QUESTIONS, read_suite_questions
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.suite import SUITE_FORMAT, SUITE_QUESTIONS, read_suite_questions
-from memagent_batch.store.location import Location
 
 QUESTION = {
     "question_id": "q",

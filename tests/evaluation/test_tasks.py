@@ -3,12 +3,12 @@ from collections import Counter
 
 import pytest
 
-from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
+from memagent_batch.apps.evaluation.haystacks import ADJECTIVES, NOUNS, TOLERANCE, SuiteSample, TokenMeter
+from memagent_batch.apps.evaluation.make import SuitePlan, sample_requests
+from memagent_batch.apps.evaluation.tasks import FORMS, TASKS
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.haystacks import ADJECTIVES, NOUNS, TOLERANCE, SuiteSample, TokenMeter
-from memagent_batch.evaluation.make import SuitePlan, sample_requests
-from memagent_batch.evaluation.tasks import FORMS, TASKS
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.follow_ups.answer_types import NOT_STATED_ENTRY
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 
 NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

@@ -9,13 +9,13 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.executors import executor
-from memagent_batch.executors.executor import LOCAL_BYTES, LOCAL_FILES, choose_executor
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.check import check
-from memagent_batch.flows.plan import plan_checked
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.run.executors import executor
+from memagent_batch.run.executors.executor import LOCAL_BYTES, LOCAL_FILES, choose_executor
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import plan_checked
+from memagent_batch.run.manifest import Manifest
 from tests import prompt_dependent_engine
 from tests.jobs import put_documents, small_settings
 from tests.tables import comparable, table_rows

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.errors import StorageOutageError, SupersededError, TerminatedError
-from memagent_batch.executors import leaving
-from memagent_batch.executors.leaving import GracefulShutdown, terminable
+from memagent_batch.run.executors import leaving
+from memagent_batch.run.executors.leaving import GracefulShutdown, terminable
 
 MAX_SECONDS = 120.0
 """After which a block counts as deaf to the signal."""
@@ -147,7 +147,7 @@ def test_signal_as_the_block_ends_leaves_no_handler_and_no_thread_behind(number:
 HANGING = """
 import os, signal, sys, threading
 from memagent_batch.errors import SupersededError
-from memagent_batch.executors import leaving
+from memagent_batch.run.executors import leaving
 
 leaving.LEAVE_SECONDS, leaving.CLAIM_SECONDS = 0.5, 0.2
 kind = sys.argv[1]

@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.api import reader
+from memagent_batch.apps.api import reader
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
-from memagent_batch.executors import actor, local
-from memagent_batch.executors.leaving import CLAIM_SECONDS
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs.history import finished_runs, require_manifest
-from memagent_batch.runs.state import read_state
-from memagent_batch.store.location import Location
-from memagent_batch.wiring import make_engine, make_tokenizer
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.run.executors import actor, local
+from memagent_batch.run.executors.leaving import CLAIM_SECONDS
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.history import finished_runs, require_manifest
+from memagent_batch.run.state import read_state
+from memagent_batch.run.wiring import make_engine, make_tokenizer
+from memagent_batch.types import Completion, Prompt
 from tests.engine_context import MadeEngine
 from tests.executors.test_executors import settings, settings_of_job
 from tests.jobs import put_documents

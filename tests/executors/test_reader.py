@@ -14,30 +14,28 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.stored import StoredDocuments
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import Outcome, QuestionTokens
-from memagent_batch.domain.turns import Completion, Prompt, Turns
-from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.data.documents.questions import read_questions
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.delta import RunNumber
+from memagent_batch.data.store.turn_log.index import scan_log
+from memagent_batch.data.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.errors import EngineUnavailableError, MemagentError
-from memagent_batch.executors import actor
-from memagent_batch.executors.actor import ReaderTask
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.executors.progress.board import ActorReport, Board, Event
-from memagent_batch.executors.progress.reporter import Reporter
-from memagent_batch.executors.reader import Reader
-from memagent_batch.executors.tokenise import tokenise
-from memagent_batch.ingest.ingest import find_sources, ingest
 from memagent_batch.logs import EventKind
-from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.reading import agent
-from memagent_batch.runs.plan import CALL_COLUMN, Plan, count_pending
-from memagent_batch.store.delta import RunNumber
-from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.question_list import read_asked, write_asked
-from memagent_batch.wiring import identify_reader, make_output
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import PromptTokens
+from memagent_batch.run.executors import actor
+from memagent_batch.run.executors.actor import ReaderTask
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.executors.progress.board import ActorReport, Board, Event
+from memagent_batch.run.executors.progress.reporter import Reporter
+from memagent_batch.run.executors.reader import Reader
+from memagent_batch.run.executors.tokenise import tokenise
+from memagent_batch.run.ingest import find_sources, ingest
+from memagent_batch.run.plan import CALL_COLUMN, Plan, count_pending
+from memagent_batch.run.reading import agent
+from memagent_batch.run.wiring import identify_reader, make_output
+from memagent_batch.types import Completion, Document, Outcome, Prompt, QuestionTokens, Turns
 from tests.engine_context import context_of
 from tests.jobs import put_documents, small_job
 

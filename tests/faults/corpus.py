@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.evaluation.haystacks import TokenMeter, prose
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.apps.evaluation.haystacks import TokenMeter, prose
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 
 CHUNK_TOKENS, QUESTION_TOKENS, WRITTEN_TOKENS = 50, 60, 40
 """Budgets of a chunk, a question, and of a memory or an answer."""

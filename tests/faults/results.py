@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from memagent_batch.runs.claim import ANSWER_TABLES, unreferenced_files
-from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.keys import TURNS_FOLDER
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER
+from memagent_batch.run.claim import ANSWER_TABLES, unreferenced_files
+from memagent_batch.run.manifest import MANIFEST_FILE
 
 READING = ("document_id", "question_id", "sample")
 RESULT = ("status", "answer", "response", "memory", "error_message")

@@ -12,16 +12,16 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents.stored import StoredDocuments
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import NotReadError
-from memagent_batch.executors.actor import ReaderTask
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.flows.answer import answer, answer_checked
-from memagent_batch.flows.check import check
-from memagent_batch.runs.history import require_manifest
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import READING_TABLES
-from memagent_batch.store.location import Location
+from memagent_batch.run.executors.actor import ReaderTask
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.flows.answer import answer, answer_checked
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.history import require_manifest
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.tables import READING_TABLES
 from tests import prompt_dependent_engine
 from tests.jobs import put_documents, small_settings
 from tests.tables import OWN_COLUMNS, rows_in, table_rows

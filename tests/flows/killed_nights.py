@@ -20,11 +20,11 @@ from typing import Any
 from aiobotocore.client import AioBaseClient
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents import listing
+from memagent_batch.data.documents import listing
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import MemagentError
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs import parts
-from memagent_batch.store.location import Location
+from memagent_batch.run import parts
+from memagent_batch.run.flows.answer import answer
 from tests.jobs import small_job
 from tests.runs.recorded_nights import Nights
 

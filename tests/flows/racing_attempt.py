@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SupersededError
-from memagent_batch.runs import claim, parts
-from memagent_batch.runs.run import ActiveRun, begin_run
-from memagent_batch.store.location import Location
+from memagent_batch.run import claim, parts
+from memagent_batch.run.run import ActiveRun, begin_run
 from tests.runs import recorded_nights
 from tests.runs.recorded_nights import Nights
 

@@ -10,14 +10,14 @@ import pytest
 
 from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import BoundReachedError
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables import read_tables
-from memagent_batch.store.location import Location
+from memagent_batch.run.comparison import compare_runs
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.history import find_run
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.state import read_state
+from memagent_batch.run.tables import read_tables
 from tests.jobs import small_job
 from tests.tables import comparable, rows_in
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.flows.answer import answer
+from memagent_batch.run.flows.answer import answer
 from tests.jobs import put_texts, small_job
 from tests.tables import table_rows
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.flows.answer import answer, answer_plan
-from memagent_batch.flows.check import check
-from memagent_batch.flows.plan import make_plan
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run.flows.answer import answer, answer_plan
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import make_plan
+from memagent_batch.run.manifest import Manifest
 from tests.jobs import put_texts, small_job
 from tests.tables import table_rows
 

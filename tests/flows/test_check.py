@@ -14,11 +14,11 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.flows.check import check
-from memagent_batch.runs.claim import asked_documents, asked_questions
-from memagent_batch.runs.history import begin
-from memagent_batch.runs.manifest import RunRecord, public_settings
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.claim import asked_documents, asked_questions
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.history import begin
+from memagent_batch.run.manifest import RunRecord, public_settings
 from tests.jobs import put_texts
 
 COMMAND = """import sys

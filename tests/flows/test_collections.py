@@ -11,9 +11,9 @@ import yaml
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.ingest_job import IngestJob
 from memagent_batch.config.job import JobConfig
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.ingest import ingest_documents
-from memagent_batch.wiring import identify_reader
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.ingest import ingest_documents
+from memagent_batch.run.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.convert.files import pdf, written
 from tests.tables import table_rows

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.apps.flows import evaluate as flow
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
-from memagent_batch.flows import evaluate as flow
 from tests.jobs import small_arguments
 
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]

@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine
+from memagent_batch.data.store.json_files import read_json, write_json
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineRefusedError
-from memagent_batch.executors import actor
-from memagent_batch.flows import answer as pipeline
-from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from memagent_batch.prompts.files import save_prompt_set
-from memagent_batch.runs.claim import remove_leftovers
-from memagent_batch.store.json_files import read_json, write_json
-from memagent_batch.store.location import Location
-from memagent_batch.wiring import make_engine
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
+from memagent_batch.loop.prompt_sets.files import save_prompt_set
+from memagent_batch.run.claim import remove_leftovers
+from memagent_batch.run.executors import actor
+from memagent_batch.run.flows import answer as pipeline
+from memagent_batch.run.wiring import make_engine
+from memagent_batch.types import Completion, Prompt
 from tests.engine_context import MadeEngine
 from tests.jobs import put_documents, put_texts, small_arguments
 from tests.tables import rows_in, table_rows

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.runs.claim import ANSWER_TABLES, unreferenced_files
-from memagent_batch.runs.tables import read_tables
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.claim import ANSWER_TABLES, unreferenced_files
+from memagent_batch.run.tables import read_tables
 from tests.flows.racing_attempt import DOCUMENTS, PARTS
 
 ROOT = Path(__file__).parents[2]

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.follow_ups.doubts import Doubt
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SettingsError
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.check import check
-from memagent_batch.flows.plan import plan_checked
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, read_tables
-from memagent_batch.store.location import Location
+from memagent_batch.loop.follow_ups.doubts import Doubt
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import plan_checked
+from memagent_batch.run.tables import ANSWERS, EVIDENCE, read_tables
 from tests.jobs import small_job
 from tests.tables import comparable
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.flows import answer as pipeline
-from memagent_batch.flows.verify import verify
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.rows import TURN_LOG
-from memagent_batch.store.turn_log.writer import new_run_id
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.rows import TURN_LOG
+from memagent_batch.data.store.turn_log.writer import new_run_id
+from memagent_batch.run.flows import answer as pipeline
+from memagent_batch.run.flows.verify import verify
+from memagent_batch.run.manifest import Manifest
 from tests.flows.grown import LINE, QUESTIONS, Stream, text_of
 
 FOLLOW_UPS: dict[str, Any] = {"follow_ups": {"evidence": True}}

@@ -15,20 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.addresses import text_hash, token_hash
-from memagent_batch.domain.prompts import Slot, TokenTemplate
-from memagent_batch.domain.readings import QuestionTokens
-from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.data.store.turn_log.rows import TurnRow, completion_of
 from memagent_batch.errors import InputError
-from memagent_batch.flows.answer import answer
+from memagent_batch.loop.addresses import text_hash, token_hash
+from memagent_batch.loop.prompts import Slot, TokenTemplate
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.documents import with_breaks
-from memagent_batch.store.turn_log.rows import TurnRow, completion_of
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import make_prompt_tokens, with_prompt_order
+from memagent_batch.run.budgets import fit_budgets_to_window
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.reading.documents import with_breaks
+from memagent_batch.run.wiring import make_prompt_tokens, with_prompt_order
+from memagent_batch.types import Completion, Prompt, QuestionTokens
 from tests.jobs import small_job
 from tests.tables import rows_in
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageOutageError
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.verify import verify
-from memagent_batch.runs.tables import table_files
-from memagent_batch.store.location import Location
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.verify import verify
+from memagent_batch.run.tables import table_files
 from tests.faults.loopback.small_disk import small_disk
 from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY, night, real_job
 from tests.runs.recorded_nights import Killed, Nights

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents import listing, shards
-from memagent_batch.documents.formats.formats import TextReader
+from memagent_batch.data.documents import listing, shards
+from memagent_batch.data.documents.formats.formats import TextReader
+from memagent_batch.data.ingest import row_tasks
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.flows.answer import answer
-from memagent_batch.ingest import row_tasks
-from memagent_batch.runs.state import read_state
-from memagent_batch.store.location import Location
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.state import read_state
 from tests.documents.lake.forms import TEXTS, write_delta, write_pages
 from tests.jobs import put_texts, small_job
 from tests.tables import table_rows

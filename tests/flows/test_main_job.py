@@ -13,10 +13,10 @@ import pytest
 
 from benchmarks.harness import make_tasks
 from memagent_batch.cli import main as cli
-from memagent_batch.domain.prompts import Slot
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
+from memagent_batch.loop.prompts import Slot
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from tests.faults.corpus import Corpus
 from tests.faults.killed_job import KilledJob, Role
 

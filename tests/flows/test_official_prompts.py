@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.apps.flows.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
 from memagent_batch.errors import PromptSetError
-from memagent_batch.flows.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
-from memagent_batch.prompts.files import load_prompt_set, save_prompt_set
+from memagent_batch.loop.prompt_sets.files import load_prompt_set, save_prompt_set
 
 UPDATE = "Q {prompt}\nM {memory}\nC {chunk}\n{{set}}"
 BOXED = "Q {prompt}\nM {memory}\nin \\boxed{{}}"

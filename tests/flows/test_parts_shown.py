@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 import memagent_batch as ma
+from memagent_batch.apps.review.sign_offs import reading_hash
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.flows.answer import answer
-from memagent_batch.review.sign_offs import reading_hash
-from memagent_batch.runs import projection
-from memagent_batch.runs.manifest import unread_line
+from memagent_batch.run import projection
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.manifest import unread_line
 from tests import unstating_engine
 from tests.jobs import put_texts, small_settings
 from tests.tables import table_rows

@@ -8,9 +8,9 @@ import pytest
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.check import check
-from memagent_batch.flows.plan import plan_checked
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import plan_checked
 from tests.jobs import put_texts, small_job
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")

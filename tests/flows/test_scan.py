@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.api.run import Run
+from memagent_batch.apps.api.run import Run
 from memagent_batch.cli.main import main
-from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.documents import listing
+from memagent_batch.data.documents import listing
+from memagent_batch.data.ingest import file_tasks
+from memagent_batch.data.ingest.files import FileConverter, unopened
+from memagent_batch.data.ingest.losses import FilePart
+from memagent_batch.data.ingest.readers.converter import Part, PartStatus
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputUnreachableError
-from memagent_batch.ingest import file_tasks
-from memagent_batch.ingest.files import FileConverter, unopened
-from memagent_batch.ingest.losses import FilePart
-from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
 from tests.flows.test_unread_sources import FEE, SCAN

@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs.comparison import Cause, compare_runs
-from memagent_batch.runs.history import find_run
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.state import read_state
-from memagent_batch.store.location import Location
+from memagent_batch.run.comparison import Cause, compare_runs
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.history import find_run
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.state import read_state
 from tests.jobs import put_texts, small_settings
 from tests.tables import table_rows
 

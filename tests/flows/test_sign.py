@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.main import main
-from memagent_batch.errors import OutputError, UsageError
-from memagent_batch.pages.readings import NEEDS
-from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
-from memagent_batch.pages.spreadsheets import write_readings
-from memagent_batch.review.sign_offs import (
+from memagent_batch.apps.pages.readings import NEEDS
+from memagent_batch.apps.pages.site import SIGN_SHEET_COLUMNS, write_site
+from memagent_batch.apps.pages.spreadsheets import write_readings
+from memagent_batch.apps.review.sign_offs import (
     SIGNED_FOLDER,
     SignOff,
     SignOffs,
@@ -27,8 +25,10 @@ from memagent_batch.review.sign_offs import (
     reading_hash,
     signed_words,
 )
-from memagent_batch.runs.manifest import require_manifest
-from memagent_batch.store.location import Location
+from memagent_batch.cli.main import main
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import OutputError, UsageError
+from memagent_batch.run.manifest import require_manifest
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 from tests.pages.test_spreadsheets import cells_of
 

@@ -9,11 +9,11 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import table_files
-from memagent_batch.store.location import Location
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.tables import table_files
 from tests.documents.lake.forms import list_shards
 from tests.flows.test_sign import written_sheet
 from tests.jobs import put_texts, small_job

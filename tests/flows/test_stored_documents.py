@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.pages.site import write_site
 from memagent_batch.cli import main as cli
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.storage import StorageOptions
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.check import check
-from memagent_batch.flows.plan import plan_checked
-from memagent_batch.pages.site import write_site
-from memagent_batch.runs.tables import table
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import plan_checked
+from memagent_batch.run.tables import table
 from tests.jobs import small_job
 
 SCHEMA = pa.schema([("thread", pa.string()), ("n", pa.int64()), ("body", pa.string()), ("received", pa.date32())])

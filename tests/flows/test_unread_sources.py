@@ -10,10 +10,10 @@ import yaml
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.comparison import compare_runs
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.history import find_run
 from tests import unstating_engine
 from tests.convert.files import pdf, written
 from tests.ingest.nights import night

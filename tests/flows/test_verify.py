@@ -13,10 +13,10 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.flows.answer import answer
-from memagent_batch.flows.verify import check_tables, verify
-from memagent_batch.store.json_files import json_bytes
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.json_files import json_bytes
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.verify import check_tables, verify
 from tests.flows.grown import Stream
 from tests.flows.scans import make_scan
 from tests.jobs import small_job

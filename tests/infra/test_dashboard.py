@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.executors.ray.metrics import COUNTERS
+from memagent_batch.run.executors.ray.metrics import COUNTERS
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "memagent.json").read_text())

@@ -44,10 +44,10 @@ def test_job_submission_uploads_what_a_job_needs_and_little_else(tmp_path: Path)
     needed = {
         "memagent_batch/cli/answer.py",
         "jobs/smoke.yaml",
-        "memagent_batch/flows/answer.py",
-        "memagent_batch/wiring.py",
+        "memagent_batch/run/flows/answer.py",
+        "memagent_batch/run/wiring.py",
     }
     assert needed < set(names)
-    assert "memagent_batch/models/tiny/model.safetensors" in names
+    assert "memagent_batch/loop/models/tiny/model.safetensors" in names
     left_behind = (".git/", ".venv", "tests", "docs", "infra", "benchmarks", "requirements")
     assert not [name for name in names if name.startswith(left_behind)]

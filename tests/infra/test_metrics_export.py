@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from memagent_batch.executors.ray.metrics import COUNTERS
+from memagent_batch.run.executors.ray.metrics import COUNTERS
 from tests.faults.loopback.cluster import LoopbackCluster, wait_until_listed
 from tests.faults.loopback.prometheus import RULES, Prometheus, loopback_prometheus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memagent_batch.documents import listing
+from memagent_batch.data.documents import listing
 
 
 @pytest.fixture(autouse=True)

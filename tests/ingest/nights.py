@@ -12,9 +12,9 @@ from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.config.ingest_job import IngestJob
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.flows.ingest import IngestReport, ingest_documents
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.flows.ingest import IngestReport, ingest_documents
 
 Row = dict[str, Any]
 OF_A_RUN = ("run_id", "ingested_at")

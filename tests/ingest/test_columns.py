@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
 from tests.ingest.nights import by_id, changes, night, put_jsonl, put_parquet
 
 DAY = datetime.date(2026, 1, 31)

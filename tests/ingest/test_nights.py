@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.documents.formats.formats import READERS, Format
+from memagent_batch.data.documents.formats.formats import READERS, Format
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError, SupersededError
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.flows.ingest import next_run
-from memagent_batch.ingest import ingest as module
-from memagent_batch.ingest.ingest import find_sources, ingest
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
+from memagent_batch.run import ingest as module
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.flows.ingest import next_run
+from memagent_batch.run.ingest import find_sources, ingest
 from tests.ingest.nights import by_id, changes, content, night, put_jsonl, put_parquet, rows, texts, version
 
 

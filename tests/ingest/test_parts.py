@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.data.ingest import part_tasks
+from memagent_batch.data.ingest.row_tasks import file_records
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.ingest import part_tasks
-from memagent_batch.ingest.row_tasks import file_records
-from memagent_batch.store.location import Location
 from tests.ingest.nights import by_id, changes, content, night, put_parquet, texts
 
 Page = tuple[str, int | str, str | None]
@@ -112,8 +112,8 @@ def test_any_nights_leave_what_one_ingest_of_the_last_would(
     random_of = random.Random(seed)
     folder = tmp_path_factory.mktemp("nights")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memagent_batch.ingest.part_plan.BUCKET_BYTES", 2000)  # several buckets and joins
-        patch.setattr("memagent_batch.ingest.part_plan.JOIN_BYTES", 2000)
+        patch.setattr("memagent_batch.data.ingest.part_plan.BUCKET_BYTES", 2000)  # several buckets and joins
+        patch.setattr("memagent_batch.data.ingest.part_plan.JOIN_BYTES", 2000)
         patch.setattr(part_tasks, "HELD_CHARS", 100)
         for _ in range(4):
             for number in range(4):

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.models.gguf import convert_gguf
-from memagent_batch.wiring import make_template, make_tokenizer, resolve_model
+from memagent_batch.loop.models.gguf import convert_gguf
+from memagent_batch.run.wiring import make_template, make_tokenizer, resolve_model
 from tests.models.gguf_models import HIDDEN, TOKENS, make_weights, write_gguf
 
 

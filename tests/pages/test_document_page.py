@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.pages.document_page import Mark, shown_evidence, windows
-from memagent_batch.pages.readings import RunReading
-from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.apps.pages.document_page import Mark, shown_evidence, windows
+from memagent_batch.apps.pages.readings import RunReading
+from memagent_batch.run.tables import ANSWERS
 
 CHOSEN = {"how": "chosen", "rank": 0, "char_start": 3}
 NOWHERE = {"how": "aligned", "rank": 0, "char_start": None}

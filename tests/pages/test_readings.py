@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.documents.document_index import UNREAD_SOURCE
-from memagent_batch.domain.follow_ups.doubts import Doubt
-from memagent_batch.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, run_time, said_words, shown_value
-from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.apps.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, run_time, said_words, shown_value
+from memagent_batch.data.documents.document_index import UNREAD_SOURCE
+from memagent_batch.loop.follow_ups.doubts import Doubt
+from memagent_batch.run.tables import ANSWERS
 
 UNREAD = {"status": "failed", "value_status": "not_read", "error_type": UNREAD_SOURCE}
 """Columns of a reading of a source that has no text."""

@@ -14,11 +14,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 import memagent_batch as ma
+from memagent_batch.apps.pages.site import write_site
+from memagent_batch.apps.review.sheet import quoted
+from memagent_batch.apps.review.sign_offs import older_reading_hash, read_sign_offs
 from memagent_batch.cli.main import main
-from memagent_batch.pages.site import write_site
-from memagent_batch.review.sheet import quoted
-from memagent_batch.review.sign_offs import older_reading_hash, read_sign_offs
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
 from tests.browsers import blocked_storage
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.pages.test_site_in_browser import WAIT_SECONDS, choose, column, log_of, opened, search, state

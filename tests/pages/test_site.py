@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import memagent_batch as ma
+from memagent_batch.apps.pages import site
+from memagent_batch.apps.pages.site import WrittenSite, write_site
+from memagent_batch.apps.review.measures import Measure
+from memagent_batch.apps.templates.pages import inert_json
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.json_files import write_json
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
-from memagent_batch.pages import site
-from memagent_batch.pages.site import WrittenSite, write_site
-from memagent_batch.review.measures import Measure
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.json_files import write_json
-from memagent_batch.store.location import Location
-from memagent_batch.templates.pages import inert_json
 from tests.documents.stored_documents import paged_row, store_documents, stored_row
 from tests.pages.reviewed_run import LAST_NIGHT, TONIGHT, Scan, write_scan
 from tests.runs.written_runs import answer_row, questions_of, rewrite_answers, write_answers, write_run

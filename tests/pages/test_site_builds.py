@@ -7,8 +7,8 @@ from threading import Barrier
 
 import pytest
 
-from memagent_batch.pages.site import open_site, publish_site
-from memagent_batch.store.location import Location
+from memagent_batch.apps.pages.site import open_site, publish_site
+from memagent_batch.data.store.location import Location
 
 NUM_FILES = 5
 

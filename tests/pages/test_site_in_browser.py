@@ -9,8 +9,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from memagent_batch.pages.site import write_site
-from memagent_batch.store.location import Location
+from memagent_batch.apps.pages.site import write_site
+from memagent_batch.data.store.location import Location
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.written_runs import write_answers
 

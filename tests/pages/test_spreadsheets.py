@@ -10,17 +10,17 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from memagent_batch.documents.converted import SOURCE_COLUMNS
-from memagent_batch.domain.follow_ups.answer_types import Number
-from memagent_batch.domain.texts.escapes import is_formula
+from memagent_batch.apps.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
+from memagent_batch.apps.review.sheet import unquoted
+from memagent_batch.apps.review.sign_offs import append_sign_offs, reading_hash
+from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, SettingsError
-from memagent_batch.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
-from memagent_batch.review.sheet import unquoted
-from memagent_batch.review.sign_offs import append_sign_offs, reading_hash
-from memagent_batch.runs.history import PastRun
-from memagent_batch.runs.results import results_schema
-from memagent_batch.runs.tables import ANSWERS
-from memagent_batch.store.location import Location
+from memagent_batch.loop.follow_ups.answer_types import Number
+from memagent_batch.loop.texts.escapes import is_formula
+from memagent_batch.run.history import PastRun
+from memagent_batch.run.results import results_schema
+from memagent_batch.run.tables import ANSWERS
 from tests.runs.written_runs import answer_row, questions_of, write_run
 
 NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}

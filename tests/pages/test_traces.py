@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.pages.traces import (
+from memagent_batch.apps.pages.traces import (
     StepKind,
     Trace,
     WordChange,

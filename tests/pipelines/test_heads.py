@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.config.agent import PolicyConfig
-from memagent_batch.domain.readings import Outcome, Policy
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import SettingsError
-from memagent_batch.flows.answer import answer
+from memagent_batch.run.flows.answer import answer
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, PolicyContract, document_of
+from memagent_batch.types import Completion, FinishReason, Outcome, Policy, Prompt
 from pipelines.heads import HeadsPolicy
 from tests.jobs import put_texts, small_job
 from tests.tables import table_rows

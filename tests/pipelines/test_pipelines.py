@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import memagent_batch as ma
-from memagent_batch.documents import listing
+from memagent_batch.data.documents import listing
 from memagent_batch.errors import SettingsError
 from pipelines import compliance_scan, licence_scan, question_list, rollouts
 from tests.api.conftest import agent_of

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from memagent_batch.errors import InputError, UsageError
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.models.weights import model_sha256, weights_version
-from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.models.weights import model_sha256, weights_version
+from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 from pipelines.train_policy import OPTIMIZER_FILE, TrainSettings, Turn, load_network, loss_sums, train
 from tests.training.rollouts.rollout_tables import turn_row, write_table
 

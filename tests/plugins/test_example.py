@@ -14,7 +14,7 @@ import memagent_batch as ma
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
-from memagent_batch.wiring import identify_reader
+from memagent_batch.run.wiring import identify_reader
 
 SOURCE = Path(__file__).parent / "example" / "src" / "memagent_example" / "policy.py"
 DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "plugins.md"

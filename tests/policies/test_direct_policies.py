@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.prompts import Slot, TokenTemplate
-from memagent_batch.domain.readings import Policy, QuestionTokens
-from memagent_batch.domain.texts.words import WordIndex
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.policies import direct
-from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy, bm25
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.policies import direct
+from memagent_batch.loop.policies.direct import RetrievePolicy, TruncatePolicy, bm25
+from memagent_batch.loop.prompts import Slot, TokenTemplate
+from memagent_batch.loop.texts.words import WordIndex
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Completion, FinishReason, Policy, Prompt, QuestionTokens
 from tests.policies.token_documents import PROMPTS as PLAIN
 from tests.policies.token_documents import document_of
 

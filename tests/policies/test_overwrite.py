@@ -2,12 +2,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory
-from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import Memory
 from memagent_batch.testing import PROMPTS
+from memagent_batch.types import Completion, Document, FinishReason, Outcome, Prompt, Writes
 from tests.policies.token_documents import QUESTION, document_of
 
 END = 99

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.prompts import Memory, PromptTokens
-from memagent_batch.domain.readings import Outcome
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import EngineRequestError
-from memagent_batch.policies.parallel import LABEL_TOKENS, ParallelPolicy, side_by_side
-from memagent_batch.reading.places import TurnPlaces
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.loop.policies.parallel import LABEL_TOKENS, ParallelPolicy, side_by_side
+from memagent_batch.loop.prompts import Memory, PromptTokens
+from memagent_batch.run.reading.places import TurnPlaces
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.testing import PROMPTS
+from memagent_batch.types import Completion, FinishReason, Outcome, Prompt, Writes
 from tests.policies.token_documents import QUESTION, document_of
 
 TEXTS: PromptTokens = replace(PROMPTS, keep_word="none", first_memory=Memory(token_ids=tuple(b"M0"), text="M0"))

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.readings import Policy, cost_of
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.loop.policies.direct import RetrievePolicy, TruncatePolicy
+from memagent_batch.loop.policies.overwrite import GatedPolicy, OverwritePolicy
+from memagent_batch.loop.policies.parallel import ParallelPolicy
 from memagent_batch.plugins import POLICIES
-from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy
-from memagent_batch.policies.overwrite import GatedPolicy, OverwritePolicy
-from memagent_batch.policies.parallel import ParallelPolicy
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
+from memagent_batch.types import Completion, FinishReason, Policy, Prompt, cost_of
 
 CHUNK_TOKENS = 12
 """Longest chunk that the policies are given."""

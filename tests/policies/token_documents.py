@@ -1,8 +1,7 @@
 """Documents and prompts without a text, for tests: a document has the tokens 100, 101, ..., each of one character."""
 
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
-from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.loop.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.types import Document, QuestionTokens
 
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
-from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.loop.prompt_sets.files import load_prompt_set, prompt_set_json, save_prompt_set
+from memagent_batch.loop.prompts import PromptSet
 
 PROMPTS = PromptSet(
     name="mine",

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.domain.document import BreakAt
-from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import SettingsError
+from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
+from memagent_batch.loop.prompt_sets.files import save_prompt_set
+from memagent_batch.loop.texts.locators import LocatedRow
 from memagent_batch.plugins import make_policy
-from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from memagent_batch.prompts.files import save_prompt_set
-from memagent_batch.reading.documents import break_at, find_breaks, require_rows, with_breaks
-from memagent_batch.wiring import identify_reader, make_tokenizer
+from memagent_batch.run.budgets import fit_budgets_to_window
+from memagent_batch.run.reading.documents import break_at, find_breaks, require_rows, with_breaks
+from memagent_batch.run.wiring import identify_reader, make_tokenizer
+from memagent_batch.types import BreakAt
 
 
 def agent_of(**policy: Any) -> AgentConfig:

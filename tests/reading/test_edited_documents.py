@@ -12,20 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.readings import Policy, Question, Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import reading_key
+from memagent_batch.data.store.turn_log.turns import DocumentTurns, read_turns
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import EngineUnavailableError
-from memagent_batch.policies.overwrite import GatedPolicy, OverwritePolicy
-from memagent_batch.policies.parallel import ParallelPolicy
-from memagent_batch.reading.agent import LoadedAgent
-from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.turns import DocumentTurns, read_turns
-from memagent_batch.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress, text_hash, token_hash
+from memagent_batch.loop.policies.overwrite import GatedPolicy, OverwritePolicy
+from memagent_batch.loop.policies.parallel import ParallelPolicy
+from memagent_batch.run.reading.agent import LoadedAgent
+from memagent_batch.run.reading.read import Reading, read
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.types import Completion, Document, FinishReason, Policy, Prompt, Question, Status
 from tests.policies.token_documents import PROMPTS
 
 WHO = Question(question_id="who", text="Who?")

@@ -8,17 +8,17 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.follow_ups.answer_types import Bool, Label, Number, ValueType
-from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE
-from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.turns import DocumentTurns
-from memagent_batch.store.turn_log.writer import TurnLogWriter
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import make_follow_up_tokens
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.turns import DocumentTurns
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.follow_ups.answer_types import Bool, Label, Number, ValueType
+from memagent_batch.loop.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.follow_ups import FollowUps
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.wiring import make_follow_up_tokens
+from memagent_batch.types import Completion, FinishReason
 from tests.reading.test_follow_ups import PLAN, TEXT, Scripted, address_of, cut, finished
 
 POLICY = PolicyConfig(chunk_tokens=60, memory_tokens=40, answer_tokens=20, question_tokens=40, overlap_tokens=20)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.documents.questions import asked_types, read_questions, type_fields
-from memagent_batch.domain.follow_ups.answer_types import Bool, Json
+from memagent_batch.data.documents.questions import asked_types, read_questions, type_fields
 from memagent_batch.errors import ValueTypeError
-from memagent_batch.reading.follow_ups import require_compiled
+from memagent_batch.loop.follow_ups.answer_types import Bool, Json
+from memagent_batch.run.reading.follow_ups import require_compiled
 
 PRICE, NAME = (
     Json({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}) for name in ("price", "name")

@@ -11,25 +11,23 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
-from memagent_batch.domain.follow_ups.evidence import MemoryTrace
-from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, Support
-from memagent_batch.domain.follow_ups.values import ValueStatus
-from memagent_batch.domain.guides import GuideKind
-from memagent_batch.domain.readings import Question, Status
-from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine
+from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import EngineDeadError, EngineRequestError
-from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.follow_ups import FollowUps, Tracer, close_reading
-from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.store.turn_log.rows import ClosedRow
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import make_follow_up_tokens
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
+from memagent_batch.loop.follow_ups.evidence import MemoryTrace
+from memagent_batch.loop.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, Support
+from memagent_batch.loop.follow_ups.values import ValueStatus
+from memagent_batch.loop.guides import GuideKind
+from memagent_batch.loop.texts.sentences import split_sentences
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.reading.agent import LoadedAgent, make_agent
+from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading
+from memagent_batch.run.reading.read import Reading, read
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.wiring import make_follow_up_tokens
+from memagent_batch.types import Completion, Document, FinishReason, Prompt, Question, Status
 
 FACT = "The access code of amber-falcon is 71."
 FILLER = "Grass is green and <|im_end|> the sky is blue.\r\n" * 30
@@ -270,7 +268,7 @@ async def test_fault_of_the_code_that_one_model_text_meets_fails_the_follow_ups_
     def too_deep(*_: object, **__: object) -> None:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr("memagent_batch.reading.follow_ups.parse_value", too_deep)
+    monkeypatch.setattr("memagent_batch.run.reading.follow_ups.parse_value", too_deep)
     result = await close(Number())
     assert result["is_failed"]
     error = result["follow_up_error"] or ""

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.errors import BoundReachedError
-from memagent_batch.reading.places import TurnPlaces
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.run.reading.places import TurnPlaces
 
 
 def reading(name: str) -> ReadingAddress:

@@ -8,11 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory, PromptTokens
-from memagent_batch.domain.readings import Cost, Outcome, Question, QuestionTokens, Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
+from memagent_batch.data.store.turn_log.rows import OUTCOME_LOG
 from memagent_batch.errors import (
     DocumentError,
     EngineDeadError,
@@ -22,12 +18,25 @@ from memagent_batch.errors import (
     MemagentError,
     StorageError,
 )
-from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.reading.agent import LoadedAgent
-from memagent_batch.reading.documents import unreadable
-from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.store.turn_log.rows import OUTCOME_LOG
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import Memory, PromptTokens
+from memagent_batch.run.reading.agent import LoadedAgent
+from memagent_batch.run.reading.documents import unreadable
+from memagent_batch.run.reading.read import Reading, read
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.types import (
+    Completion,
+    Cost,
+    Document,
+    FinishReason,
+    Outcome,
+    Prompt,
+    Question,
+    QuestionTokens,
+    Status,
+    Turns,
+)
 from tests.policies.token_documents import PROMPTS, document_of
 
 WHO = Question(question_id="who", text="Who?")

@@ -3,8 +3,8 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.executors.tokenise import CALL, TOKENISED
-from memagent_batch.reading.documents import planned_documents
+from memagent_batch.run.executors.tokenise import CALL, TOKENISED
+from memagent_batch.run.reading.documents import planned_documents
 
 NUM_TOKENS = 1_000_000
 

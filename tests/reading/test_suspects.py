@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRequestError, PromptTooLongError
-from memagent_batch.reading.suspects import (
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.run.reading.suspects import (
     ALONE_DEATHS,
     FATAL_DEATHS,
     SUSPECT_DEATHS,
@@ -15,6 +14,7 @@ from memagent_batch.reading.suspects import (
     Suspects,
     TurnKey,
 )
+from memagent_batch.types import Completion, FinishReason, Prompt
 
 FINE = Completion(token_ids=(1,), text="fine", finish_reason=FinishReason.STOP)
 POISON = "update/7"

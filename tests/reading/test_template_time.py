@@ -7,24 +7,24 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.readings import Question, Status
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.turns import DocumentTurns
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import SettingsError
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import FollowUpsOnly, ReadingTurns
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.turns import DocumentTurns
-from memagent_batch.store.turn_log.writer import TurnLogWriter
-from memagent_batch.tokens.tokenizer import _load_tokenizer
-from memagent_batch.wiring import (
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.tokens.tokenizer import _load_tokenizer
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.read import Reading, read
+from memagent_batch.run.reading.turns import FollowUpsOnly, ReadingTurns
+from memagent_batch.run.wiring import (
     identify_reader,
     make_engine,
     make_follow_up_tokens,
     make_prompt_tokens,
     make_tokenizer,
 )
+from memagent_batch.types import Question, Status
 
 POLICY = PolicyConfig(chunk_tokens=512, memory_tokens=128, answer_tokens=64, question_tokens=128)
 TEXT = "The access code of quiet-harbour is 4071936. " * 100

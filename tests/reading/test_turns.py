@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import reading_key
+from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurn, LoggedTurns, read_turns
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import NotLoggedError, TurnUnansweredError
-from memagent_batch.reading.places import TurnPlaces
-from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.turns import DocumentTurns, LoggedTurn, LoggedTurns, read_turns
-from memagent_batch.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress, token_hash
+from memagent_batch.run.reading.places import TurnPlaces
+from memagent_batch.run.reading.suspects import ALONE_DEATHS, Suspects
+from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.types import Completion, FinishReason, Prompt, Writes
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 FRESH = Completion(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
 
 
 @pytest.fixture

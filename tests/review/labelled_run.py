@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.review.sheet import unquoted
-from memagent_batch.runs import tables
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
+from memagent_batch.apps.review.sheet import unquoted
+from memagent_batch.data.documents.questions import read_questions
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
+from memagent_batch.run import tables
 from tests.runs import written_runs
 from tests.runs.written_runs import Row, answer_row
 

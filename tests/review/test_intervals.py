@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memagent_batch.review.measures import (
+from memagent_batch.apps.review.measures import (
     Measure,
     MeasureEstimate,
     StratumCounts,
@@ -15,8 +15,8 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.population import Stratum, allocate
-from memagent_batch.review.record import share_words
+from memagent_batch.apps.review.population import Stratum, allocate
+from memagent_batch.apps.review.record import share_words
 
 PRECISION, RICHNESS, ELUSION = 0.8, 0.05, 0.01
 SIZES: dict[str, int] = {Stratum.FAILED: 200, Stratum.FLAGGED: 496, Stratum.NOT_FLAGGED: 9304}

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.texts.escapes import visible
-from memagent_batch.errors import InputError, OutputError, StorageError
-from memagent_batch.review.estimates import count_labels
-from memagent_batch.review.labels import (
+from memagent_batch.apps.review.estimates import count_labels
+from memagent_batch.apps.review.labels import (
     LABELS_FOLDER,
     LabelRow,
     Purpose,
@@ -24,10 +22,12 @@ from memagent_batch.review.labels import (
     current_labels_of,
     read_label_rows,
 )
-from memagent_batch.review.population import SampleRow
-from memagent_batch.review.record import Review
-from memagent_batch.review.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
-from memagent_batch.store.location import Location
+from memagent_batch.apps.review.population import SampleRow
+from memagent_batch.apps.review.record import Review
+from memagent_batch.apps.review.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import InputError, OutputError, StorageError
+from memagent_batch.loop.texts.escapes import visible
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
 DECISION = "value_number >= 1000"

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
+from memagent_batch.apps.flows.review import ReviewRequest, import_labels, make_estimate, make_review
+from memagent_batch.apps.review.labels import Purpose, read_label_rows
+from memagent_batch.apps.review.population import ReviewedScan, draw, read_population, seed_text
+from memagent_batch.apps.review.record import condition_words, latest_estimates
 from memagent_batch.cli.main import main
-from memagent_batch.documents.where import Condition
+from memagent_batch.data.documents.where import Condition
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
-from memagent_batch.review.labels import Purpose, read_label_rows
-from memagent_batch.review.population import ReviewedScan, draw, read_population, seed_text
-from memagent_batch.review.record import condition_words, latest_estimates
-from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_runs import rewrite_answers
 

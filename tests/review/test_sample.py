@@ -6,10 +6,10 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from memagent_batch.documents.where import parse_where
+from memagent_batch.apps.review.labels import Purpose
+from memagent_batch.apps.review.population import Stratum, allocate, draw, parse_labels, seed_text, strata_of
+from memagent_batch.data.documents.where import parse_where
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.review.labels import Purpose
-from memagent_batch.review.population import Stratum, allocate, draw, parse_labels, seed_text, strata_of
 
 READINGS = pa.table(
     {

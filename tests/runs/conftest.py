@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
 from tests.runs.recorded_nights import Nights
 
 

@@ -13,32 +13,31 @@ import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig, LogConfig
-from memagent_batch.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA, with_missing
-from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
-from memagent_batch.documents.stored import StoredDocuments
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.follow_ups.answer_types import ValueType
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.flows import answer as answer_flow
-from memagent_batch.flows.answer import ReadPlan, answer_plan
-from memagent_batch.flows.check import CheckedJob
-from memagent_batch.flows.plan import scan_plan
-from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.history import LATEST, PastRun, find_run
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.run import ActiveRun
-from memagent_batch.runs.tables import READING_TABLES
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.index import LogIndex
-from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
-from memagent_batch.store.turn_log.writer import TurnLogWriter
-from memagent_batch.wiring import ReaderIdentity
+from memagent_batch.data.documents.document_index import CARRY_PREFIX, INDEX_SCHEMA, with_missing
+from memagent_batch.data.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import parquet_bytes
+from memagent_batch.data.store.turn_log.index import LogIndex
+from memagent_batch.data.store.turn_log.keys import FOLLOW_UPS_FOLDER
+from memagent_batch.data.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.loop.follow_ups.answer_types import ValueType
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.flows import answer as answer_flow
+from memagent_batch.run.flows.answer import ReadPlan, answer_plan
+from memagent_batch.run.flows.check import CheckedJob
+from memagent_batch.run.flows.plan import scan_plan
+from memagent_batch.run.history import LATEST, PastRun, find_run
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.plan import Plan
+from memagent_batch.run.reading.follow_ups import FollowUps
+from memagent_batch.run.run import ActiveRun
+from memagent_batch.run.tables import READING_TABLES
+from memagent_batch.run.wiring import ReaderIdentity
+from memagent_batch.types import Completion, FinishReason, Prompt, Status, Writes
 from tests.store.turn_log.logs import outcome_row
 from tests.tables import table_rows
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.runs.evidence import Aligned, Alignment, align, answer_strings
+from memagent_batch.run.evidence import Aligned, Alignment, align, answer_strings
 
 TEXT = (
     "Der Vertrag endet am 31. März 2024.\r\nÄNDERUNGEN bedürfen der Schriftform. Ｔｏｋｙｏ Ltd. "

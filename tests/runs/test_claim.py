@@ -9,14 +9,14 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, SettingsError
-from memagent_batch.runs.claim import claim_output, require_disjoint
-from memagent_batch.runs.manifest import public_settings
-from memagent_batch.runs.run import begin_run
-from memagent_batch.runs.state import read_state
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
-from memagent_batch.wiring import ReaderIdentity
+from memagent_batch.run.claim import claim_output, require_disjoint
+from memagent_batch.run.manifest import public_settings
+from memagent_batch.run.run import begin_run
+from memagent_batch.run.state import read_state
+from memagent_batch.run.wiring import ReaderIdentity
 from tests.runs.recorded_nights import Nights, plan_of
 
 SECRET = "hunter2-hunter2"

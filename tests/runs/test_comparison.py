@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
-from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
-from memagent_batch.runs.history import find_run, finished_runs
-from memagent_batch.store.location import Location
+from memagent_batch.run.comparison import DIFFERENCES, compare_runs
+from memagent_batch.run.history import find_run, finished_runs
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 from tests.runs.typed_nights import CUT, FAILED, FIVE, night
 

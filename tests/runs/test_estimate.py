@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from memagent_batch.runs.estimate import SAMPLE_BYTES, SAMPLE_DOCUMENTS, Population, Sample, draw_documents
+from memagent_batch.run.estimate import SAMPLE_BYTES, SAMPLE_DOCUMENTS, Population, Sample, draw_documents
 
 NUM_DOCUMENTS = 40_000
 

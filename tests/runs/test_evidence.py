@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.stored import StoredDocuments
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.runs.evidence import AnsweredReading, PartSpans, spans_of_part
-from memagent_batch.runs.projection import NOT_CLOSED
-from memagent_batch.runs.tables import AnswerRow
-from memagent_batch.store.location import Location
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.location import Location
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.loop.texts.sentences import split_sentences
+from memagent_batch.run.evidence import AnsweredReading, PartSpans, spans_of_part
+from memagent_batch.run.projection import NOT_CLOSED
+from memagent_batch.run.tables import AnswerRow
 from tests.documents.stored_documents import paged_row, store_documents, stored_row
 
 TEXTS = {

@@ -9,14 +9,14 @@ import pytest
 import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, SupersededError
-from memagent_batch.runs.history import find_run, finished_runs
-from memagent_batch.runs.run import begin_run
-from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables import READING_TABLES
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
-from memagent_batch.wiring import ReaderIdentity
+from memagent_batch.run.history import find_run, finished_runs
+from memagent_batch.run.run import begin_run
+from memagent_batch.run.state import read_state
+from memagent_batch.run.tables import READING_TABLES
+from memagent_batch.run.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
 from tests.tables import comparable
 
@@ -166,7 +166,7 @@ def test_run_is_found_by_id_or_by_place_in_time_and_its_tables_stay_as_it_left_t
 def test_runs_of_many_nights_lie_in_few_files_with_a_row_for_each(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memagent_batch.runs.history.COMPACT_FILES", 3)
+    monkeypatch.setattr("memagent_batch.run.history.COMPACT_FILES", 3)
     runs = [nights.run({"a": str(number // 2)}, QUESTIONS)["run_id"] for number in range(6)]
     assert [row["run_id"] for row in sorted(nights.table("runs"), key=lambda row: row["number"])] == runs
     assert len(nights.files("runs")) <= 3

@@ -6,7 +6,7 @@ import pytest
 
 from memagent_batch.config.job import RunConfig
 from memagent_batch.errors import NotReadError, TooManyFailedError, TooManyRemovedError, UnreadSourcesError
-from memagent_batch.runs.manifest import require_documents, require_sources_read, require_success
+from memagent_batch.run.manifest import require_documents, require_sources_read, require_success
 
 
 def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0, unread_failed: int = 0) -> Any:

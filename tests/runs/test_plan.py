@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.documents.questions import QUESTION_SCHEMA
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.readings import Status
-from memagent_batch.runs import parts as parts_module
-from memagent_batch.runs.plan import (
+from memagent_batch.data.documents.document_index import INDEX_SCHEMA
+from memagent_batch.data.documents.questions import QUESTION_SCHEMA
+from memagent_batch.data.store.turn_log.index import LogIndex, ReadingKey
+from memagent_batch.data.store.turn_log.question_list import asked_in
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run import parts as parts_module
+from memagent_batch.run.plan import (
     BATCH_BYTES,
     CALL_COLUMN,
     CALL_READINGS,
@@ -21,8 +22,7 @@ from memagent_batch.runs.plan import (
     count_pending,
     group_documents,
 )
-from memagent_batch.store.turn_log.index import LogIndex, ReadingKey
-from memagent_batch.store.turn_log.question_list import asked_in
+from memagent_batch.types import Status
 from tests.runs.projections import parts_of
 from tests.runs.recorded_nights import NO_DOCUMENTS
 from tests.store.turn_log.indexes import TurnsKey, log_index
@@ -320,7 +320,7 @@ def test_plan_is_the_same_however_many_documents_are_handled_at_once(monkeypatch
         return [[table.to_pylist() for table in tables] for tables in made]
 
     whole = rows()
-    monkeypatch.setattr("memagent_batch.runs.reading_state.BATCH_ROWS", 4)
-    monkeypatch.setattr("memagent_batch.store.database.BATCH_ROWS", 4)
+    monkeypatch.setattr("memagent_batch.run.reading_state.BATCH_ROWS", 4)
+    monkeypatch.setattr("memagent_batch.data.store.database.BATCH_ROWS", 4)
     assert rows() == whole
     assert [len(tables) for tables in whole] == [len(whole[0]), 1]

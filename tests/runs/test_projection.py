@@ -9,19 +9,18 @@ import pytest
 
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.documents.questions import read_questions, type_fields
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.follow_ups.answer_types import Bool, Number
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.reading.follow_ups import make_follow_ups
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.projection import answer_row, project
-from memagent_batch.runs.results import with_doubts
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
-from memagent_batch.store.turn_log.writer import TurnLogWriter
+from memagent_batch.data.documents.questions import read_questions, type_fields
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import scan_log
+from memagent_batch.data.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.loop.follow_ups.answer_types import Bool, Number
+from memagent_batch.run.plan import Plan
+from memagent_batch.run.projection import answer_row, project
+from memagent_batch.run.reading.follow_ups import make_follow_ups
+from memagent_batch.run.results import with_doubts
+from memagent_batch.types import Completion, FinishReason, Prompt, Status, Writes
 from tests.runs.projections import parts_of, projection_at
 from tests.runs.recorded_nights import NO_DOCUMENTS, index_of, plan_of
 from tests.runs.typed_nights import agent_of

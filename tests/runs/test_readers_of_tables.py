@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 import memagent_batch as ma
-from memagent_batch.runs import parts
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
+from memagent_batch.run import parts
 from tests.runs.recorded_nights import FAILS, Killed, Nights
 
 Q = {"q": "Who?", "r": "Where?"}

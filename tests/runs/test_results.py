@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.documents.questions import NO_TYPE, read_questions, type_fields
-from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
+from memagent_batch.data.documents.questions import NO_TYPE, read_questions, type_fields
 from memagent_batch.errors import InputError
-from memagent_batch.runs.projection import NOT_CLOSED
-from memagent_batch.runs.results import (
+from memagent_batch.loop.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
+from memagent_batch.run.projection import NOT_CLOSED
+from memagent_batch.run.results import (
     MAX_RESULT_COLUMNS,
     json_cell,
     result_questions,

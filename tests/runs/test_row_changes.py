@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.document_index import sample_documents
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.data.documents.document_index import sample_documents
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
-from memagent_batch.flows.answer import answer
-from memagent_batch.runs import parts
-from memagent_batch.runs.comparison import compare_runs
-from memagent_batch.runs.history import find_run
-from memagent_batch.store.delta import OutputTable
-from memagent_batch.store.location import Location
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run import parts
+from memagent_batch.run.comparison import compare_runs
+from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.history import find_run
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings
 from tests.runs.recorded_nights import FAILS, Killed, Nights, dying_at

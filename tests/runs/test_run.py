@@ -3,9 +3,9 @@
 import pytest
 
 from memagent_batch.errors import CountsError
-from memagent_batch.executors.write import WriteTask
-from memagent_batch.runs.history import finished_runs
-from memagent_batch.runs.state import read_state
+from memagent_batch.run.executors.write import WriteTask
+from memagent_batch.run.history import finished_runs
+from memagent_batch.run.state import read_state
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 
 Q = {"q": "Why?"}

@@ -8,7 +8,7 @@ import pytest
 
 import memagent_batch as ma
 from memagent_batch.cli.main import main
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
 from tests.runs.recorded_nights import Nights
 
 FOUR_DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three", "d": "four"}

@@ -8,21 +8,19 @@ import pyarrow as pa
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.converted import SOURCE_COLUMNS
-from memagent_batch.documents.questions import QUESTION_SCHEMA
-from memagent_batch.documents.stored import StoredDocuments
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.document import ChunkSpan
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.runs.plan import Plan
-from memagent_batch.runs.projection import PartTables, project
-from memagent_batch.runs.tables import ANSWERS, MEMORIES
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.rows import hash_turn
-from memagent_batch.store.turn_log.writer import TurnLogWriter
+from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.questions import QUESTION_SCHEMA
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import scan_log
+from memagent_batch.data.store.turn_log.rows import hash_turn
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.loop.answers import Extraction
+from memagent_batch.run.plan import Plan
+from memagent_batch.run.projection import PartTables, project
+from memagent_batch.run.tables import ANSWERS, MEMORIES
+from memagent_batch.types import ChunkSpan, Completion, FinishReason, Prompt, Status, Writes
 from tests.documents.stored_documents import store_documents, stored_row
 from tests.runs.projections import parts_of, projection_at
 from tests.store.turn_log.logs import outcome_row

@@ -5,9 +5,9 @@ from typing import Any
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.follow_ups.answer_types import Json, ValueType
-from memagent_batch.reading.follow_ups import make_follow_ups
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.loop.follow_ups.answer_types import Json, ValueType
+from memagent_batch.run.reading.follow_ups import make_follow_ups
 from tests.runs.recorded_nights import Nights, plan_of
 
 PRICE = Json({"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]})

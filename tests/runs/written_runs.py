@@ -9,15 +9,15 @@ from typing import Any, cast
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.converted import SOURCE_COLUMNS
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.runs.history import PastRun, find_run, finish, last_run, open_run
-from memagent_batch.runs.manifest import FORMAT, AnswerSums, Manifest, RunRecord, Spent, public_settings
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, RUNS_TABLE
-from memagent_batch.store.delta import OutputTable, RunNumber, write_table_files
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.question_list import with_hashes, write_asked
+from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.questions import read_questions
+from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.question_list import with_hashes, write_asked
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run.history import PastRun, find_run, finish, last_run, open_run
+from memagent_batch.run.manifest import FORMAT, AnswerSums, Manifest, RunRecord, Spent, public_settings
+from memagent_batch.run.tables import ANSWERS, EVIDENCE, MEMORIES, RUNS_TABLE
 from tests.documents.stored_documents import store_documents, stored_row
 
 Row = dict[str, Any]

@@ -4,7 +4,7 @@ from typing import Annotated, NotRequired, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.store.columns import TIMESTAMP, Column, arrow_schema
+from memagent_batch.data.store.columns import TIMESTAMP, Column, arrow_schema
 
 
 class Place(TypedDict):

@@ -7,7 +7,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from memagent_batch.store.database import MEMORY_GIB, limit_memory, on_disk, open_database, query_to_disk, run_query
+from memagent_batch.data.store.database import (
+    MEMORY_GIB,
+    limit_memory,
+    on_disk,
+    open_database,
+    query_to_disk,
+    run_query,
+)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import errno
 import pyarrow as pa
 import pytest
 
+from memagent_batch.data.store.errors import input_errors, output_errors, storage_errors, table_errors
 from memagent_batch.errors import (
     InputError,
     InputUnreachableError,
@@ -12,7 +13,6 @@ from memagent_batch.errors import (
     StorageError,
     StorageOutageError,
 )
-from memagent_batch.store.errors import input_errors, output_errors, storage_errors, table_errors
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 NO_ROUTE = type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})("no route")

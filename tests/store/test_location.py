@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from memagent_batch.data.store.json_files import read_json
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageError, StorageOutageError
-from memagent_batch.store.json_files import read_json
-from memagent_batch.store.location import Location
 
 
 @pytest.mark.parametrize("kind", ["disk", pytest.param("bucket", marks=pytest.mark.s3)])

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.storage import StorageOptions
-from memagent_batch.store.location import Location
+from memagent_batch.data.store.location import Location
 
 SECRET = "hunter2-hunter2"
 OPTIONS = {"key": "AKIA", "client_kwargs": {"password": SECRET}}

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import scan_log
+from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER
+from memagent_batch.data.store.turn_log.turns import read_turns
+from memagent_batch.data.store.turn_log.writer import FLUSH_BYTES, ROOM_FLUSHES, TurnLogWriter
 from memagent_batch.errors import StorageError, StorageOutageError
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.keys import TURNS_FOLDER
-from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.store.turn_log.writer import FLUSH_BYTES, ROOM_FLUSHES, TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress, text_hash
+from memagent_batch.types import Completion, FinishReason, Prompt
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.loopback.small_disk import small_disk
 from tests.store.turn_log.indexes import readings_of, turn_keys

@@ -10,8 +10,8 @@ TABLE = pa.table(
 )
 COUNTED = """
 import os, sys
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import read_parquet
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import read_parquet
 before = len(os.listdir("/proc/self/task"))
 table = read_parquet(Location(uri=sys.argv[1]))
 print(len(os.listdir("/proc/self/task")) - before, table.num_rows)

@@ -6,9 +6,9 @@ import huggingface_hub.constants
 import pytest
 
 from memagent_batch.errors import SettingsError
-from memagent_batch.tokens import pretrained
-from memagent_batch.tokens.pretrained import hub_failure
-from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.loop.tokens import pretrained
+from memagent_batch.loop.tokens.pretrained import hub_failure
+from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 
 
 @pytest.fixture(autouse=True)

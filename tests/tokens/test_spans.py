@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import decoders, normalizers
 
-from memagent_batch.tokens.tokenizer_json import TokenizerJson
+from memagent_batch.loop.tokens.tokenizer_json import TokenizerJson
 from tests.conftest import trained_backend
 
 SAMPLE = "The quick brown fox: 12345, Zürich — 北京 🏔 it's.\n"

@@ -13,13 +13,13 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.prompts import PromptSet, Slot
-from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
-from memagent_batch.tokens.chat_template import ServerTemplate
-from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.tokens.tokenizer_json import SEGMENT_CHARS
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
+from memagent_batch.loop.prompts import PromptSet, Slot
+from memagent_batch.loop.tokens.chat_template import ServerTemplate
+from memagent_batch.loop.tokens.tokenizer import Tokenizer, load_tokenizer
+from memagent_batch.loop.tokens.tokenizer_json import SEGMENT_CHARS
+from memagent_batch.types import Completion, FinishReason
 from tests.conftest import trained_backend
 
 SAMPLE = "The quick brown fox jumps over the lazy dog. Numbers 12345 and 67890 are noted in the memory of it.\n"
@@ -314,7 +314,7 @@ def test_hashes_change_with_vocabulary_and_chat_template(tokenizer: Tokenizer, t
 
 def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:
     code = (
-        "import sys; from memagent_batch.tokens.tokenizer import Tokenizer; "
+        "import sys; from memagent_batch.loop.tokens.tokenizer import Tokenizer; "
         "Tokenizer(sys.argv[1]).encode('text'); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, tokenizer.model], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.tokens.pretrained import model_window
+from memagent_batch.loop.tokens.pretrained import model_window
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.formats import byte_lines
-from memagent_batch.documents.formats.byte_lines import ByteLines, line_at
-from memagent_batch.documents.formats.line_formats import CsvReader, JsonlReader
-from memagent_batch.documents.formats.records import (
+from memagent_batch.data.documents.formats import byte_lines
+from memagent_batch.data.documents.formats.byte_lines import ByteLines, line_at
+from memagent_batch.data.documents.formats.line_formats import CsvReader, JsonlReader
+from memagent_batch.data.documents.formats.records import (
     ColumnKind,
     InputColumn,
     Presence,
@@ -22,8 +22,8 @@ from memagent_batch.documents.formats.records import (
     RecordReader,
     Unreadable,
 )
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import indexed, read
 
 TEXT = InputColumn(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.documents.formats.columnar import ColumnarReader
-from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value
+from memagent_batch.data.documents.formats.columnar import ColumnarReader
+from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 
 TEXT = InputColumn(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
 ID = InputColumn(

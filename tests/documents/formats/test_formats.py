@@ -1,7 +1,7 @@
 import pytest
 
-from memagent_batch.documents.formats.formats import Format, format_of
-from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, column_value
+from memagent_batch.data.documents.formats.formats import Format, format_of
+from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, column_value
 from memagent_batch.errors import InputError
 
 

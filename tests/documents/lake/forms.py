@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.sources import InputConfig, SourceConfig
 from memagent_batch.config.storage import StorageOptions
-from memagent_batch.documents.shards import Shard, cut_shards, find_shards
-from memagent_batch.documents.stored import StoredDocuments, StoredText
+from memagent_batch.data.documents.shards import Shard, cut_shards, find_shards
+from memagent_batch.data.documents.stored import StoredDocuments, StoredText
+from memagent_batch.data.store.delta import RunNumber
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.ingest.ingest import find_sources, ingest
-from memagent_batch.store.delta import RunNumber
-from memagent_batch.store.location import Location
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.ingest import find_sources, ingest
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.shards import find_shards
+from memagent_batch.data.documents.lake.tables import documents_place
+from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import DAYS, FORMS, SETTINGS, TEXTS, indexed, read, rows_table, write_delta
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

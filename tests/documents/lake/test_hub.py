@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.shards import find_shards
+from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.store.location import Location
 from tests.documents.lake.forms import TEXTS, read, rows_table
 
 OLD, NEW = "a" * 40, "b" * 40

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.lake.iceberg import open_iceberg
-from memagent_batch.documents.lake.table import table_name
-from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.shards import find_shards
+from memagent_batch.data.documents.lake.iceberg import open_iceberg
+from memagent_batch.data.documents.lake.table import table_name
+from memagent_batch.data.documents.lake.tables import documents_place
+from memagent_batch.data.documents.shards import find_shards
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import DAYS, TEXTS, iceberg_uri, indexed, new_iceberg, read, rows_table, write_iceberg
 

@@ -3,8 +3,8 @@ import sys
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.lake.table import LakeKind, TableName, table_name
-from memagent_batch.documents.lake.tables import documents_place
+from memagent_batch.data.documents.lake.table import LakeKind, TableName, table_name
+from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import list_shards
 

@@ -19,11 +19,11 @@ from hypothesis.stateful import (
 )
 
 from memagent_batch.config.sources import InputConfig, SourceConfig
-from memagent_batch.documents.stored import StoredDocuments
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.ingest.ingest import find_sources, ingest
-from memagent_batch.store.delta import RunNumber
-from memagent_batch.store.location import Location
+from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.delta import RunNumber
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.ingest import find_sources, ingest
 from tests.documents.lake.forms import iceberg_uri, new_iceberg
 
 SETTINGS = InputConfig(carry_columns=("note",))

@@ -3,14 +3,14 @@ import sys
 
 import pytest
 
-from memagent_batch.domain.follow_ups.json_schemas import FORMAT_CHECKER, FORMATS
+from memagent_batch.loop.follow_ups.json_schemas import FORMAT_CHECKER, FORMATS
 
 BARE_INSTALL = """
 import sys
 sys.modules["rfc3339_validator"] = None  # as where it is not installed
-from memagent_batch.domain.follow_ups.answer_types import Json
-from memagent_batch.domain.follow_ups.values import parse_value
-from memagent_batch.domain.turns import Completion, FinishReason
+from memagent_batch.loop.follow_ups.answer_types import Json
+from memagent_batch.loop.follow_ups.values import parse_value
+from memagent_batch.types import Completion, FinishReason
 
 for kind in sys.argv[1:]:
     schema = Json({"type": "object", "properties": {"at": {"type": "string", "format": kind}}, "required": ["at"]})

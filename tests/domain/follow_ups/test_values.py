@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from memagent_batch.domain.follow_ups.answer_types import (
+from memagent_batch.errors import ValueTypeError
+from memagent_batch.loop.follow_ups.answer_types import (
     AnswerType,
     Bool,
     Date,
@@ -23,7 +24,7 @@ from memagent_batch.domain.follow_ups.answer_types import (
     ValueType,
     parse_value_type,
 )
-from memagent_batch.domain.follow_ups.values import (
+from memagent_batch.loop.follow_ups.values import (
     TypedValue,
     ValueStatus,
     answered_value,
@@ -39,10 +40,9 @@ from memagent_batch.domain.follow_ups.values import (
     vote,
     written_value,
 )
-from memagent_batch.domain.guides import GuideKind, menu_logprobs
-from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.errors import ValueTypeError
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.guides import GuideKind, menu_logprobs
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Completion, FinishReason
 from tests.conftest import save_tokenizer
 
 

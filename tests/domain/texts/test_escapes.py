@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.texts.escapes import escaped, shorten, unescaped, visible
+from memagent_batch.loop.texts.escapes import escaped, shorten, unescaped, visible
 
 
 @given(st.text())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.texts.figures import days_in, has_number, states_date, states_number
+from memagent_batch.loop.texts.figures import days_in, has_number, states_date, states_number
 
 DAY = date(2024, 3, 5)
 

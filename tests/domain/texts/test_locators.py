@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.texts.locators import LocatedRow, located, locators
+from memagent_batch.loop.texts.locators import LocatedRow, located, locators
 
 ROWS = [
     LocatedRow(char_start=0, char_end=5, locator="page 1"),

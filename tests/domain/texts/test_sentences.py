@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.document import Document
-from memagent_batch.domain.texts.sentences import MAX_SENTENCE_CHARS, Sentences, split_sentences
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.texts.sentences import MAX_SENTENCE_CHARS, Sentences, split_sentences
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Document
 
 SIGNS = st.sampled_from(
     ' \t\n\r\u2028\u3000.!?…。？！；؟।,|)"””aZéß1०他说ا\u0301\u200d\U0001f600\U0001f468\ufe0f\u1160-'

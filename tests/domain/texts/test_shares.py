@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_batch.domain.texts.shares import percent
+from memagent_batch.loop.texts.shares import percent
 
 
 @pytest.mark.parametrize(

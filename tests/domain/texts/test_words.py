@@ -1,4 +1,4 @@
-from memagent_batch.domain.texts.words import folded_words
+from memagent_batch.loop.texts.words import folded_words
 
 
 def test_words_are_runs_of_letters_in_lower_case_and_pairs_of_signs_where_a_script_has_no_spaces() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageError
-from memagent_batch.executors.progress import progress
-from memagent_batch.executors.progress.board import ActorReport, Board
-from memagent_batch.runs.plan import PendingWork
-from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
-from memagent_batch.store.location import Location
+from memagent_batch.run.executors.progress import progress
+from memagent_batch.run.executors.progress.board import ActorReport, Board
+from memagent_batch.run.plan import PendingWork
+from memagent_batch.run.state import ProgressNote, read_progress, write_progress
 
 
 def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(

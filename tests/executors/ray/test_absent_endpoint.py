@@ -6,11 +6,11 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.executors.progress.board import Board
-from memagent_batch.executors.progress.reporter import AWAY_SECONDS, Reporter
-from memagent_batch.store.turn_log.writer import TurnLogWriter
-from memagent_batch.wiring import make_output
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.run.executors.progress.board import Board
+from memagent_batch.run.executors.progress.reporter import AWAY_SECONDS, Reporter
+from memagent_batch.run.wiring import make_output
+from memagent_batch.types import Completion, Prompt
 from tests.engine_context import MadeEngine
 
 

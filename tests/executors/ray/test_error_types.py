@@ -10,7 +10,7 @@ import ray
 from ray.data import ActorPoolStrategy
 
 from memagent_batch.errors import MemagentError, RunFailedError, SupersededError
-from memagent_batch.executors.ray.session import ray_session
+from memagent_batch.run.executors.ray.session import ray_session
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 

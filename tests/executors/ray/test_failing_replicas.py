@@ -16,16 +16,16 @@ import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError, SettingsError
-from memagent_batch.executors.actor import ReaderProcess, ReaderTask
-from memagent_batch.executors.ray import executor, replicas
-from memagent_batch.executors.ray.board import NextStep, start_board
-from memagent_batch.executors.ray.executor import require_node, require_place
-from memagent_batch.executors.reader import Reader
-from memagent_batch.flows import answer as pipeline
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.run.executors.actor import ReaderProcess, ReaderTask
+from memagent_batch.run.executors.ray import executor, replicas
+from memagent_batch.run.executors.ray.board import NextStep, start_board
+from memagent_batch.run.executors.ray.executor import require_node, require_place
+from memagent_batch.run.executors.reader import Reader
+from memagent_batch.run.flows import answer as pipeline
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.types import Completion, Prompt
 from tests.jobs import small_job
 from tests.tables import rows_in
 
@@ -198,7 +198,7 @@ from pathlib import Path
 import ray
 logging.basicConfig(level="INFO")
 ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
-from memagent_batch.executors.progress import progress
+from memagent_batch.run.executors.progress import progress
 from tests.executors.ray.test_failing_replicas import job_in, pipeline
 progress.LOG_SECONDS = 0
 job = job_in(Path(sys.argv[1]), sys.argv[2], replicas=3, gpus_per_replica=1)

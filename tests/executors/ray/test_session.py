@@ -9,8 +9,8 @@ from ray.data import DataContext
 from ray.exceptions import RayActorError
 
 from memagent_batch.errors import RunFailedError, SettingsError
-from memagent_batch.executors.ray import session
-from memagent_batch.executors.ray.session import own_error, require_cluster, set_long_loops
+from memagent_batch.run.executors.ray import session
+from memagent_batch.run.executors.ray.session import own_error, require_cluster, set_long_loops
 
 
 def test_own_error_of_ray_itself_says_that_the_run_can_go_on() -> None:
@@ -55,7 +55,7 @@ def test_require_cluster_address_of_ray_job_submit_is_refused_at_once() -> None:
 
 DYING = """
 import os, sys, time, ray
-from memagent_batch.executors.ray.session import ray_session
+from memagent_batch.run.executors.ray.session import ray_session
 
 @ray.remote(max_retries=0)
 def die():

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageError, TerminatedError
-from memagent_batch.executors.leaving import ShutdownRequested, noted_stop
-from memagent_batch.runs.state import read_state
-from memagent_batch.store.location import Location
+from memagent_batch.run.executors.leaving import ShutdownRequested, noted_stop
+from memagent_batch.run.state import read_state
 from tests.runs.recorded_nights import Killed, Nights
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.loop.engines.simulated import SimulatedEngine
+from memagent_batch.types import Completion, Prompt
 
 KIND = f"{__name__}:Drawing"
 """Its name as a plug-in, which needs `allow_code`."""

@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.flows.collect import collect, sampled_job, write_rollouts_table
+from memagent_batch.apps.training.rollouts.table import RolloutsRecord
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.data.store.json_files import read_json
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
-from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.flows.check import check
-from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
-from memagent_batch.flows.plan import make_plan
-from memagent_batch.store.json_files import read_json
-from memagent_batch.training.rollouts.table import RolloutsRecord
-from memagent_batch.wiring import make_output
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import make_plan
+from memagent_batch.run.wiring import make_output
 from tests.faults.killed_job import KilledJob, Role
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs

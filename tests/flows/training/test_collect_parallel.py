@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.flows.collect import collect
-from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.apps.flows.collect import collect
+from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 from tests.jobs import small_job

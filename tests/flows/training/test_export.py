@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.training.export import BRIDGES, export_rollouts
+from memagent_batch.apps.training.rollouts import table as rollouts
 from memagent_batch.cli.export import Export
-from memagent_batch.documents.formats import columnar
+from memagent_batch.data.documents.formats import columnar
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.store.location import Location
-from memagent_batch.training.export import BRIDGES, export_rollouts
-from memagent_batch.training.rollouts import table as rollouts
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
 TARGETS = list(BRIDGES)

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/**/*.md", "infra/*.md", "memagent_batch/models/*/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "infra/*.md", "memagent_batch/loop/models/*/*.md")
     for page in ROOT.glob(pattern)
 )
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -10,8 +10,8 @@ from annotated_types import Ge, Gt
 from infra.docs import commands_page, settings_page, tables_page
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
+from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
 from memagent_batch.plugins import POLICIES, policy_class
-from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from tests.infra.docs.test_commands_in_docs import GROUPS
 
 ROOT = Path(__file__).parents[3]

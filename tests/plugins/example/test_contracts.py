@@ -8,15 +8,13 @@ from memagent_example.engine import Echo, Shout
 from memagent_example.policy import FirstMatch
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.domain.document import Chunk
-from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import QuestionTokens
-from memagent_batch.domain.turns import Prompt, Writes
-from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.engines.engine import Engine, EngineContext
+from memagent_batch.loop.models.shipped import TINY_MODEL
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import PromptTokens
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.testing import EngineContract, PolicyContract
-from memagent_batch.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Chunk, Prompt, QuestionTokens, Writes
 
 IS_BROKEN = "BROKEN" in os.environ
 

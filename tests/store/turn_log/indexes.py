@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.readings import Status
-from memagent_batch.store.turn_log.index import LogIndex, ReadingKey
-from memagent_batch.store.turn_log.keys import LOG_KEYS
+from memagent_batch.data.store.turn_log.index import LogIndex, ReadingKey
+from memagent_batch.data.store.turn_log.keys import LOG_KEYS
+from memagent_batch.types import Status
 
 TurnsKey = tuple[str, str]
 """Document hash and question hash."""

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import LogIndex, read_outcomes, scan_log
-from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.store.turn_log.writer import TurnLogWriter
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import LogIndex, read_outcomes, scan_log
+from memagent_batch.data.store.turn_log.turns import read_turns
+from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.types import Completion, FinishReason, Prompt, Status
 
 FLUSHES = 4
 RUNS = ("20260101T120000.000Z.aaaa", "20260101T120000.001Z.bbbb", "20260101T120000.002Z.cccc")

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.config.job import ExecutorKind
-from memagent_batch.executors.executor import choose_executor
-from memagent_batch.store.turn_log import keys, merge
-from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.data.store.turn_log import keys, merge
+from memagent_batch.data.store.turn_log.index import scan_log
+from memagent_batch.run.executors.executor import choose_executor
 from tests.store.turn_log.logs import held, rows_of, small_files, written
 
 

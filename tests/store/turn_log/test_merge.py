@@ -15,12 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from ray.exceptions import RayError
 
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log import keys, merge
+from memagent_batch.data.store.turn_log.index import scan_log
+from memagent_batch.data.store.turn_log.keys import (
+    KEYS_FOLDER,
+    LOG_SCHEMAS,
+    OUTCOMES_FOLDER,
+    TURNS_FOLDER,
+    read_log_file,
+)
+from memagent_batch.data.store.turn_log.turns import read_turns
 from memagent_batch.errors import StorageError, SupersededError
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log import keys, merge
-from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_SCHEMAS, OUTCOMES_FOLDER, TURNS_FOLDER, read_log_file
-from memagent_batch.store.turn_log.turns import read_turns
 from tests.store.turn_log.logs import FLUSHES, RUNS, held, num_turns, rows_of, small_files, write, written
 
 FEW = 2

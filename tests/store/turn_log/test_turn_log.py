@@ -18,19 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
-from memagent_batch.domain.document import ChunkSpan
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log import keys
+from memagent_batch.data.store.turn_log import turns as turns_of_log
+from memagent_batch.data.store.turn_log.index import read_outcomes, reading_key, scan_log, scan_turn_files
+from memagent_batch.data.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.data.store.turn_log.rows import completion_of, hash_turn
+from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurns, read_turns
+from memagent_batch.data.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
 from memagent_batch.errors import LogRowError, OutputError, StorageError
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log import keys
-from memagent_batch.store.turn_log import turns as turns_of_log
-from memagent_batch.store.turn_log.index import read_outcomes, reading_key, scan_log, scan_turn_files
-from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.store.turn_log.rows import completion_of, hash_turn
-from memagent_batch.store.turn_log.turns import DocumentTurns, LoggedTurns, read_turns
-from memagent_batch.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
+from memagent_batch.loop.addresses import ReadingAddress, text_hash, token_hash
+from memagent_batch.types import ChunkSpan, Completion, FinishReason, Prompt, Status
 from tests.store.turn_log.indexes import readings_of
 from tests.store.turn_log.logs import outcome_row
 

@@ -4,9 +4,9 @@ import sys
 import threading
 import time
 
+from memagent_batch.apps.training.rollouts.rewarder import Rewarder
 from memagent_batch.config.job import RolloutConfig
-from memagent_batch.domain.answers import Extraction
-from memagent_batch.training.rollouts.rewarder import Rewarder
+from memagent_batch.loop.answers import Extraction
 
 
 def main() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.apps.training.rollouts.rewards import group_advantages
+from memagent_batch.apps.training.rollouts.table import RECORD, ROLLOUTS, ROLLOUTS_FORMAT, write_rollouts
 from memagent_batch.config.job import Advantage
-from memagent_batch.runs.tables import ROLLOUTS_TABLE
-from memagent_batch.store.delta import OutputTable, RunNumber
-from memagent_batch.store.location import Location
-from memagent_batch.training.rollouts.rewards import group_advantages
-from memagent_batch.training.rollouts.table import RECORD, ROLLOUTS, ROLLOUTS_FORMAT, write_rollouts
+from memagent_batch.data.store.delta import OutputTable, RunNumber
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.tables import ROLLOUTS_TABLE
 
 NUM_TURNS = 3
 

@@ -1,11 +1,11 @@
 """A group of samples as rows: what each sample is worth to the others."""
 
+from memagent_batch.apps.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RolloutConfig
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
-from memagent_batch.wiring import identify_reader
+from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.run.wiring import identify_reader
+from memagent_batch.types import Completion, FinishReason, Prompt
 
 
 def sample_of(number: int, *, response: str | None) -> GroupSample:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, EngineContext, require_fit
+from memagent_batch.loop.engines.engine import Engine, EngineContext, require_fit
+from memagent_batch.types import Completion, FinishReason, Prompt
 
 
 @dataclass(kw_only=True)

@@ -5,10 +5,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import Chunk, Document, num_shown_tokens, token_windows
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
-from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import DIRECT, Completion, Prompt, Turns
+from memagent_batch.loop.prompts import Memory, PromptTokens, Slot
+from memagent_batch.types import (
+    DIRECT,
+    Chunk,
+    Completion,
+    Cost,
+    Document,
+    Outcome,
+    Prompt,
+    QuestionTokens,
+    Turns,
+    num_shown_tokens,
+    token_windows,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,474 @@
+"""The answers of a finished run as a site without a server: a table of all answers, and a page for each document.
+
+One pass over the tables of the run; held are the readings of some pages, and a note on every answer that changed.
+"""
+
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, partial
+from itertools import count, groupby
+from operator import attrgetter
+from typing import Any, TypedDict, cast
+
+import jinja2
+
+from memagent_batch.apps.pages.document_page import (
+    Passages,
+    ReadingView,
+    Sheet,
+    place_of,
+    template_values,
+    view_reading,
+    windows,
+)
+from memagent_batch.apps.pages.readings import (
+    NEEDS,
+    OUTCOMES,
+    RunChanges,
+    changes_of,
+    run_time,
+    said_words,
+    stream_readings,
+)
+from memagent_batch.apps.pages.summary import Summary
+from memagent_batch.apps.review.measures import Measure
+from memagent_batch.apps.review.record import latest_estimates, share_words
+from memagent_batch.apps.review.sign_offs import SignOffs
+from memagent_batch.apps.templates.pages import brief, frame_page, page_bytes, page_environment, page_script, page_style
+from memagent_batch.data.documents.shards import into_batches
+from memagent_batch.data.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
+from memagent_batch.data.store.errors import output_errors
+from memagent_batch.data.store.json_files import json_bytes
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import OutputError
+from memagent_batch.loop.texts.shares import percent
+from memagent_batch.run.document_texts import DocumentTexts
+from memagent_batch.run.evidence import How
+from memagent_batch.run.history import PastRun, find_run, finished_runs
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.state import warn_of_later_run
+from memagent_batch.run.tables import ANSWERS_TABLE
+
+LARGE_ANSWERS = 100_000
+"""Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
+CONTEXT_CHARS = 2_000
+"""Characters of the document that are shown before and behind evidence, if nothing else is asked for."""
+ROWS_PER_FILE = 1_000
+PAGE_BATCH_READINGS = 200
+"""Readings whose texts are fetched together, about."""
+SHOWN_REMOVED = 1_000
+"""Most removed documents that the index names; `memagent diff` names all."""
+SIGN_SHEET_COLUMNS = (
+    *("document_id", "question_id", "sample", "decision", "correction", "comment", "signed_by", "signed_at"),
+    "reading_hash",
+)
+"""Of `signed.csv`, which the pages save for `memagent review sign`."""
+PAGES_FOLDER = "pages"
+"""Where an output has its site."""
+SITE_INDEX_FILE = "index.html"
+SHEET_TO_ROOT = "../../../"
+SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"
+EARLIER_RUNS = 30
+"""Runs whose decisions a page takes over, where an earlier version kept them in the browser."""
+TEXT_FILE = "summary.txt"
+"""The summary as text; as HTML and JSON it lies beside it."""
+SITE_RECORD_FILE = "page.json"
+LAYOUT = "memagent-page/1"
+"""Changes with every change of the files that an older version can't replace."""
+BUILD_PREFIX = "build-"
+"""Begins the name of the folder that holds a build's files, all but the index."""
+_BUILD_TIME = "%Y%m%dT%H%M%S"
+_THREADS = 8
+"""Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
+_WAITING_FILES = 4 * _THREADS
+_PACKAGE = "memagent_batch.apps.pages"
+
+
+class WrittenSite(TypedDict):
+    """Where a site is, and what it shows."""
+
+    page: str
+    summary: str
+    """Its text; beside it lie the same as HTML and as JSON."""
+    run_id: str
+    readings: int
+    documents: int
+    files: int
+    bytes: int
+
+
+class SiteFiles:
+    """Writes the files of one build; counts them."""
+
+    def __init__(self, target: Location, threads: ThreadPoolExecutor) -> None:
+        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_BUILD_TIME}}-{uuid.uuid4().hex[:6]}"
+        self.num_files = 0
+        self.num_bytes = 0
+        self._folder = target / self.build
+        self._threads = threads
+        self._waiting: deque[Future[None]] = deque()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes a file of the build; returns before it is there."""
+        self.num_files += 1
+        self.num_bytes += len(data)
+        self._waiting.append(self._threads.submit((self._folder / path).write_bytes, data))
+        while len(self._waiting) > _WAITING_FILES:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Returns when all files are there."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+
+class AnswerTable:
+    """The table of all answers, which fills a file after another."""
+
+    def __init__(self, files: SiteFiles, *, changes: RunChanges) -> None:
+        self.paths: list[str] = []
+        """Files that are written."""
+        self.outcomes: Counter[str] = Counter()
+        """Answers, by what became of them."""
+        self.num_signed = 0
+        self.question_ids: set[str] = set()
+        self.num_documents = 0
+        self.files = files
+        self._changes = changes
+        self._rows: list[list[Any]] = []
+        self._questions: dict[tuple[str, str, str | None, str | None], int] = {}
+        """The questions of a file, by their place in its list: id, text, type and unit."""
+        self.summary = Summary()
+
+    def add(self, sheet: Sheet) -> None:
+        """Adds a row for each reading of a sheet."""
+        self.num_documents += 1
+        for place, view in enumerate(sheet.readings):
+            href = f"{self.files.build}/{sheet.path}#r-{place}"
+            self.summary.add(view, need=view.need, href=href)
+            self._rows.append(self._row(view, href=href))
+            self.outcomes[view.outcome] += 1
+            self.num_signed += view.signed is not None
+            self.question_ids.add(view.answer["question_id"])
+            if len(self._rows) == ROWS_PER_FILE:
+                self.write()
+
+    def write(self) -> None:
+        """Writes the rows that no file has yet."""
+        if not self._rows:
+            return
+        path = f"rows/{len(self.paths):05d}.html"
+        data = {"questions": [list(question) for question in self._questions], "rows": self._rows}
+        self.files.write(path, frame_page(_page_templates(), data))
+        self.paths.append(f"{self.files.build}/{path}")
+        self._rows, self._questions = [], {}
+
+    def _row(self, view: ReadingView, *, href: str) -> list[Any]:
+        answer = view.answer
+        question = (answer["question_id"], brief(answer["question"]), answer["answer_type"], answer["value_unit"])
+        change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
+        return [
+            answer["document_id"],
+            self._questions.setdefault(question, len(self._questions)),
+            answer["sample"],
+            answer["status"],
+            view.outcome,
+            brief(view.value),
+            answer["value_number"],
+            brief(said_words(answer)),
+            answer["confidence"],
+            answer["support"],
+            change if self._changes.is_known else None,
+            href,
+            brief(view.change.value_before or view.change.before or "") if view.change else "",
+            view.need if view.signed is None else len(NEEDS),
+            brief(view.signed or ""),
+            view.hash,
+            *_sentence_and_place(view),
+        ]
+
+
+def _sentence_and_place(view: ReadingView) -> tuple[str, str]:
+    """The first sentence that the model chose, if any, and where it stands."""
+    first = next((row for row in view.evidence if row["how"] == How.CHOSEN and row["text"]), None)
+    return (brief(first["text"]), brief(place_of(first))) if first else ("", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShownRun:
+    """The last finished run of an output, as the site shows it."""
+
+    run: PastRun
+    changes: RunChanges
+    texts: DocumentTexts | None
+    """None without evidence."""
+
+    @property
+    def output(self) -> Location:
+        """Its output."""
+        return self.run.output
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.run.manifest
+
+    def sheets(self, number: Iterator[int]) -> Iterator[Sheet]:
+        """The documents of the run, numbered."""
+        view = partial(
+            view_reading,
+            manifest=self.manifest,
+            changes=self.changes,
+            signed=SignOffs(self.output),
+            output=str(self.output).rstrip("/"),
+        )
+        readings = stream_readings(self.run)
+        for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
+            yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, of_document)))
+
+
+def write_site(
+    outputs: Sequence[Location], target: Location, *, context_chars: int, is_large_allowed: bool
+) -> WrittenSite:
+    """Writes the site of the last finished run of one or several outputs, such as slices, whole or not at all.
+
+    `context_chars` of the document stand on either side of evidence. It shows more than `LARGE_ANSWERS` only if that
+    is allowed.
+
+    Raises:
+        OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.
+        InputError: texts are to be shown, and the documents can't be reached.
+        StorageError: the site can't be written.
+    """
+    runs, later_runs = list[PastRun](), []
+    for output in outputs:
+        with output_errors(output.uri):
+            runs.append(find_run(output))
+            later_runs.append(warn_of_later_run(output, runs[-1].manifest))
+    read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
+    num_answers = sum(run.manifest["counts"]["answers_rows"] for run in runs)
+    if num_answers > LARGE_ANSWERS and not is_large_allowed:
+        raise OutputError(
+            f"the site would show {num_answers:,} answers; more than {LARGE_ANSWERS:,} take about 1 GB: pass --yes to "
+            "write it"
+        )
+    shown = map(_shown_run, runs)
+    return _write_pages(list(shown), target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
+
+
+def _shown_run(run: PastRun) -> _ShownRun:
+    wanted = _documents_with_evidence(run)
+    texts = DocumentTexts(run.output, run.manifest, wanted=wanted) if wanted else None
+    return _ShownRun(run=run, changes=changes_of(run), texts=texts)
+
+
+def _write_pages(
+    runs: Sequence[_ShownRun], target: Location, *, context_chars: int, later_runs: Sequence[str]
+) -> WrittenSite:
+    manifest, changes = _joined_manifest([run.manifest for run in runs]), _joined_changes([run.changes for run in runs])
+    signing, number = _signing(manifest["run_id"], [run.output for run in runs]), count()
+    with open_site(target) as files:
+        table = AnswerTable(files, changes=changes)
+        for run in runs:
+            _write_sheets(run, table, signing=signing, number=number, context_chars=context_chars)
+        table.write()
+        values = _index_values(table, runs, manifest=manifest, changes=changes)
+        values["build"] = files.build
+        values["site"] |= signing
+        values["later_runs"] = later_runs
+        index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
+        publish_site(target, files, index)
+    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"], later_runs=later_runs)
+    for name, data in summary.items():
+        (target / name).write_bytes(data)
+    return WrittenSite(
+        page=str(target / SITE_INDEX_FILE),
+        summary=str(target / TEXT_FILE),
+        run_id=manifest["run_id"],
+        readings=table.outcomes.total(),
+        documents=table.num_documents,
+        files=files.num_files + 1 + len(summary),
+        bytes=files.num_bytes + len(index) + sum(map(len, summary.values())),
+    )
+
+
+def _write_sheets(
+    run: _ShownRun, table: AnswerTable, *, signing: Mapping[str, Any], number: Iterator[int], context_chars: int
+) -> None:
+    """Writes the pages of a run."""
+    sheets = run.sheets(number)
+    for batch in into_batches(sheets, size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS):
+        found = _passages(batch, texts=run.texts, context_chars=context_chars)
+        for sheet in batch:
+            passages = found[sheet.document_id]
+            values = template_values(sheet, passages) | {"since": run.changes.since, "index": SHEET_TO_INDEX}
+            values["site"] = {**signing, "root": SHEET_TO_ROOT, "readings": [*map(_to_sign, sheet.readings)]}
+            table.files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
+            table.add(sheet)
+
+
+def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
+    """What the site says of all runs together: sums, the names of all, the longest time."""
+    joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
+    for name in ("counts", "spent", "totals"):
+        if all(manifest.get(name) for manifest in manifests):
+            joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
+    changes = [manifest["changes"] for manifest in manifests]
+    joined["changes"] = {name: _summed([each[name] for each in changes]) for name in ("documents", "readings")}
+    for name in ("finished_at", "seconds"):
+        joined[name] = max(cast("Any", manifest)[name] for manifest in manifests)
+    return cast("Manifest", joined)
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(each.get(name, 0) for each in counts) for name in counts[0]}
+
+
+def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:
+    """What all runs changed; since when is said of none if one of them is the first of its output."""
+    since = [each.since for each in changes if each.since is not None]
+    return RunChanges(
+        since=", ".join(since) if len(since) == len(changes) else None,
+        readings={key: change for each in changes for key, change in each.readings.items()},
+        num_removed=sum(each.num_removed for each in changes),
+        problem=next((each.problem for each in changes if each.problem), None),
+    )
+
+
+def _documents_with_evidence(run: PastRun) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for batch in run.evidence().to_batches(columns=["document_id", "document_hash"]):
+        found.update((row["document_id"], row["document_hash"]) for row in batch.to_pylist())
+    return found
+
+
+def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:
+    if texts is None:
+        return {sheet.document_id: Passages() for sheet in batch}
+    wanted = {sheet.document_id: sheet.readings for sheet in batch if any(view.marks for view in sheet.readings)}
+    found = {sheet.document_id: Passages() for sheet in batch}
+    for fetched in texts.fetch([*wanted]):
+        shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in wanted[fetched.document_id])
+        found[fetched.document_id] = Passages(windows=tuple(shown))
+    return found
+
+
+def _index_values(
+    table: AnswerTable, runs: Sequence[_ShownRun], *, manifest: Manifest, changes: RunChanges
+) -> dict[str, Any]:
+    counted = Counter(change.kind.value.replace("added", "new") for change in changes.readings.values())
+    num_readings = table.outcomes.total()
+    return {
+        "name": ", ".join(_name_of(run.output) for run in runs),
+        "run_id": manifest["run_id"],
+        "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
+        "model": manifest["settings"]["model"],
+        "policy_kind": manifest["settings"]["policy"]["kind"],
+        "changes": changes,
+        "removed": [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED],
+        "facts": {
+            "documents": table.num_documents,
+            "questions": len(table.question_ids),
+            "asked": num_readings,
+            **{outcome: table.outcomes[outcome] for outcome in OUTCOMES if table.outcomes[outcome]},
+            **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
+            **({"signed off": table.num_signed} if table.num_signed else {}),
+        },
+        "estimates": [each for run in runs for each in latest_estimates(run.output)],
+        "measures": list(Measure),
+        "site": {"root": "./", "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
+    }
+
+
+def _name_of(output: Location) -> str:
+    """What people call an output: its folder; of the answers of a scan, the scan's."""
+    parts = str(output).rstrip("/").split("/")
+    return parts[-2] if parts[-1] == ANSWERS_TABLE and len(parts) > 1 else parts[-1]
+
+
+def _signing(run_id: str, outputs: Sequence[Location]) -> dict[str, Any]:
+    """What `sign.js` takes: the columns of `signed.csv`, and the runs by which an earlier version kept decisions."""
+    earlier = finished_runs(outputs[0])[-EARLIER_RUNS:] if len(outputs) == 1 else ()
+    return {"run": run_id, "runs": [*dict.fromkeys([run_id, *earlier])], "columns": SIGN_SHEET_COLUMNS}
+
+
+def _to_sign(view: ReadingView) -> dict[str, Any]:
+    row = view.answer
+    asked = {"question": row["question_id"], "type": row["answer_type"], "unit": row["value_unit"]}
+    reading = {"doc": row["document_id"], **asked, "sample": row["sample"], "hash": view.hash}
+    return reading | {"signed": view.signed is not None}
+
+
+def _summary_files(
+    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str], later_runs: Sequence[str]
+) -> dict[str, bytes]:
+    values = table.summary.values(manifest, changes=changes, removed=removed) | {"later_runs": later_runs}
+    text = _page_templates().get_template(TEXT_FILE).render(**values)
+    return {
+        TEXT_FILE: text.encode("utf-8", errors="backslashreplace"),
+        "summary.html": render("summary.html", values),
+        "summary.json": json_bytes(values),
+    }
+
+
+@contextmanager
+def open_site(target: Location) -> Iterator[SiteFiles]:
+    """Opens a new build. If the block fails, its files go again, and the site that was there stays.
+
+    The caller ends it with `publish_site`.
+    """
+    if not (target / SITE_RECORD_FILE).exists():
+        (target / SITE_RECORD_FILE).write_bytes(json_bytes({"format": LAYOUT}))
+    with ThreadPoolExecutor(_THREADS) as threads:
+        files = SiteFiles(target, threads)
+        try:
+            yield files
+        except BaseException:
+            threads.shutdown(wait=True, cancel_futures=True)
+            (target / files.build).delete()
+            raise
+
+
+def publish_site(target: Location, files: SiteFiles, index: bytes) -> None:
+    """Shows the build: the one write of the index replaces the site that was there, whose files then go.
+
+    Other builds may be written at the same time: their files stay, unless they were begun a day ago.
+
+    Raises:
+        StorageError: others replace the index again and again.
+    """
+    files.finish()
+    before = replace_shown(target / SITE_INDEX_FILE, index)
+    root = f"{target.path.rstrip('/')}/"
+    listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
+    abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_BUILD_TIME}}"
+    target.delete_files(
+        [
+            path
+            for path, top in listed
+            if top.startswith(BUILD_PREFIX) and top != files.build and (top.encode() in before or top < abandoned)
+        ]
+    )
+
+
+def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] = (), frames: bool = False) -> bytes:
+    """A page, UTF-8."""
+    return page_bytes(
+        _page_templates().get_template(template),
+        values,
+        style=page_style(_PACKAGE, "pages.css"),
+        script=page_script(_PACKAGE, *scripts) if scripts else None,
+        frames=frames,
+    )
+
+
+@cache
+def _page_templates() -> jinja2.Environment:
+    environment = page_environment((_PACKAGE, "."))
+    environment.filters |= {"percent": percent, "run_time": run_time, "share": share_words}
+    return environment

@@ -1,0 +1,204 @@
+"""The table `rollouts`: what a trainer learns from. A projection of the turn log and the inputs, like `answers`."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import JsonValue
+
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.job import RolloutConfig
+from memagent_batch.data.store.columns import column
+from memagent_batch.data.store.delta import OutputTable, TableFile, write_table_files
+from memagent_batch.data.store.errors import table_errors
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.rows import RUN_ID, SAMPLE
+from memagent_batch.errors import InputError
+from memagent_batch.run.tables import DOCUMENT_ID, QUESTION_ID, ROLLOUTS_TABLE
+
+ROLLOUTS_FORMAT = "memagent-rollouts/2"
+"""Changes with every change of layout that an older version can't read."""
+RECORD = "record"
+"""Text of the table's history with counts and settings of a collection, as JSON."""
+ROLLOUT_FILE_BYTES = 64 * 1024 * 1024
+"""Rows of one file, as Arrow holds them: what a writing task keeps in memory at once."""
+
+ROLLOUTS = pa.schema(
+    [
+        RUN_ID,
+        column("group_id", pa.string(), "the samples of one document and question form a group, hex"),
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        column("turn", pa.int32(), "position of the turn in its sample, from 0; null if none ended", nullable=True),
+        column("num_turns", pa.int32(), "turns of the sample that ended", unit="turns"),
+        column("is_final", pa.bool_(), "whether the answer was given in this turn, by which the sample is scored"),
+        column("kind", pa.string(), "kind of turn, as in `memories`", nullable=True),
+        column("prompt_token_ids", pa.list_(pa.int32()), "exactly what the engine saw, chat template included"),
+        column("response_token_ids", pa.list_(pa.int32()), "exactly what it returned, an end token included"),
+        column(
+            "response_logprobs",
+            pa.list_(pa.float32()),
+            "log-probability of each, when it was sampled, at temperature 1 and top_p 1",
+            nullable=True,
+        ),
+        column("response_mask", pa.list_(pa.int8()), "1 if a token is learnt from, else 0"),
+        column("finish_reason", pa.string(), "why the turn ended: stop or length", nullable=True),
+        column("reward", pa.float64(), "reward of the sample, on each of its turns", nullable=True),
+        column("reward_error", pa.string(), "why there is no reward, where the answer was given", nullable=True),
+        column("advantage", pa.float64(), "advantage of the sample in its group, on each of its turns", nullable=True),
+        column("ground_truth", pa.list_(pa.string()), "references of the question", nullable=True),
+        column("answer", pa.string(), "the answer taken out of the last response", nullable=True),
+        column("data_source", pa.string(), "what the user calls these data"),
+        column("model", pa.string(), "the model that was sampled"),
+        column("weights_version", pa.string(), "its weights: as the user calls them, else the start of their hash"),
+        column("tokenizer_hash", pa.string(), "SHA-256 of the tokeniser's files, hex"),
+        column("chat_template_hash", pa.string(), "SHA-256 of the chat template, hex"),
+        column("prompt_set", pa.string(), "name of the prompt set"),
+        column("temperature", pa.float64(), "sampling temperature"),
+        column("top_p", pa.float64(), "nucleus"),
+        column("top_k", pa.int32(), "tokens to draw from; -1 for all"),
+        column("max_tokens", pa.int32(), "budget of the turn", unit="tokens", nullable=True),
+        column("seed", pa.int64(), "seed of the turn's draws", nullable=True),
+        column("token_start", pa.int64(), "first token of the chunk in the document", unit="tokens", nullable=True),
+        column("token_end", pa.int64(), "token after its last one", unit="tokens", nullable=True),
+        column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex", nullable=True),
+        column("status", pa.string(), "ok, or failed if the sample did not end"),
+    ]
+)
+"""One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""
+BATCH_ROWS = 1024
+
+
+class RolloutsRecord(TypedDict):
+    """What the history of the table says of a collection."""
+
+    format: str
+    run_id: str
+    counts: dict[str, int]
+    mean_reward: float | None
+    rollouts: dict[str, JsonValue]
+    sampling: dict[str, JsonValue]
+    finished_at: str
+
+
+def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[TableFile]:
+    """Writes the groups (tables of `ROLLOUTS`) in files of about `ROLLOUT_FILE_BYTES`; yields the files."""
+    held: list[pa.Table] = []
+    held_bytes = number = 0
+    folder = OutputTable(output=output, name=ROLLOUTS_TABLE).place
+    for group in groups:
+        rows_of_a_file = max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
+        for rows in group.to_batches(max_chunksize=rows_of_a_file):
+            held.append(pa.Table.from_batches([rows]))
+            held_bytes += rows.nbytes
+            if held_bytes >= ROLLOUT_FILE_BYTES:
+                yield from write_table_files(
+                    folder, pa.concat_tables(held), stem=f"part-{part:05d}-{number:04d}-{run_id}"
+                )
+                held, held_bytes, number = [], 0, number + 1
+    if held:
+        yield from write_table_files(folder, pa.concat_tables(held), stem=f"part-{part:05d}-{number:04d}-{run_id}")
+
+
+def rollouts_record(
+    counts: Mapping[str, Any], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
+) -> RolloutsRecord:
+    """What the history of the table says of a collection."""
+    shown_counts = {name: count for name, count in counts.items() if name != "reward_sum"}
+    num_rewarded = counts["samples"] - counts["failed_samples"] - counts["samples_without_reward"]
+    return RolloutsRecord(
+        format=ROLLOUTS_FORMAT,
+        run_id=run_id,
+        counts=shown_counts,
+        mean_reward=counts["reward_sum"] / num_rewarded if num_rewarded else None,
+        rollouts=rollouts.model_dump(mode="json"),
+        sampling=sampling.model_dump(mode="json"),
+        finished_at=datetime.now(UTC).isoformat(),
+    )
+
+
+def read_rollouts_record(output: Location) -> RolloutsRecord:
+    """What the last collection says of the table `rollouts` of an output.
+
+    Raises:
+        InputError: there is no such table.
+    """
+    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
+    records = (each[RECORD] for each in table.history(since=0) if RECORD in each) if table.exists() else iter(())
+    text = next(records, None)
+    if text is None:
+        raise InputError(
+            f"{output}: there is no table `rollouts`; give the output of `memagent collect`, or run that command again "
+            "to its end: it goes on from where it stopped"
+        )
+    record: RolloutsRecord = json.loads(text)
+    if record["format"] != ROLLOUTS_FORMAT:
+        raise InputError(
+            f"{output}: `rollouts` has the layout {record['format']!r}, this version reads {ROLLOUTS_FORMAT!r}; "
+            "collect again with this version: the log answers, nothing is sampled again"
+        )
+    return record
+
+
+def read_groups(output: Location, *, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Streams the groups of a table, each with all rows of its samples; holds a group and a batch.
+
+    Raises:
+        InputError: a file is not there, or is not part of such a table.
+    """
+    names = list(dict.fromkeys(["group_id", *columns]))
+    return _whole(_row_batches(output, columns=names))
+
+
+def require_logprobs(learnt: pa.Table) -> None:
+    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`.
+
+    Raises:
+        InputError: names the first one's sample.
+    """
+    known = pc.fill_null(pc.list_value_length(learnt["response_logprobs"]), -1)
+    short = learnt.filter(pc.not_equal(known, pc.list_value_length(learnt["response_token_ids"])))
+    if short.num_rows:
+        row = short.select(["group_id", "sample"]).slice(0, 1).to_pylist()[0]
+        raise InputError(
+            f"group {row['group_id']}, sample {row['sample']}: not every token of its responses has a log-probability, "
+            "without which nothing can be learnt; collect again with an engine that returns log-probabilities"
+        )
+
+
+def _row_batches(output: Location, *, columns: Sequence[str]) -> Iterator[pa.Table]:
+    schema = pa.schema([ROLLOUTS.field(name) for name in columns])
+    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
+    with table_errors(table.place.uri, remedy="collect the rollouts again", kind=InputError):
+        paths = [(table.place / path).path for path in sorted(table.files())]
+    for path in paths:
+        place = output.at(path)
+        with (
+            table_errors(place.uri, remedy="collect the rollouts again", kind=InputError),
+            place.open() as stream,
+            pq.ParquetFile(stream, pre_buffer=False) as file,
+        ):
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
+                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+
+
+def _whole(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables of neighbouring rows of one group, over the borders of batches and files."""
+    held: list[pa.Table] = []
+    for rows in batches:
+        *whole, last = _cut_between_groups(pa.concat_tables([*held, rows]))
+        yield from whole
+        held = [last]
+    yield from held
+
+
+def _cut_between_groups(rows: pa.Table) -> list[pa.Table]:
+    keys = rows["group_id"].to_pylist()
+    starts = [0, *(row for row in range(1, len(keys)) if keys[row] != keys[row - 1]), len(keys)]
+    return [rows.slice(start, stop - start) for start, stop in pairwise(starts)]

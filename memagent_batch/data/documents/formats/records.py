@@ -1,0 +1,288 @@
+"""Records: what the readers of all file formats hand on.
+
+A row's way starts here: a file becomes records, the records become the index (`documents.py`) or the question list
+(`questions.py`).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import InputError
+
+BOM = b"\xef\xbb\xbf"
+"""UTF-8 byte order mark, which some editors put first in a file; never part of a text."""
+
+EMPTY_TEXT = "the text is empty"
+"""Why a document without any character but white space can't be read."""
+
+
+class ColumnKind(StrEnum):
+    """What a column's values are."""
+
+    DOCUMENT = "document"
+    """The text of a document: one that can't be read concerns that document only."""
+    TEXT = "text"
+    IDENTIFIER = "identifier"
+    """A text, or an integer, which becomes text."""
+    REFERENCES = "references"
+    """A text or a list of texts."""
+    CARRIED = "carried"
+    """Anything; becomes text."""
+    TYPED = "typed"
+    """Anything; keeps its type, which is that of `InputColumn.type`."""
+    ORDER = "order"
+    """A text or anything else as text, by which rows are put in order: of a time with a zone the time in UTC."""
+
+
+class Presence(StrEnum):
+    """Where a column must have values."""
+
+    EVERY = "every"
+    """Every record has a value that is not blank."""
+    SOME = "some"
+    """The file has the column; its values may be null."""
+    OPTIONAL = "optional"
+    """The file may lack the column; then all values are null."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """What stands for a column in a file that lacks it: a partition's key, or null for a column added later."""
+
+    value: str | int | None = None
+    """Its value in every row of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumn:
+    """A column of a table of a lake, as its files may have it."""
+
+    stored_as: str | None = None
+    """Name in the files, if it is not the table's."""
+    field_id: int | None = None
+    """In a file with such ids it goes before the name."""
+    mapped_names: tuple[str, ...] | None = None
+    """Its names in files without ids; None if the table maps no names."""
+    default: str | int | None = None
+    """Its value in files that were written before it was added."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputColumn:
+    """A column to read."""
+
+    name: str
+    kind: ColumnKind
+    presence: Presence
+    """Which records must have a value."""
+    setting: str = ""
+    """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
+    in_table: TableColumn = TableColumn()
+    """What its table says of it; nothing if it is not of a table."""
+    stored_as: str | None = None
+    """Its name in the file that is open; None if the file lacks it."""
+    absent: Absent | None = None
+    """What a file without the column has instead; by default `presence` decides."""
+    is_partition: bool = False
+    """Whether the folder of the file gives the value, whatever the file itself has under the column's name."""
+    keys: tuple[str, ...] = ()
+    """Keys of the file's folders, which can be named as columns too."""
+    max_bytes: int | None = None
+    """Longest text of a document, in UTF-8, bytes; None for no bound."""
+    type: pa.DataType = field(default_factory=pa.string)
+    """Of a column of kind TYPED, the type that its values have in `documents`."""
+    is_part: bool = False
+    """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
+
+    @property
+    def substitute(self) -> str | int | None:
+        """What a file without the column has instead."""
+        return None if self.absent is None else self.absent.value
+
+
+Columns = Sequence[InputColumn]
+"""Columns to read, in the order in which their values are wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """Stands for the text of a document that can't be read."""
+
+    reason: str
+
+
+Value = Any
+"""A value of a record: text or None; a list of REFERENCES, `Unreadable` in place of a DOCUMENT, anything TYPED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Place:
+    """Where a record stands in its file, so that it can be read again alone."""
+
+    start: int
+    """Row group or record batch, from 0; or the record's first byte."""
+    stop: int
+    """Row in that row group or batch, from 0; or the byte after the record's last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record of a file."""
+
+    place: Place
+    where: str
+    """The same for a person: file and row."""
+    values: tuple[Value, ...]
+    """Values, in the order of the columns that were asked for; none on error."""
+    error: InputError | None = None
+    """Why it can't be read; only where bad records are kept."""
+
+
+class RecordReader(Protocol):
+    """How one file format is read."""
+
+    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
+        """Streams the records of a file.
+
+        Where `keep_bad`, a record that can't be read comes with its error, if those behind it can be.
+
+        Raises:
+            InputError: the file, a column or a value can't be read.
+        """
+        ...
+
+    def names(self, location: Location) -> Sequence[str]:
+        """The names of all columns of a file.
+
+        Raises:
+            InputError: the file can't be read.
+        """
+        ...
+
+
+def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:
+    """The record with these values; where they can't be read and bad records are kept, with the error.
+
+    Raises:
+        InputError: a value can't be read, and bad records are not kept.
+    """
+    try:
+        return Record(place=place, where=where, values=values())
+    except InputError as error:
+        if not keep_bad:
+            raise
+        return Record(place=place, where=where, values=(), error=error)
+
+
+def column_value(value: object, *, column: InputColumn, where: str) -> Value:
+    """A value that a format's reader found (str, Unreadable, None or another object), as the column's kind wants it.
+
+    Raises:
+        InputError: the value is null or blank where it must not be, of a wrong type, or no valid Unicode.
+    """
+    if column.presence is Presence.EVERY and (value is None or (isinstance(value, str) and not value.strip())):
+        state = "null" if value is None else "empty"
+        raise InputError(f"{where}: column {column.name!r} is {state}; give every row a value")
+    if value is None:
+        return None
+    if column.kind is ColumnKind.DOCUMENT and isinstance(value, Unreadable):
+        return value
+    if column.kind is ColumnKind.TYPED and not pa.types.is_string(column.type):
+        return value if column.stored_as is not None else _typed_value(value, column=column, where=where)
+    if isinstance(value, Unreadable):
+        raise InputError(f"{where}: column {column.name!r} can't be read: {value.reason}; write it as UTF-8")
+    if column.kind is ColumnKind.REFERENCES and isinstance(value, list):
+        return [_require_text(item, column=column, where=where) for item in value]
+    if column.kind is ColumnKind.DOCUMENT and isinstance(value, str):
+        reason = _text_fault(value, max_bytes=column.max_bytes)
+        return Unreadable(reason=reason) if reason else value
+    return _require_text(value, column=column, where=where)
+
+
+def _require_text(value: object, *, column: InputColumn, where: str) -> str:
+    if column.kind in (ColumnKind.CARRIED, ColumnKind.TYPED, ColumnKind.ORDER) and not isinstance(value, str):
+        value = _json_text(value, column=column, where=where)
+    if (
+        column.kind in (ColumnKind.IDENTIFIER, ColumnKind.REFERENCES)
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+    ):
+        value = str(value)
+    if not isinstance(value, str):
+        raise wrong_type(type(value).__name__, column=column, where=where)
+    if reason := _text_fault(value):
+        raise InputError(f"{where}: column {column.name!r} can't be read: {reason}; write it as valid Unicode")
+    return value
+
+
+def _typed_value(value: object, *, column: InputColumn, where: str) -> Value:
+    """The value, if the column's type can hold it; a text that names a value of the type becomes that value."""
+    try:
+        scalar = pa.scalar(value)
+        return scalar.cast(column.type).as_py() if scalar.type != column.type else value
+    except (pa.ArrowException, TypeError) as error:
+        raise wrong_value(value, column=column, where=where) from error
+
+
+def wrong_value(value: object, *, column: InputColumn, where: str) -> InputError:
+    """What is raised where a column to carry has a value that its type can't hold."""
+    return InputError(
+        f"{where}: column {column.name!r} has {value!r}, which is not of the type {column.type} that it has in other "
+        "rows; write it with one type in all files, or leave it out"
+    )
+
+
+def _json_text(value: object, *, column: InputColumn, where: str) -> str:
+    if type(value) is int or not isinstance(value, bool | int | float | dict | list):
+        return str(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError as error:
+        raise InputError(f"{where}: column {column.name!r} is nested too deeply; write it as text") from error
+
+
+def _text_fault(text: str, *, max_bytes: int | None = None) -> str:
+    """Why a text can't be written as UTF-8 of this length; empty if it can."""
+    try:
+        num_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        return f"lone surrogate at character {error.start + 1}"
+    return too_long(max_bytes) if max_bytes is not None and num_bytes > max_bytes else ""
+
+
+def too_long(max_bytes: int) -> str:
+    """Why a text is not read that is longer than the bound."""
+    return f"it has more than {max_bytes:,} bytes, the bound of input.max_document_bytes"
+
+
+def text_bound(columns: Sequence[InputColumn]) -> int | None:
+    """Most bytes of the text of a document among these columns; None for no bound."""
+    return next((column.max_bytes for column in columns if column.max_bytes is not None), None)
+
+
+def decode(data: bytes) -> str | Unreadable:
+    """UTF-8 bytes as text; a byte order mark stays, since only a file can have one."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return Unreadable(reason=f"invalid UTF-8 at byte {error.start + 1}")
+
+
+def wrong_type(type_name: str, *, column: InputColumn, where: str) -> InputError:
+    """What is raised if a column is of a type that can't be used."""
+    wanted = "text or integers" if column.kind is ColumnKind.IDENTIFIER else "text"
+    remedy = f", or name another column with {column.setting}" if column.setting else ""
+    return InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
+
+
+def missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> InputError:
+    """What is raised if a column is not in the file."""
+    remedy = f"name the right one with {column.setting}" if column.setting else "add or rename one"
+    names = ", ".join(repr(name) for name in dict.fromkeys([*there, *column.keys])) or "none"
+    return InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

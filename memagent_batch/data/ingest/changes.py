@@ -1,0 +1,245 @@
+"""Brings the tables `documents` and `sources` to what tasks report: files are added, written again or removed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.documents.formats.byte_lines import line_at
+from memagent_batch.data.documents.formats.formats import GROUPED, Format
+from memagent_batch.data.ingest.columns import WHERE_PREFIX
+from memagent_batch.data.ingest.document_files import DocumentWriter, files_table, read_row_groups, with_schema
+from memagent_batch.data.ingest.report import TaskContext
+from memagent_batch.data.ingest.scope import is_inside
+from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
+from memagent_batch.data.store.delta import OutputTable, TableFile
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import InputError
+from memagent_batch.run.executors.executor import Executor
+
+_TEXT = pa.large_string()
+SEEN = pa.schema(
+    [
+        pa.field("document_id", _TEXT, nullable=False),
+        pa.field("source", _TEXT, nullable=False),
+        pa.field("kind", pa.string()),
+        pa.field("start", pa.int64()),
+        pa.field("stop", pa.int64()),
+        pa.field("is_bad", pa.bool_()),
+        pa.field("file", pa.string()),
+    ]
+)
+"""Documents that tasks have read; `file` is null where the table has the same row."""
+STORED = pa.schema(
+    [
+        pa.field("document_id", _TEXT, nullable=False),
+        pa.field("source", _TEXT, nullable=False),
+        pa.field("row_hash", pa.int64(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("is_inside", pa.bool_(), nullable=False),
+    ]
+)
+"""Documents of the table, with their files, and whether they are inside the scope of the job."""
+CHANGED = pa.schema([pa.field("document_id", _TEXT, nullable=False), pa.field("change", pa.string(), nullable=False)])
+"""Documents that a run has `added`, `changed` or `removed`."""
+_JUDGED = """
+select
+    document_id, stored.source, file, is_inside,
+    unchanged.source is null and (read.source is not null or ($is_last and is_inside)) as may_change
+from stored
+    left join (select distinct source from unchanged) as unchanged using (source)
+    left join (select distinct source from read) as read using (source)
+"""
+"""Documents of a source that was read, or of none that is there any more, may be replaced or gone."""
+_JUDGED_BY_ID = """
+select stored.document_id, source, file, affected.document_id is not null or is_inside as is_inside,
+    affected.document_id is not null as may_change
+from stored left join affected using (document_id)
+"""
+_ALL_IDS = "select document_id from seen union all select document_id from judged where not may_change"
+_DOUBLED = f"""
+select document_id, count(*) over () as num_ids
+from (select document_id from ({_ALL_IDS}) group by all having count(*) > 1) order by document_id limit 1
+"""
+_PLACES = """
+select source, kind, start, stop, is_bad from seen where document_id = $document_id
+union all
+select source, null, null, null, false from judged where document_id = $document_id and not may_change
+order by source, start, stop
+"""
+_CHANGED = """
+select seen.document_id, if(judged.document_id is null, 'added', 'changed') as change
+from seen left join judged using (document_id)
+where seen.file is not null
+union all
+select document_id, 'removed' from judged anti join seen using (document_id) where may_change and is_inside
+"""
+_REMOVED = """
+select judged.document_id, judged.file
+from judged left join seen using (document_id)
+where may_change and if(seen.document_id is null, is_inside, seen.file is not null)
+"""
+_REMOVED_OF_FILES = "select file, list(document_id) as ids from removed group by file order by file"
+
+
+def read_stored(table: OutputTable, version: int | None, *, settings: InputConfig) -> pa.Table:
+    """The documents of a version of the table, `STORED`, without their texts; none if there is no table."""
+    if version is None:
+        return STORED.empty_table()
+    names = ["document_id", "source", "row_hash", "reader"]
+    names += [name for name in table.schema(version).names if name.startswith(WHERE_PREFIX)]
+    places = [(path, table.place / path) for path in table.files(version)]
+    return on_disk(_stored_batches(places, names, settings=settings), schema=STORED)
+
+
+def _stored_batches(
+    files: Sequence[tuple[str, Location]], names: list[str], *, settings: InputConfig
+) -> Iterator[pa.Table]:
+    for path, place in files:
+        for group in read_row_groups(place, columns=names):
+            rows = group.append_column("file", pa.array([path] * group.num_rows, pa.string()))
+            yield (
+                rows.append_column("is_inside", pa.array(is_inside(group, settings))).select(STORED.names).cast(STORED)
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a run changes in `documents`."""
+
+    documents: pa.Table
+    """`CHANGED`."""
+    removed: pa.Table
+    """Columns `document_id` and `file`: rows of the table that are no longer those of its documents."""
+
+
+def judge_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool) -> pa.Table:
+    """Which stored documents may be replaced or gone, by their sources.
+
+    Args:
+        stored: `STORED`.
+        read: Column `source`: the sources that tasks have read, whole.
+        unchanged: Column `source`: sources whose documents stay as they are.
+        is_last: Whether all sources have been read or are unchanged, so that other documents in the scope are gone.
+    """
+    with open_database({"stored": stored, "read": read, "unchanged": unchanged}) as database:
+        return query_to_disk(database, _JUDGED, is_last=is_last)
+
+
+def judge_by_id(stored: pa.Table, affected: pa.Table) -> pa.Table:
+    """Which stored documents may be replaced or gone: those named in `affected`, column `document_id`."""
+    with open_database({"stored": stored, "affected": affected}) as database:
+        return query_to_disk(database, _JUDGED_BY_ID)
+
+
+def find_changes(seen: pa.Table, judged: pa.Table, *, root: Location) -> Changes:
+    """Compares the documents that tasks have read with those of the table.
+
+    Args:
+        seen: `SEEN`.
+        judged: Stored documents, and which of them `may_change`.
+        root: The folder of the sources, for messages.
+
+    Raises:
+        InputError: two documents have one id; names both places.
+    """
+    require_unique_ids(seen, judged, root=root)
+    with open_database({"seen": seen, "judged": judged}) as database:
+        return Changes(
+            documents=query_to_disk(database, _CHANGED, schema=CHANGED), removed=query_to_disk(database, _REMOVED)
+        )
+
+
+def require_readable(seen: pa.Table, reported: pa.Table) -> None:
+    """Refuses sources of which nothing can be read: more likely a wrong column or format than broken files.
+
+    Raises:
+        InputError: says why the first one can't be read.
+    """
+    if seen.num_rows and pc.all(seen["is_bad"]).as_py():
+        error = reported["error"].drop_null()[0]
+        raise InputError(f"documents: none of the {seen.num_rows} files or rows can be read: {error}")
+
+
+def require_unique_ids(seen: pa.Table, judged: pa.Table, *, root: Location) -> None:
+    """Refuses two documents of one id.
+
+    Raises:
+        InputError: names the id and both places.
+    """
+    doubled = run_query(_DOUBLED, {"seen": seen, "judged": judged}).to_pylist()
+    if not doubled:
+        return
+    document_id, num_more = doubled[0]["document_id"], doubled[0]["num_ids"] - 1
+    rows = run_query(_PLACES, {"seen": seen, "judged": judged}, document_id=document_id).to_pylist()
+    first, second = (place_of(each, root=root) for each in rows[:2])
+    more = f", and {num_more} more ids are doubled" if num_more else ""
+    raise InputError(
+        f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
+        "give every document its own id, or name the columns that put its rows in order with "
+        "input.order_columns"
+    )
+
+
+def place_of(row: Mapping[str, Any], *, root: Location) -> str:
+    """Where a document of `SEEN` stands, for a person."""
+    file = source_place(row["source"], root=root)
+    if row["is_bad"]:
+        return f"{file.uri}, which can't be read"
+    if row["kind"] in GROUPED:
+        return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
+    is_of_lines = row["kind"] in (Format.JSONL, Format.CSV, Format.TSV)
+    return f"{file.uri}, line {line_at(file, row['start'])}" if is_of_lines else file.uri
+
+
+def source_place(source: str, *, root: Location) -> Location:
+    """The place of a source below the folder of the sources."""
+    return root.at(f"{root.path.rstrip('/')}/{source}")
+
+
+def rewrite_changed(
+    table: OutputTable, version: int | None, changes: Changes, *, executor: Executor, context: TaskContext
+) -> tuple[list[TableFile], list[TableFile]]:
+    """Writes the files again that hold rows which change or go, without these; returns new and replaced files."""
+    if not changes.removed.num_rows:
+        return [], []
+    files = table.files(version)
+    rows = run_query(_REMOVED_OF_FILES, {"removed": changes.removed})
+    old = [files[path] for path in rows["file"].to_pylist()]
+    items = [Rewriting(file=file, without=ids) for file, ids in zip(old, rows["ids"].to_pylist(), strict=True)]
+    left = [item for item in items if item.file.num_rows > len(item.without)]
+    rewrite = partial(_rewrite, folder=table.place, context=context)
+    return [TableFile(**row) for found in executor.map(rewrite, left) for row in found.to_pylist()], old
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewriting:
+    """A file of `documents`, and the ids of its rows that go."""
+
+    file: TableFile
+    without: Sequence[str]
+
+
+def _rewrite(item: Rewriting, *, folder: Location, context: TaskContext) -> pa.Table:
+    without = pa.array(item.without, pa.large_string())
+    with DocumentWriter(context.folder, schema=context.schema, stem=context.run_id) as writer:
+        for rows in read_row_groups(folder / item.file.path):
+            ids = rows["document_id"]
+            left = rows.filter(pc.invert(pc.is_in(ids, value_set=without.cast(ids.type))))
+            if left.num_rows:
+                writer.copy(with_schema(left, context.schema))
+    return files_table(writer.files)
+
+
+def seen_documents(report: pa.Table) -> pa.Table:
+    """The documents of a report, `SEEN`."""
+    documents = report["documents"].combine_chunks()
+    parents = documents.value_parent_indices()
+    flat = documents.flatten()
+    columns = {name: pc.struct_field(flat, name) for name in ("document_id", "start", "stop", "is_bad", "file")}
+    columns |= {name: report[name].combine_chunks().take(parents) for name in ("source", "kind")}
+    return pa.table({name: columns[name] for name in SEEN.names}).cast(SEEN)

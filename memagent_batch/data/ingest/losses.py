@@ -1,0 +1,115 @@
+"""What of a file is not in the text: statuses of its parts as rows of `losses`, and losses in a line for a person."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memagent_batch.data.ingest.readers.converter import PartStatus
+from memagent_batch.data.ingest.tables import LossRow, Severity
+
+NOTE = "note"
+"""Kind of a loss that only says what to know of a text that was read."""
+NAMED_PLACES = 5
+"""Places that a line names for each reason; the others are counted."""
+JOIN = "; "
+TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_REVIEW, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
+"""Statuses of parts that have a text, if only an empty one."""
+UNREAD_STATUSES = frozenset({PartStatus.NEEDS_OCR, PartStatus.FAILED, PartStatus.SKIPPED, PartStatus.NOT_READ})
+NOT_STATED_UNLESS = (Severity.UNREAD, Severity.UNCERTAIN)
+"""Severities of losses with which nothing can be "not stated"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A part of a document that a reader of files gave."""
+
+    document_id: str
+    locator: str
+    text: str | None
+    """None if it is failed, skipped or not read."""
+    status: PartStatus
+    reason: str | None = None
+    """Why it is not ok, or what to know of its text."""
+    reader: str | None = None
+    """What read it, with its version; None if nothing did."""
+
+
+def find_losses(documents: Mapping[str, Sequence[FilePart]]) -> dict[str, tuple[list[LossRow], float]]:
+    """The losses of each document of a file, and the share of its parts and attachments that were read.
+
+    `documents` are the parts of the file itself and of all that is attached to it, by document id. What an attachment
+    lacks, the document that it is attached to lacks too.
+    """
+    unread = {name: _unread_parts(parts) for name, parts in documents.items()}
+    doubtful = {
+        name: [part for part in parts if part.status is PartStatus.NEEDS_REVIEW] for name, parts in documents.items()
+    }
+    return {name: _losses_of(name, parts, unread, doubtful) for name, parts in documents.items()}
+
+
+def _unread_parts(parts: Sequence[FilePart]) -> list[FilePart]:
+    """The parts that were not read. A blank page is read, a document of nothing but blanks is not."""
+    is_blank = all(part.status is PartStatus.EMPTY for part in parts)
+    unread = {*UNREAD_STATUSES, PartStatus.EMPTY} if is_blank else UNREAD_STATUSES
+    return [part for part in parts if part.status in unread]
+
+
+def _losses_of(
+    document_id: str,
+    parts: Sequence[FilePart],
+    unread: Mapping[str, Sequence[FilePart]],
+    doubtful: Mapping[str, Sequence[FilePart]],
+) -> tuple[list[LossRow], float]:
+    attached = {name: lost for name, lost in unread.items() if name.startswith(f"{document_id}/")}
+    is_one = len(parts) == 1
+    notes = [part for part in parts if part.status is PartStatus.OK and part.reason]
+    losses = [
+        _loss(part, place=None if is_one else part.locator) for part in (*unread[document_id], *doubtful[document_id])
+    ]
+    for name, lost in attached.items():
+        place = f"attachment {name.removeprefix(f'{document_id}/')}"
+        losses += {(part.status, part.reason): _loss(part, place=place) for part in (*lost, *doubtful[name])}.values()
+    losses += [_loss(part, place=None if is_one else part.locator) for part in notes]
+    num_parts = len(parts) + len(attached)
+    num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
+    return losses, (num_parts - num_unread) / num_parts
+
+
+def _loss(part: FilePart, *, place: str | None) -> LossRow:
+    severity = {PartStatus.OK: Severity.FORMAT, PartStatus.NEEDS_REVIEW: Severity.UNCERTAIN}
+    return {
+        "kind": NOTE if part.status is PartStatus.OK else part.status.value,
+        "severity": severity.get(part.status, Severity.UNREAD).value,
+        "place": place,
+        "detail": part.reason or "nothing is in it",
+    }
+
+
+def describe_losses(
+    losses: Iterable[Mapping[str, Any]], *, severities: Collection[str] = NOT_STATED_UNLESS
+) -> str | None:
+    """Losses of some severities in a line for a person: each reason once, with its places; None if there are none."""
+    places: dict[str, list[str]] = {}
+    for loss in losses:
+        if loss["severity"] in severities:
+            why = loss["detail"] if loss["kind"] == NOTE else f"{loss['kind']}: {loss['detail']}"
+            places.setdefault(why, []).append(loss["place"] or "")
+    return JOIN.join(f"{why}{_in_brackets(each)}" for why, each in places.items()) or None
+
+
+def _in_brackets(places: Sequence[str]) -> str:
+    """The first places in brackets; nothing if none has a name."""
+    named = ", ".join(filter(None, places[:NAMED_PLACES]))
+    more = f" and {len(places) - NAMED_PLACES:,} more" if len(places) > NAMED_PLACES else ""
+    return f" ({named}{more})" if named else ""
+
+
+def sum_up_losses(losses: Iterable[LossRow]) -> list[LossRow]:
+    """Losses of several documents with each kind and reason once."""
+    summed: dict[tuple[str, str, str], list[str]] = {}
+    for loss in losses:
+        summed.setdefault((loss["kind"], loss["severity"], loss["detail"]), []).append(loss["place"] or "")
+    return [
+        {"kind": kind, "severity": severity, "place": _in_brackets(places).strip(" ()") or None, "detail": detail}
+        for (kind, severity, detail), places in summed.items()
+    ]

@@ -1,0 +1,502 @@
+"""E-mail by the standard library: a message (.eml) or a mailbox (.mbox); attachments are separate documents."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from email import message_from_bytes
+from email.errors import CloseBoundaryNotFoundDefect
+from email.message import Message
+from email.policy import Compat32
+from functools import partial
+from pathlib import Path
+from quopri import decodestring
+
+from memagent_batch.data.ingest.readers.charsets import BYTE_ORDER_MARKS, Decoded, find_codec, is_ascii_label
+from memagent_batch.data.ingest.readers.converter import (
+    Attachment,
+    BuiltIn,
+    Part,
+    PartStatus,
+    ending_of,
+    failure_reason,
+    picture_parts,
+    read_attachment,
+)
+from memagent_batch.data.ingest.readers.html import decode_page, outside_pictures_reason, unread_parts, visible_text
+from memagent_batch.data.ingest.readers.kinds import ENDINGS
+from memagent_batch.data.ingest.readers.mail_headers import (
+    decode_base64,
+    decode_header,
+    decode_mail_text,
+    decode_text_or_bytes,
+    header_text,
+)
+from memagent_batch.data.ingest.readers.mail_text import (
+    find_phrases,
+    remove_base64,
+    unfold_calendar,
+    unmark_enriched,
+    unwrap_flowed,
+)
+from memagent_batch.data.ingest.readers.mailbox import repair_headers, split_mailbox, to_bytes_of_mail
+from memagent_batch.data.ingest.readers.text import PGP_START, PGP_UNREAD
+from memagent_batch.errors import ConversionError
+
+HEADERS = (
+    *("From", "Sender", "Reply-To", "To", "Cc", "Bcc"),
+    *("Resent-From", "Resent-Sender", "Resent-To", "Resent-Cc", "Resent-Bcc", "Resent-Date"),
+    *("Disposition-Notification-To", "Return-Receipt-To", "X-Failed-Recipients", "Keywords", "Comments"),
+    *("Date", "Delivery-Date", "Subject"),
+)
+"""Headers that stand before the text of a message."""
+MESSAGE_KINDS = frozenset({"message/rfc822", "message/global", "message/news"})
+CALENDARS = frozenset({"text/calendar", "text/x-vcalendar", "application/ics"})
+INLINE_KINDS = CALENDARS | {"text/vcard", "text/x-vcard", "text/directory"}
+"""Kinds of files that are read as text of the message."""
+HEADER_KINDS = frozenset({"text/rfc822-headers", "text/rfc822-header"})
+ENRICHED = frozenset({"text/enriched", "text/richtext"})
+SIGNED_OR_ENCRYPTED = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
+SIGNATURE_NOTE = "its signature is not checked"
+WORDLESS = {
+    **dict.fromkeys(
+        ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"),
+        SIGNATURE_NOTE,
+    ),
+    "application/applefile": "the settings of a file of a Mac are not read",
+    **dict.fromkeys(
+        ("text/css", "text/javascript", "application/javascript", "application/x-javascript"),
+        "style sheets and scripts are not read",
+    ),
+}
+"""Notes on parts that hold no words of the message."""
+FILE_ENDINGS = {"text/html": ".html", "application/pdf": ".pdf", "text/rtf": ".rtf", "application/rtf": ".rtf"}
+UU_KINDS = frozenset({"x-uuencode", "uuencode", "uue", "x-uue"})
+TNEF = b"\x78\x9f\x3e\x22"
+SIGNED_DATA, ENVELOPED_DATA = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"
+"""Identifiers of the kinds of S/MIME."""
+
+DAMAGED_ENCODING = "its encoding is damaged: what can't be decoded is not read"
+ENCRYPTED_UNREAD = "an encrypted message, whose text is not read: decrypt it first"
+SIGNED_UNREAD = "a message inside its S/MIME signature (smime.p7m), which is not read: save it without the signature"
+BASE64_UNREAD = "base64 that no header announces, which is not read"
+PARTS_UNREAD = "parts of a message inside its text, which are not read as such"
+TNEF_UNREAD = "text and files that Outlook packed (TNEF), which are not read: send it in HTML, or unpack it"
+FILES_IN_TEXT = {
+    re.compile(r"^begin [0-7]{3,4} (.+)\n(?:[ -`]+\n)*?end$", re.M): (
+        "a file inside the text (uuencode), which is not read"
+    ),
+    re.compile(r"^=ybegin .*line=", re.M): "a file inside the text (yEnc), which is not read",
+    re.compile(r"^\(This file must be converted with BinHex", re.M): (
+        "a file inside the text (BinHex), which is not read"
+    ),
+}
+PARTS_IN_TEXT = re.compile(
+    r"^--\S.*\n(?:[\w-]+:.*\n(?:[ \t].*\n){0,9}){0,20}?content-(?:type|transfer-encoding):", re.M | re.I
+)
+BOUNDARY = re.compile(rb"^--(\S[^\r\n]*)\r?\n(?=content-|\r?\n)", re.M | re.I)
+AFTER_BASE64 = re.compile(r"(?<=\n)(?=[^\n]*\S[ \t]+\S|[-_*#~]+[ \t]*\r?\n).*\Z", re.S)
+"""What mailing lists add behind an encoded text."""
+MIME_HINT = re.compile(r"\bmime\b|multi-?part", re.I)
+"""What programs write before the first part, for those that show it."""
+
+
+class _Policy(Compat32):
+    """Leaves headers as they are in the file. Bytes above 127 are surrogates."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return value
+
+    def fold(self, name: str, value: str) -> str:
+        return f"{name}: {value}\n"
+
+    def fold_binary(self, name: str, value: str) -> bytes:
+        return self.fold(name, value).encode("utf-8", "surrogateescape")
+
+
+POLICY = _Policy()
+
+
+class MailConverter(BuiltIn):
+    """A message is a part: its headers, then its text. Of alternatives that say the same one is read.
+
+    Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
+    """
+
+    package, own, modules = "lxml", 8, ("lxml.etree",)
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each message, and the attachments."""
+        data, is_transcoded = to_bytes_of_mail(file.read_bytes())
+        messages = split_mailbox(data)
+        if messages is None:
+            yield from message_items(data, number=1, is_transcoded=is_transcoded)
+            return
+        for number, message in enumerate(messages, start=1):
+            yield from message_items(
+                message, number=number, below=f"{number}-", place=f"message {number}, ", is_transcoded=is_transcoded
+            )
+
+
+def message_items(
+    data: bytes,
+    *,
+    number: int,
+    below: str = "",
+    place: str = "",
+    doubts: Sequence[str] = (),
+    is_transcoded: bool = False,
+) -> Iterator[Part | Attachment]:
+    """Reads a message: its headers and text, what is not read of it, and its attachments.
+
+    Args:
+        data: the message as bytes.
+        number: its position in the file.
+        below: what stands before the numbers of its attachments.
+        place: what stands before the locators of its attachments.
+        doubts: why some of its characters may be wrong, as far as that is known.
+        is_transcoded: whether parts that are not encoded are in UTF-8, whatever charset they name.
+    """
+    locator = f"message {number}"
+    try:
+        message = message_from_bytes(repair_headers(data), policy=POLICY)
+        content = _Content(is_transcoded=is_transcoded, doubts=doubts)
+        content.add(message, is_body=True)
+        headers = [*_header_lines(message, content)]
+        inside = {str(part["Content-Location"]).strip() for part in message.walk()}
+        outside = [
+            address for address in content.outside_pictures if address not in inside and not address.startswith("cid:")
+        ]
+    except Exception as error:  # noqa: BLE001 - a message that no parser can read costs itself, not its mailbox
+        yield Part(locator=locator, status=PartStatus.FAILED, reason=failure_reason(error))
+        return
+    text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
+    status = PartStatus.NEEDS_REVIEW if content.doubts else PartStatus.OK
+    yield Part(locator=locator, text=text, status=status, reason="; ".join((*content.doubts, *content.notes)) or None)
+    for loss in content.losses:
+        yield Part(locator=locator, status=PartStatus.FAILED, reason=loss)
+    yield from (replace(loss, locator=f"{locator}, {loss.locator}") for loss in content.page_losses)
+    if outside:
+        reason = outside_pictures_reason(outside)
+        yield Part(locator=f"{locator}, outside pictures", status=PartStatus.SKIPPED, reason=reason)
+    for number_inside, picture in enumerate(content.pictures, start=1):
+        yield from picture_parts(f"{locator}, picture {number_inside}", picture)
+    for position, part in enumerate(content.files, start=1):
+        is_damaged = list[bool]()
+        attachment = read_attachment(
+            number=f"{below}{position}",
+            locator=f"{place}attachment",
+            name=partial(_attachment_name, part),
+            data=partial(_attachment_data, part, is_damaged),
+            failure="this attachment can't be unpacked",
+        )
+        yield attachment
+        if any(is_damaged):
+            yield Part(locator=attachment.locator, status=PartStatus.FAILED, reason=DAMAGED_ENCODING)
+
+
+def _header_lines(message: Message, content: "_Content") -> Iterator[str]:
+    for name in HEADERS:
+        header = header_text(message, name, label=content.label)
+        if header.doubt:
+            content.doubts[f"header {name}: {header.doubt}"] = None
+        if header.text:
+            yield f"{name}: {header.text}"
+
+
+class _Content:
+    """What a message holds: its texts, in order, and the rest."""
+
+    def __init__(self, *, is_transcoded: bool, doubts: Sequence[str] = ()) -> None:
+        self.texts: list[str] = []
+        self.files: list[Message] = []
+        self.pictures: list[bytes] = []
+        """Images inside texts in HTML."""
+        self.outside_pictures: list[str] = []
+        """Addresses of images that texts in HTML show."""
+        self.page_losses: list[Part] = []
+        """What is not read of texts in HTML."""
+        self.losses: dict[str, None] = {}
+        self.doubts: dict[str, None] = dict.fromkeys(doubts)
+        self.notes: dict[str, None] = {}
+        self.label: str | None = None
+        """The first charset that a text names."""
+        self._is_transcoded = is_transcoded
+
+    def add(self, part: Message, *, is_body: bool = False) -> None:
+        """Adds a part with all that is in it.
+
+        Args:
+            part: the message, or a part of it.
+            is_body: whether a text is that of the message even if it has a name, as files do.
+        """
+        kind = part.get_content_type()
+        if kind.startswith("multipart/"):
+            self._add_multipart(part, kind)
+        elif kind.startswith("message/") and kind not in MESSAGE_KINDS:
+            self._add_notice(part, kind)
+        elif kind in SIGNED_OR_ENCRYPTED or _file_name(part).lower().endswith(".p7m"):
+            self.losses[_secure_reason(part)] = None
+        elif kind in WORDLESS and (not _file_name(part) or not kind.startswith("text/")):
+            self.notes[WORDLESS[kind]] = None
+        elif _file_name(part).lower().endswith(".p7s"):
+            self.notes[SIGNATURE_NOTE] = None
+        elif _is_file(part, kind, is_body=is_body):
+            self.files.append(part)
+        else:
+            self._add_text(part, kind)
+
+    def _add_multipart(self, part: Message, kind: str) -> None:
+        if not isinstance(part.get_payload(), list):
+            self._add_unsplit(part, kind)
+            return
+        if kind == "multipart/encrypted":
+            self.losses[PGP_UNREAD if b"pgp" in part.as_bytes().lower() else ENCRYPTED_UNREAD] = None
+            return
+        children = _children(part)
+        self._add_beside(part.preamble)
+        if kind == "multipart/alternative":
+            self._add_alternatives(children)
+        else:
+            for position, child in enumerate(children):
+                self.add(child, is_body=position == 0 and kind == "multipart/related")
+        self._add_beside(part.epilogue)
+        if any(isinstance(defect, CloseBoundaryNotFoundDefect) for defect in part.defects):
+            last = next((name for leaf in [*part.walk()][::-1] if (name := _file_name(leaf))), "its last part")
+            self.losses[f"its end is missing: {last} may be cut off"] = None
+
+    def _add_unsplit(self, part: Message, kind: str) -> None:
+        """Adds a part that names no boundary or a wrong one, split at the boundary that it has."""
+        data, _ = _leaf_bytes(part)
+        parts = _split_parts(data, kind)
+        if parts is None:
+            self._show(decode_text_or_bytes(data, label=None))
+        else:
+            self._add_multipart(parts, kind)
+
+    def _add_beside(self, text: str | None) -> None:
+        """Adds what stands before the first part or after the last one, but not what says that it is MIME.
+
+        Programs that give two boundaries one name leave parts behind the last one.
+        """
+        parts = _split_parts((text or "").encode("utf-8", "surrogateescape"), "multipart/mixed")
+        if parts is not None:
+            self._add_multipart(parts, "multipart/mixed")
+            return
+        paragraphs = re.split(r"\n\s*\n", (text or "").replace("\r\n", "\n"))
+        shown = "\n\n".join(each for each in paragraphs if each.strip() and not MIME_HINT.search(each))
+        if shown:
+            self._show(decode_text_or_bytes(shown.encode("utf-8", "surrogateescape"), label=None))
+
+    def _add_alternatives(self, children: Sequence[Message]) -> None:
+        """Adds plain text, then each alternative that says more than those before it; the files of all."""
+        phrases, is_shown = set[tuple[str, ...]](), False
+        for child in sorted(children, key=lambda child: child.get_content_type() != "text/plain"):
+            content = _Content(is_transcoded=self._is_transcoded)
+            content.add(child, is_body=True)
+            more = set[tuple[str, ...]]().union(*map(find_phrases, content.texts)) - phrases
+            phrases |= more
+            self.files += content.files
+            self.pictures += content.pictures
+            self.outside_pictures += content.outside_pictures
+            self.page_losses += content.page_losses
+            self.losses |= content.losses
+            self.label = self.label or content.label
+            if more or (not is_shown and "".join(content.texts).strip()):
+                is_shown = True
+                self.texts += content.texts
+                self.doubts |= content.doubts
+                self.notes |= content.notes
+
+    def _add_notice(self, part: Message, kind: str) -> None:
+        """Adds a part of a kind that is a message for programs, such as a report on a delivery."""
+        if kind == "message/external-body":
+            place = next(filter(None, (_parameter(part, name) for name in ("url", "name", "access-type"))), "")
+            self.losses[f"external file {place}: it is not in the message, and is not read"] = None
+            return
+        data, is_damaged = _leaf_bytes(part)
+        if is_damaged:
+            self.losses[DAMAGED_ENCODING] = None
+        if kind != "message/partial":
+            self._show(decode_header(data.decode("ascii", "surrogateescape"), label=self.label))
+            return
+        number, total = _parameter(part, "number") or "?", _parameter(part, "total") or "?"
+        self.losses[f"part {number} of {total} of a message (message/partial): the other parts are not read"] = None
+        inner = message_from_bytes(data, policy=POLICY)
+        self.texts += filter(None, ["\n".join(_header_lines(inner, self))])
+        self.add(inner, is_body=True)
+
+    def _add_text(self, part: Message, kind: str) -> None:
+        data, is_damaged = _leaf_bytes(part)
+        footer = ""
+        if is_damaged and (found := AFTER_BASE64.search(str(part.get_payload()))):
+            before, is_damaged = decode_base64(found.string[: found.start()].encode())
+            data, footer = (data, "") if is_damaged else (before, found[0])
+        if is_damaged:
+            self.losses[DAMAGED_ENCODING] = None
+        is_page = "html" in kind
+        label = None if self._is_transcoded and not _encoding(part) else _label(part)
+        if label is not None and not is_ascii_label(label):
+            self.label = self.label or label
+        try:
+            decoded = decode_page(data, label=label) if is_page else decode_mail_text(data, label=label)
+        except ConversionError:  # no text, whatever its header says
+            self.files.append(part)
+            return
+        if is_page:
+            seen = visible_text(decoded.text)
+            self.pictures += seen.pictures
+            self.outside_pictures += seen.outside_pictures
+            others = replace(seen, pictures=[], outside_pictures=[])
+            self.page_losses += unread_parts(others)
+            self._show(Decoded(text=seen.text, doubt=decoded.doubt))
+        elif kind in HEADER_KINDS:
+            self._show(decode_header(decoded.text))
+        else:
+            text = _shown_text(decoded.text.replace("\r\n", "\n"), part, kind)
+            if kind not in CALENDARS or text not in self.texts:  # invitations often hold the same one twice
+                self._show(Decoded(text=text, doubt=decoded.doubt))
+        self._add_beside(footer)
+
+    def _show(self, decoded: Decoded) -> None:
+        """Adds a text without what is no text in it."""
+        if decoded.doubt:
+            self.doubts[decoded.doubt] = None
+        text, has_base64 = remove_base64(decoded.text)
+        if has_base64:
+            self.losses[BASE64_UNREAD] = None
+        lines = text.replace("\r\n", "\n")
+        if PGP_START in text:
+            self.losses[PGP_UNREAD] = None
+        if PARTS_IN_TEXT.search(lines):
+            self.losses[PARTS_UNREAD] = None
+        self.losses |= {loss: None for pattern, loss in FILES_IN_TEXT.items() if pattern.search(lines)}
+        self.texts.append(text)
+
+
+def _shown_text(text: str, part: Message, kind: str) -> str:
+    """Returns the text as a reader sees it."""
+    if kind in ENRICHED:
+        return unmark_enriched(text)
+    if kind in INLINE_KINDS:
+        return unfold_calendar(text)
+    if _parameter(part, "format").lower() == "flowed":
+        return unwrap_flowed(text, joins_words=_parameter(part, "delsp").lower() == "yes")
+    return text
+
+
+def _is_file(part: Message, kind: str, *, is_body: bool) -> bool:
+    if kind in INLINE_KINDS:
+        return False
+    if not kind.startswith("text/") or kind == "text/rtf":
+        return True
+    is_attached = "attach" in str(part.get("content-disposition", "")).partition(";")[0].lower()
+    return is_attached or bool(_file_name(part) and not is_body)
+
+
+def _split_parts(data: bytes, kind: str) -> Message | None:
+    """Splits parts at the boundary that stands before the first one; returns None if there is none."""
+    found = BOUNDARY.search(data)
+    if found is None:
+        return None
+    head = b'Content-Type: %b; boundary="%b"\n\n' % (kind.encode(), found[1].rstrip().replace(b'"', b'\\"'))
+    part = message_from_bytes(head + data, policy=POLICY)
+    return part if part.is_multipart() else None
+
+
+def _children(part: Message) -> list[Message]:
+    payload = part.get_payload()
+    return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
+
+
+def _parameter(part: Message, name: str, *, header: str = "content-type") -> str:
+    """Returns a parameter of a header; empty if it is not there. One with a charset (RFC 2231) is a tuple."""
+    value = part.get_param(name, "", header)
+    if not isinstance(value, tuple):
+        return str(value)
+    charset, _, text = value
+    return decode_text_or_bytes(text.encode("latin-1", "replace"), label=charset or None).text
+
+
+def _label(part: Message) -> str | None:
+    return _parameter(part, "charset").strip() or None
+
+
+def _encoding(part: Message) -> str:
+    """Returns how a part is encoded; empty if it is not."""
+    name = re.match(r"\W*([\w-]+)", str(part.get("content-transfer-encoding", "")))
+    encoding = name[1].lower() if name else ""
+    return encoding if encoding in {"base64", "quoted-printable", *UU_KINDS} else ""
+
+
+def _leaf_bytes(part: Message) -> tuple[bytes, bool]:
+    """Decodes a part, or what is inside a part of messages.
+
+    Returns:
+        Its bytes, and whether some of them are lost.
+    """
+    is_base64 = _encoding(part) == "base64"
+    if not part.is_multipart() and not is_base64:
+        data = part.get_payload(decode=True)
+        return (data if isinstance(data, bytes) else b""), False
+    children = _children(part)
+    data = b"\n".join(child.as_bytes() for child in children) if children else str(part.get_payload() or "").encode()
+    if is_base64:
+        return decode_base64(data)
+    return decodestring(data) if _encoding(part) == "quoted-printable" else data, False
+
+
+def _secure_reason(part: Message) -> str:
+    """Why a part of S/MIME is not read."""
+    head = _leaf_bytes(part)[0][:64]
+    is_signed = "signed" in _parameter(part, "smime-type").lower() or SIGNED_DATA in head
+    return SIGNED_UNREAD if is_signed and ENVELOPED_DATA not in head else f"S/MIME (smime.p7m): {ENCRYPTED_UNREAD}"
+
+
+def _file_name(part: Message) -> str:
+    """Returns the name of a file; empty if it has none."""
+    name = _parameter(part, "filename", header="content-disposition") or _parameter(part, "name")
+    return " ".join(decode_header(name, label=_label(part)).text.split())
+
+
+def _attachment_name(part: Message) -> str:
+    name, kind = _file_name(part), part.get_content_type()
+    if kind in MESSAGE_KINDS and ENDINGS.get(ending_of(name)) != "email":
+        inner = None if _encoding(part) else next(iter(_children(part)), None)
+        subject = header_text(inner, "Subject").text if inner is not None else ""
+        return f"{name or subject or 'message'}.eml"
+    if kind.startswith("text/") and ending_of(name) not in ENDINGS:
+        return f"{name}.txt"
+    return name or f"unnamed{FILE_ENDINGS.get(kind, '.txt' if kind == 'text/plain' else '')}"
+
+
+def _attachment_data(part: Message, is_damaged: list[bool]) -> bytes:
+    """Returns the bytes of a file; a text in UTF-8 if a header names the charset that it has.
+
+    Args:
+        part: the attachment.
+        is_damaged: gets whether some of its bytes are lost.
+
+    Raises:
+        ConversionError: nothing here unpacks it.
+    """
+    data, is_lossy = _leaf_bytes(part)
+    is_damaged.append(is_lossy)
+    if data.startswith(TNEF):
+        raise ConversionError(TNEF_UNREAD)
+    label = _label(part)
+    codec = find_codec(label) if label is not None and not is_ascii_label(label) else None
+    if codec is None or not part.get_content_type().startswith("text/") or data.startswith(tuple(BYTE_ORDER_MARKS)):
+        return data
+    with suppress(UnicodeDecodeError):
+        text = data.decode(codec)
+        is_plain = text.encode("utf-8", "replace") == data
+        return data if is_plain or (not data.isascii() and _is_utf8(data)) else text.encode("utf-8-sig", "replace")
+    return data
+
+
+def _is_utf8(data: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        data.decode("utf-8")
+        return True
+    return False

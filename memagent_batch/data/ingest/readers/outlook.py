@@ -1,0 +1,346 @@
+"""Messages of Outlook (.msg) by olefile: written as the e-mail that they were, and read as one."""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from email.parser import HeaderParser
+from email.utils import format_datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.data.ingest.readers.charsets import Decoded
+from memagent_batch.data.ingest.readers.code_pages import code_page_label
+from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.data.ingest.readers.html import decode_page
+from memagent_batch.data.ingest.readers.mail import HEADERS, message_items
+from memagent_batch.data.ingest.readers.mail_headers import decode_text_or_bytes
+from memagent_batch.data.ingest.readers.outlook_rtf import unpack_rtf
+from memagent_batch.data.ingest.readers.rtf import rtf_parts
+from memagent_batch.errors import ConversionError
+
+PROPERTIES = "__properties_version1.0"
+"""The stream with the numbers of a message, attachment or recipient; texts have streams of their own."""
+ATTACHED, RECIPIENT, NAMES = "__attach_version1.0_", "__recip_version1.0_", "__nameid_version1.0"
+HEADER_BYTES, INNER_HEADER_BYTES, SMALL_HEADER_BYTES = 32, 24, 8
+"""Bytes before the first number: of the message, of a message inside it, of an attachment or recipient."""
+ENTRY = struct.Struct("<HHIQ")
+"""Type, number and flags of a property, and its value."""
+NAME_ENTRY = struct.Struct("<IHH")
+"""Number of a named property, its set and kind, and its position after `FIRST_NAMED`."""
+FIRST_NAMED = 0x8000
+UNICODE, BYTES, DATA, FOLDER, TIME = 0x001F, 0x001E, 0x0102, 0x000D, 0x0040
+"""Types of properties: two kinds of text, bytes, a message or object inside, and a time."""
+CLASS, SUBJECT, TRANSPORT_HEADERS, SENT, RECEIVED, CREATED = 0x001A, 0x0037, 0x007D, 0x0039, 0x0E06, 0x3007
+SENDER, AUTHOR = (0x0C1A, 0x5D01, 0x0C1F), (0x0042, 0x5D02, 0x0065)
+"""Name, address of the Internet and address of its kind: of who sent it, and of the one for whom it was sent."""
+RECIPIENT_NAMES, RECIPIENT_ADDRESSES, RECIPIENT_TYPE, NON_DELIVERY = (0x3001,), (0x39FE, 0x3003), 0x0C15, 0x0C1B
+RECIPIENT_HEADERS = {1: ("To", 0x0E04), 2: ("Cc", 0x0E03), 3: ("Bcc", 0x0E02)}
+"""Header of each type of recipient, and the property with all their names."""
+REPLY_NAMES = 0x0050
+BODY, REPORT_TEXT, RTF, HTML, CODE_PAGE, INTERNET_CODE_PAGE = 0x1000, 0x1001, 0x1009, 0x1013, 0x3FFD, 0x3FDE
+CONTENT, SHORT_NAME, LONG_NAME, SHOWN_NAME, LINK, MIME_KIND = 0x3701, 0x3704, 0x3707, 0x3001, 0x370D, 0x370E
+EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+MAIL_CLASSES = ("ipm.note", "ipm.post", "report.")
+"""How the classes of messages begin that have no fields beside those of an e-mail."""
+FIELD_CLASSES = ("ipm.appointment", "ipm.schedule", "ipm.contact", "ipm.stickynote", "ipm.activity")
+"""Those whose other fields are texts and times; tasks and forms have more."""
+FIELDS = {
+    0x3001: "Name",
+    0x3A06: "Given name",
+    0x3A44: "Middle name",
+    0x3A11: "Surname",
+    0x3A16: "Company",
+    0x3A17: "Job title",
+    0x3A18: "Department",
+    0x3A19: "Office",
+    0x3A4E: "Manager",
+    0x3A08: "Business phone",
+    0x3A1B: "Business phone 2",
+    0x3A09: "Home phone",
+    0x3A1C: "Mobile phone",
+    0x3A24: "Business fax",
+    0x3A30: "Assistant",
+    0x3A48: "Spouse",
+    0x3A51: "Web page",
+    0x3A15: "Postal address",
+    0x3A26: "Country",
+    0x3A27: "City",
+    0x3A28: "State",
+    0x3A29: "Street",
+    0x3A2A: "Postal code",
+    0x3A42: "Birthday",
+    0x3A41: "Wedding anniversary",
+}
+NAMED_FIELDS = {
+    0x8083: "E-mail",
+    0x8093: "E-mail 2",
+    0x80A3: "E-mail 3",
+    0x801B: "Work address",
+    0x801A: "Home address",
+    0x801C: "Other address",
+    0x8062: "Instant messaging",
+    0x802B: "Web page",
+    0x8208: "Location",
+    0x820D: "Start",
+    0x820E: "End",
+    0x8232: "Recurrence",
+    0x8238: "All attendees",
+    0x823B: "Required attendees",
+    0x823C: "Optional attendees",
+    0x8104: "Start",
+    0x8105: "Due",
+    0x810F: "Completed",
+    0x811F: "Owner",
+    0x8121: "Assigned by",
+    0x8502: "Reminder",
+    0x8530: "Flag",
+    0x8539: "Companies",
+}
+"""Fields of contacts, appointments and tasks, by the numbers of their names."""
+MAX_INNER = 8
+
+
+class OutlookConverter(BuiltIn):
+    """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
+
+    package, own, modules = "olefile", 4, ("olefile", "lxml.etree")
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """The message, its attachments, and what can't be read of them.
+
+        Raises:
+            ConversionError: it is damaged, or not a message.
+        """
+        import olefile
+
+        losses = _Losses()
+        try:
+            with olefile.OleFileIO(file) as ole:
+                data = _as_mail(_Folder(ole, (), header_bytes=HEADER_BYTES), losses)
+        except (OSError, LookupError, struct.error, ValueError) as error:
+            raise ConversionError(f"it can't be opened as a message of Outlook ({error}); is it whole?") from error
+        yield from message_items(data, number=1, doubts=[*losses.doubts])
+        for reason in losses.unread:
+            yield Part(locator="message 1", status=PartStatus.FAILED, reason=reason)
+        yield from losses.parts
+
+
+@dataclass(slots=True)
+class _Losses:
+    """What of a message is not read, or may be wrong."""
+
+    unread: list[str] = field(default_factory=list)
+    doubts: dict[str, None] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    """Pictures and objects inside its text."""
+
+
+class _Folder:
+    """A message, a recipient or an attachment: its properties by their numbers."""
+
+    def __init__(self, ole: Any, path: Sequence[str], *, header_bytes: int) -> None:
+        self._ole = ole
+        self._path = path
+        self._header_bytes = header_bytes
+
+    def data(self, number: int, kind: int = DATA) -> bytes | None:
+        """The bytes of a property; None if it is not there."""
+        name = [*self._path, f"__substg1.0_{number:04X}{kind:04X}"]
+        if self._ole.get_type(name) != 2:  # not a stream
+            return None
+        content: bytes = self._ole.openstream(name).read()
+        return content
+
+    def text(self, number: int, losses: _Losses) -> str:
+        """The text of a property; empty if it is not there."""
+        wide, narrow = self.data(number, UNICODE), self.data(number, BYTES)
+        if wide is not None:
+            return wide.decode("utf-16-le", "replace").rstrip("\0")
+        if not narrow:
+            return ""
+        label = self._label(CODE_PAGE, INTERNET_CODE_PAGE)
+        return _take(decode_text_or_bytes(narrow.rstrip(b"\0"), label=label), losses)
+
+    def first_text(self, numbers: Sequence[int], losses: _Losses) -> str:
+        """The first text that is not empty."""
+        return next((text for number in numbers if (text := self.text(number, losses).strip())), "")
+
+    def html(self, losses: _Losses) -> str:
+        """The text in HTML; empty if there is none."""
+        data = self.data(HTML)
+        if data is None:
+            return self.text(HTML, losses)
+        return _take(decode_page(data, label=self._label(INTERNET_CODE_PAGE, CODE_PAGE)), losses)
+
+    def time(self, number: int) -> str:
+        """A time as e-mail writes it; empty if it is not there."""
+        with suppress(OverflowError):  # beyond the year 9999: it stands for none
+            time = self.numbers.get(number)
+            return format_datetime(EPOCH + timedelta(microseconds=time // 10)) if time else ""
+        return ""
+
+    def inner(self, name: str, *, header_bytes: int) -> "_Folder":
+        """A folder inside."""
+        return _Folder(self._ole, [*self._path, name], header_bytes=header_bytes)
+
+    def folders(self, prefix: str) -> list["_Folder"]:
+        """The attachments or recipients, in order."""
+        depth = len(self._path)
+        paths = [path for path in self._ole.listdir(streams=False, storages=True) if path[:depth] == [*self._path]]
+        names = sorted({path[depth] for path in paths if len(path) == depth + 1})
+        return [self.inner(name, header_bytes=SMALL_HEADER_BYTES) for name in names if name.lower().startswith(prefix)]
+
+    def message(self) -> "_Folder | None":
+        """The message that an attachment is; None if it is not one."""
+        name = f"__substg1.0_{CONTENT:04X}{FOLDER:04X}"
+        is_message = self._ole.exists([*self._path, name, PROPERTIES])
+        return self.inner(name, header_bytes=INNER_HEADER_BYTES) if is_message else None
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """The properties that are numbers."""
+        return {number: value for _, number, value in self._entries}
+
+    @cached_property
+    def times(self) -> list[int]:
+        """The properties that are times."""
+        return [number for kind, number, _ in self._entries if kind == TIME]
+
+    @cached_property
+    def named(self) -> dict[int, int]:
+        """The numbers of the names of properties that have names, by their numbers in this file."""
+        name = [NAMES, f"__substg1.0_0003{DATA:04X}"]
+        data = self._ole.openstream(name).read() if self._ole.exists(name) else b""
+        entries = NAME_ENTRY.iter_unpack(data[: len(data) // NAME_ENTRY.size * NAME_ENTRY.size])
+        return {FIRST_NAMED + position: name for name, kind, position in entries if not kind & 1}
+
+    @cached_property
+    def _entries(self) -> list[tuple[int, int, int]]:
+        name = [*self._path, PROPERTIES]
+        if self._path and not self._ole.exists(name):  # of a recipient or attachment; a message has it
+            return []
+        data = self._ole.openstream(name).read()[self._header_bytes :]
+        entries = ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])
+        return [(kind, number, value) for kind, number, _, value in entries]
+
+    def _label(self, *numbers: int) -> str | None:
+        """Returns the encoding that properties name, here or else in the whole message."""
+        message = _Folder(self._ole, (), header_bytes=HEADER_BYTES)
+        pages = (folder.numbers.get(number, 0) & 0xFFFFFFFF for folder in (self, message) for number in numbers)
+        page = next(filter(None, pages), None)
+        return None if page is None else code_page_label(page)
+
+
+def _take(decoded: Decoded, losses: _Losses) -> str:
+    if decoded.doubt:
+        losses.doubts[decoded.doubt] = None
+    return decoded.text
+
+
+def _as_mail(message: _Folder, losses: _Losses, *, depth: int = 1) -> bytes:
+    """The message as an e-mail. `losses` gets what is not read of it."""
+    content = EmailMessage()
+    content.set_content("\n\n".join(filter(None, [message.text(BODY, losses), *_fields(message, losses)])))
+    html = message.html(losses)
+    rtf = "" if html else _rtf_text(message, losses)
+    if html:
+        content.add_alternative(html, subtype="html")
+    if rtf:
+        content.add_alternative(rtf)
+    for attached in message.folders(ATTACHED):
+        name, inner, data = _name(attached, losses), attached.message(), attached.data(CONTENT)
+        if inner is not None and depth < MAX_INNER:
+            name, data = f"{name.removesuffix('.msg')}.eml", _as_mail(inner, losses, depth=depth + 1)
+        elif attached.text(MIME_KIND, losses).lower() == "multipart/signed":  # all of a message that was signed
+            name = f"{name}.eml"
+        if data is None:
+            link = attached.text(LINK, losses)
+            losses.unread.append(
+                f"attachment {name}: it is a link{f' to {link}' if link else ''}, an object or nested too deep, "
+                "and is not read"
+            )
+        else:
+            content.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
+    headers = "".join(f"{name}: {value}\r\n" for name, value in _headers(message, losses).items() if value)
+    return headers.encode("utf-8", "replace") + content.as_bytes()
+
+
+def _name(attached: _Folder, losses: _Losses) -> str:
+    name = attached.first_text((LONG_NAME, SHORT_NAME, SHOWN_NAME), losses)
+    return " ".join(name.split()) or "unnamed"
+
+
+def _rtf_text(message: _Folder, losses: _Losses) -> str:
+    """The text of packed RTF, which may be the only one; empty if there is none."""
+    data = message.data(RTF)
+    if not data:
+        return ""
+    try:
+        parts = [*rtf_parts(unpack_rtf(data))]
+    except ConversionError as error:
+        losses.unread.append(f"its packed RTF is not read: {error}; save it as EML")
+        return ""
+    losses.doubts |= {part.reason: None for part in parts if part.status is PartStatus.NEEDS_REVIEW and part.reason}
+    losses.parts += [part for part in parts if not part.text]
+    return "\n\n".join(part.text for part in parts if part.text)
+
+
+def _fields(message: _Folder, losses: _Losses) -> Iterator[str]:
+    """What an e-mail has no place for: texts of reports, and fields of contacts, appointments and tasks."""
+    kind = message.text(CLASS, losses)
+    if kind.lower().startswith("report."):
+        yield message.text(REPORT_TEXT, losses)
+        yield from (recipient.text(NON_DELIVERY, losses) for recipient in message.folders(RECIPIENT))
+    if kind.lower().startswith(MAIL_CLASSES):
+        return
+    names = FIELDS | {number: NAMED_FIELDS[name] for number, name in message.named.items() if name in NAMED_FIELDS}
+    lines = []
+    for number, name in names.items():
+        value = message.time(number) if number in message.times else message.text(number, losses)
+        lines += [f"{name}: {value}"] if value else []
+    yield "\n".join(dict.fromkeys(lines))
+    if not kind.lower().startswith(FIELD_CLASSES):
+        losses.unread.append(f"it is a {kind or 'message without a class'}: not all of its fields are read")
+
+
+def _headers(message: _Folder, losses: _Losses) -> dict[str, str]:
+    """Sender, recipients, dates and subject: those that it was sent with, else those that Outlook noted."""
+    sent = HeaderParser().parsestr(message.text(TRANSPORT_HEADERS, losses))
+    sender, author = _person(message, SENDER, losses), _person(message, AUTHOR, losses)
+    times = (message.time(number) for number in (SENT, RECEIVED, CREATED))
+    noted = {
+        "From": author or sender,
+        "Sender": sender if author not in ("", sender) else "",
+        "Reply-To": message.text(REPLY_NAMES, losses),
+        "Date": next(filter(None, times), ""),
+        "Delivery-Date": message.time(RECEIVED) if message.time(SENT) else "",
+        "Subject": message.text(SUBJECT, losses),
+    }
+    headers = {name: " ".join(str(sent.get(name) or noted.get(name, "")).split()) for name in HEADERS}
+    return headers | dict(_recipients(message, headers, losses))
+
+
+def _person(message: _Folder, numbers: tuple[int, int, int], losses: _Losses) -> str:
+    name, address = message.text(numbers[0], losses), message.first_text(numbers[1:], losses)
+    return f"{name} <{address}>" if address and address != name else name
+
+
+def _recipients(message: _Folder, headers: Mapping[str, str], losses: _Losses) -> Iterator[tuple[str, str]]:
+    """The headers of recipients: as sent, with those of the table that are not in them."""
+    people: dict[int, list[tuple[str, str]]] = {}
+    for recipient in message.folders(RECIPIENT):
+        kind = recipient.numbers.get(RECIPIENT_TYPE, 1) & 0xF
+        name = recipient.first_text(RECIPIENT_NAMES, losses)
+        people.setdefault(kind, []).append((name, recipient.first_text(RECIPIENT_ADDRESSES, losses)))
+    for kind, (header, names) in RECIPIENT_HEADERS.items():
+        sent, listed = headers.get(header, ""), people.get(kind, [])
+        more = [_address(name, address) for name, address in listed if (address or name).lower() not in sent.lower()]
+        yield header, "; ".join(filter(None, [sent, *more])) or " ".join(message.text(names, losses).split())
+
+
+def _address(name: str, address: str) -> str:
+    return f"{name} <{address}>" if name and address and name != address else name or address

@@ -1,0 +1,531 @@
+"""The text of a page in HTML: all that a reader sees, or may see after a click, in the order of the page."""
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from memagent_batch.data.ingest.readers.docx_numbers import formatted
+from memagent_batch.data.ingest.readers.equations import mathml_equation
+from memagent_batch.data.ingest.readers.marks import (
+    CHECKED,
+    RAISED_FRACTION,
+    UNCHECKED,
+    struck_out,
+    subscript,
+    superscript,
+)
+from memagent_batch.data.ingest.readers.page_elements import (
+    BLOCK_STYLE,
+    BREAK_TAGS,
+    CELL_END,
+    CELL_STYLE,
+    EDGE,
+    FONT_STYLE,
+    GLUE,
+    LIST_STYLE,
+    NUMBER_FORMATS,
+    PICTURE_STYLE,
+    RAISED_STYLE,
+    ROW,
+    ROW_END,
+    SELECTOR,
+    STRUCK_STYLE,
+    STRUCK_TAGS,
+)
+from memagent_batch.data.ingest.readers.symbols import symbol_font, to_unicode
+
+CONTROLS = {code: " " if code in b"\v\f\x1c\x1d\x1e\x1f" else None for code in {*range(32), 127} - {*b"\t\n\r"}}
+INVISIBLE = {**dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff")), **dict.fromkeys(map(ord, "\xa0\u2007\u202f"), " ")}
+"""Characters that break lines or keep them together, and what is read in their place."""
+INNER_ROW = re.compile(f"{ROW}([^{ROW}{ROW_END}]*){ROW_END}")
+"""A row without a table in it."""
+STRETCH = re.compile(f"[^{EDGE}{CELL_END}{ROW}{ROW_END}{GLUE}\n]+")
+"""A text without the beginning or end of a block in it."""
+CELL_CHARACTERS = 300
+"""Longest cell of a row that is one line, whatever paragraphs are in its cells; longer ones are columns of a page."""
+CELLS_APART = "|"
+"""Stands between the cells of a row."""
+SPANNED_CELLS = 100
+"""Most columns or rows that a cell is taken to span."""
+
+UNSHOWN_TYPES = frozenset({"hidden", "password", "file", "color", "image"})
+"""Types of fields whose value is not shown."""
+CHECKED_ROLES = frozenset({"checkbox", "radio", "switch", "menuitemcheckbox", "menuitemradio"})
+DATA_URL = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?(?P<settings>[^,]*),(?P<data>.*)", re.S | re.I)
+LAZY_SOURCES = ("src", "data-src", "data-original", "data-lazy-src", "href", "xlink:href", "background", "dynsrc")
+"""Attributes that name a picture. Pages load some of them late."""
+NOTE_CHARACTERS = 5
+"""Longest mark of a note."""
+SMALL_PIXELS = 16
+"""Pictures that are not higher or not wider are lines and dots, or count readers; they show no words."""
+PICTURE_ENDING = re.compile(r"\.(?:png|jpe?g|gif|webp|bmp|tiff?|svgz?|avif)(?:[?#].*)?$", re.I)
+MEDIA_ENDING = re.compile(r"\.(?:mp[34g]|m4[av]|webm|og[gav]|wav|avi|mov|wmv|wma|flv|swf|mpeg)(?:[?#].*)?$", re.I)
+
+
+@dataclass(slots=True, kw_only=True)
+class VisibleText:
+    """What a reader of a page sees, and may see after a click."""
+
+    text: str = ""
+    title: str = ""
+    pictures: list[bytes] = field(default_factory=list)
+    """Pictures that the page holds."""
+    outside_pictures: list[str] = field(default_factory=list)
+    """Addresses of pictures that it shows and does not hold."""
+    media: list[str] = field(default_factory=list)
+    """What it plays or draws: `video`, `audio`, `canvas`."""
+    inner_pages: bool = False
+    """Whether it shows other pages, which are not in it."""
+    has_script: bool = False
+    failure: str | None = None
+
+    def add(self, inner: "VisibleText") -> None:
+        """Adds what a page inside it shows beside text."""
+        self.pictures += inner.pictures
+        self.outside_pictures += inner.outside_pictures
+        self.media += inner.media
+        self.inner_pages |= inner.inner_pages
+        self.has_script |= inner.has_script
+        self.failure = self.failure or inner.failure
+
+
+def visible_text(page: str) -> VisibleText:
+    """Reads a page, a line for each block or row. Nothing is left out as unimportant."""
+    from lxml import etree
+
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+    source = _without_sections(page).translate(CONTROLS).encode("utf-8", errors="replace")
+    root = etree.fromstring(source, parser) if page.strip() else None
+    seen = VisibleText()
+    if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
+        seen.failure = f"its HTML can't be read to the end: {parser.error_log.last_error.message}"
+    if root is None:
+        return seen
+    text = _PageReader(root, seen).read().translate(INVISIBLE)
+    text = RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
+    text = re.sub(r"(\[struck out: [^\[\]]*\])(?=\w)", r"\1 ", text)
+    text = re.sub(f"{GLUE}[{EDGE}\\s]*", "", text)
+    text = re.sub(f"[{ROW}{ROW_END}]", EDGE, INNER_ROW.sub(_row, text))
+    blocks = "\n".join(block for block in text.split(EDGE) if block.strip(f" {CELL_END}"))
+    lines = "\n".join(map(_line, blocks.split("\n")))
+    seen.text = re.sub(r"\n{3,}", "\n\n", lines).strip()
+    return seen
+
+
+def _without_sections(page: str) -> str:
+    """Replaces CDATA sections by their text, which a parser of HTML takes for comments."""
+    pieces = page.split("<![CDATA[")
+    for number, piece in enumerate(pieces[1:], start=1):
+        text, end, rest = piece.partition("]]>")
+        pieces[number] = text.replace("&", "&amp;").replace("<", "&lt;") + rest if end else f"<![CDATA[{piece}"
+    return "".join(pieces)
+
+
+def _row(row: re.Match[str]) -> str:
+    """Returns a row as one block; one with a long cell as the blocks of its cells."""
+    if all(len(cell) <= CELL_CHARACTERS for cell in row[1].split(CELL_END)):
+        return EDGE + re.sub(f"[{EDGE}\n]", " ", row[1]) + EDGE
+    return EDGE + re.sub(f"{EDGE} *{CELL_END}", EDGE, row[1]) + EDGE
+
+
+def _line(line: str) -> str:
+    """Returns a line of the text. Empty cells of a row keep their places, so that values stay below their headings."""
+    cells = (" ".join(cell.split()) for cell in line.split(CELL_END))
+    return f" {CELLS_APART} ".join(cells).rstrip(f" {CELLS_APART}")
+
+
+@dataclass(slots=True)
+class _Table:
+    """Where a table stands while it is read."""
+
+    column: int = 0
+    rows_left: dict[int, int] = field(default_factory=dict)
+    """Of columns that a cell above covers, the rows below it that are still covered."""
+
+    def covered_cells(self) -> str:
+        """Returns the ends of the covered cells before the next one, and passes over them."""
+        first = self.column
+        while self.rows_left.get(self.column, 0) > 0:
+            self.rows_left[self.column] -= 1
+            self.column += 1
+        return CELL_END * (self.column - first)
+
+    def end_cell(self, cell: Any) -> str:
+        """Returns the ends of a cell, one for each column that it covers."""
+        columns = _span(cell.get("colspan"))
+        for column in range(self.column, self.column + columns):
+            self.rows_left[column] = _span(cell.get("rowspan")) - 1
+        self.column += columns
+        return CELL_END * columns
+
+    def end_row(self) -> None:
+        for column, rows in self.rows_left.items():
+            self.rows_left[column] = max(0, rows - (column >= self.column))
+        self.column = 0
+
+
+class _PageReader:
+    """Walks through a page once and writes its text."""
+
+    def __init__(self, root: Any, seen: VisibleText) -> None:
+        self._root, self._seen = root, seen
+        self._outputs: list[list[str]] = [[]]
+        """Texts in order: of the page, and of each element that will be marked and is not at its end."""
+        self._open: list[list[Callable[[str], str]]] = []
+        """What writes the mark of each element that is not at its end."""
+        self._fonts: list[str | None] = [None]
+        self._tables: list[_Table] = []
+        self._numbers: list[int | None] = []
+        """The next number of each list that is not at its end; None if its items have none."""
+        self._num_verbatim = self._num_struck = 0
+        self._struck_selectors: set[tuple[str, str, str]] = set()
+
+    def read(self) -> str:
+        """Returns the text with signs for the edges of its blocks and cells."""
+        from lxml import etree
+
+        for style in self._root.iter("style"):
+            self._read_rules(style.text or "")
+        walk = etree.iterwalk(self._root, events=("start", "end"))
+        for event, element in walk:
+            if event == "end":
+                self._end(element)
+            elif self._start(element):
+                walk.skip_subtree()
+        return "".join(self._outputs[0])
+
+    def _read_rules(self, rules: str) -> None:
+        for rule in rules.split("}"):
+            selectors, _, declarations = rule.rpartition("{")
+            if not STRUCK_STYLE.search(declarations):
+                continue
+            for selector in selectors.rpartition("{")[2].split(","):
+                simple = SELECTOR.fullmatch(selector.strip())
+                if simple is not None and simple[0]:
+                    self._struck_selectors.add((simple[1].lower(), simple[2] or "", simple[3] or ""))
+        self._add_style_pictures(rules)
+
+    def _add_style_pictures(self, style: str) -> None:
+        for found in PICTURE_STYLE.finditer(style):
+            self._add_picture([found[1] or found[2] or found[3]])
+
+    def _start(self, element: Any) -> bool:
+        """Writes what stands at the beginning of an element; tells whether what is inside is passed over."""
+        tag = _tag(element)
+        marks = self._marks(element, tag)
+        self._open.append(marks)
+        self._outputs += [[] for _ in marks]
+        self._num_struck += _write_struck in marks
+        self._fonts.append(_font(element) or self._fonts[-1])
+        self._num_verbatim += tag in ("pre", "textarea")
+        if element.get("style"):
+            self._add_style_pictures(element.get("style"))
+        self._write(_edges(element, tag)[0])
+        if tag in ("table", "tr", "td", "th"):
+            self._start_cell(tag)
+        elif tag in ("ol", "ul", "menu", "dir"):
+            self._numbers.append(_first_number(element) if tag == "ol" else None)
+        elif tag == "li":
+            self._write_number(element)
+        content = self._content(element, tag)
+        self._write(content if content is not None else "")
+        if content is None:
+            self._write_text(element.text)
+        return content is not None
+
+    def _end(self, element: Any) -> None:
+        tag = _tag(element)
+        if tag in ("ol", "ul", "menu", "dir") and self._numbers:
+            self._numbers.pop()
+        elif tag in ("table", "tr", "td", "th") and self._tables:
+            self._end_cell(element, tag)
+        self._write(_tooltip(element, tag))
+        self._num_verbatim -= tag in ("pre", "textarea")
+        self._fonts.pop()
+        marks = self._open.pop()
+        for mark in reversed(marks):
+            self._write(mark("".join(self._outputs.pop())))
+        self._num_struck -= _write_struck in marks
+        self._write(_edges(element, tag)[1])
+        tail = element.tail or ""
+        if marks and marks != [_write_struck] and tail[:1].isalnum() and self._ends_with_alike(tail[0]):
+            self._write(" ")
+        self._write_text(tail)
+
+    def _ends_with_alike(self, character: str) -> bool:
+        """Returns whether the text ends with a digit before a digit, or with a letter before a letter."""
+        last = next((piece[-1] for piece in reversed(self._outputs[-1]) if piece), "")
+        return (last.isdigit() and character.isdigit()) or (last.isalpha() and character.isalpha())
+
+    def _write(self, text: str) -> None:
+        self._outputs[-1].append(text)
+
+    def _write_text(self, text: str | None) -> None:
+        if text:
+            font = self._fonts[-1]
+            shown = to_unicode(text, font) if font is not None and symbol_font(font) else text
+            self._write(shown if self._num_verbatim else re.sub(r"\s+", " ", shown))
+
+    def _marks(self, element: Any, tag: str) -> list[Callable[[str], str]]:
+        marks: list[Callable[[str], str]] = []
+        style = element.get("style", "")
+        if self._num_struck == 0 and (
+            tag in STRUCK_TAGS or STRUCK_STYLE.search(style) or self._is_struck(element, tag)
+        ):
+            marks.append(_write_struck)
+        raised = RAISED_STYLE.search(style) if style else None
+        script = tag if tag in ("sup", "sub") else raised[1].lower() if raised is not None else ""
+        if script and tag not in ("td", "th", "tr", "img"):
+            is_note = script == "sup" and _is_note(element)
+            marks.append(_write_note if is_note else superscript if script[:3] == "sup" else subscript)
+        return marks
+
+    def _is_struck(self, element: Any, tag: str) -> bool:
+        if not self._struck_selectors:
+            return False
+        names = ["", *element.get("class", "").split()]
+        keys = {(each, name, "") for each in ("", tag) for name in names}
+        keys |= {(each, "", element.get("id", "")) for each in ("", tag)}
+        return not keys.isdisjoint(self._struck_selectors)
+
+    def _start_cell(self, tag: str) -> None:
+        if tag == "table":
+            self._tables.append(_Table())
+        elif tag != "tr" and self._tables:
+            self._write(self._tables[-1].covered_cells())
+
+    def _end_cell(self, element: Any, tag: str) -> None:
+        if tag == "table":
+            self._tables.pop()
+        elif tag == "tr":
+            self._tables[-1].end_row()
+        else:
+            self._write(self._tables[-1].end_cell(element))
+
+    def _write_number(self, element: Any) -> None:
+        if not self._numbers or self._numbers[-1] is None:
+            return
+        number = _integer(element.get("value"), self._numbers[-1])
+        parent = element.getparent()
+        is_reversed = parent is not None and parent.get("reversed") is not None
+        self._numbers[-1] = number + (-1 if is_reversed else 1)
+        shown = formatted(number, _number_format(element) or _number_format(parent) or "decimal")
+        text = "".join(islice(element.itertext(), 9)).lstrip()[: len(shown) + 1]
+        if shown and text not in (f"{shown}.", f"{shown})"):
+            self._write(f"{shown}. {GLUE}")
+
+    def _content(self, element: Any, tag: str) -> str | None:
+        """Returns what stands for an element and all that is inside; None if that is read like any other."""
+        replacement = self._REPLACEMENTS.get(tag)
+        content = replacement(self, element) if replacement is not None else None
+        if content is not None:
+            return content
+        self._add_media(element, tag)
+        if tag in ("iframe", "frame") and element.get("srcdoc"):
+            inner = visible_text(element.get("srcdoc"))
+            self._seen.add(inner)
+            return f"{EDGE}{inner.text}{EDGE}"
+        if element.get("role", "").lower() in CHECKED_ROLES:
+            self._write(f" {CHECKED if element.get('aria-checked') == 'true' else UNCHECKED} ")
+        if tag == "textarea" and not (element.text or "").strip():
+            self._write(_placeholder(element))
+        return None
+
+    def _script(self, element: Any) -> str:
+        self._seen.has_script = True
+        return ""
+
+    def _title(self, element: Any) -> str | None:
+        parent = element.getparent()
+        if parent is not None and _tag(parent) not in ("head", "html", "body"):
+            return None  # of a drawing
+        self._seen.title = self._seen.title or " ".join((element.text or "").split())
+        return ""
+
+    def _input(self, element: Any) -> str:
+        kind = element.get("type", "text").lower()
+        if kind in ("checkbox", "radio"):
+            return f" {UNCHECKED if element.get('checked') is None else CHECKED} "
+        if kind == "image":
+            return self._picture(element)
+        if kind in UNSHOWN_TYPES:
+            return ""
+        return f" {element.get('value')} " if element.get("value") else _placeholder(element)
+
+    def _picture(self, element: Any) -> str:
+        """Adds a picture; returns the words that stand for it."""
+        sources = [element]
+        for picture in element.iterancestors("picture"):
+            sources += picture.iter("source")
+        addresses = [source.get(name, "") for source in sources for name in LAZY_SOURCES]
+        for source in sources:
+            candidates = re.findall(r"data:\S+|[^\s,]\S*", source.get("srcset") or source.get("data-srcset") or "")
+            addresses += [each.rstrip(",") for each in candidates if not re.fullmatch(r"[\d.]+[wx],?", each)]
+        words = self._add_picture([*filter(None, addresses)], is_small=_is_small(element))
+        alternative = " ".join(element.get("alt", "").split())
+        return f" [picture: {alternative}] {words}" if alternative else words
+
+    def _add_picture(self, addresses: list[str], *, is_small: bool = False) -> str:
+        """Adds a picture by its addresses, the one inside the page if there is one; returns the text that is in it."""
+        data = [found for address in addresses if (found := DATA_URL.match(address.strip())) is not None]
+        outside = [address for address in addresses if not address.strip().lower().startswith(("data:", "#"))]
+        for found in data:
+            content = _data(found)
+            if "svg" in (found["kind"] or "").lower():
+                inner = visible_text(content.decode("utf-8", "replace"))
+                self._seen.add(inner)
+                return f" {inner.text} "
+            if len(content) > len(outside) * 512:  # a smaller one only stands there until the other one is loaded
+                self._seen.pictures.append(content)
+                return ""
+        if outside and not is_small:
+            self._seen.outside_pictures.append(outside[0])
+        return ""
+
+    def _add_media(self, element: Any, tag: str) -> None:
+        if tag in ("video", "audio", "canvas", "bgsound"):
+            self._seen.media.append("audio" if tag == "bgsound" else tag)
+        if tag in ("object", "embed", "applet", "iframe", "frame"):
+            address = next(filter(None, (element.get(name) for name in ("data", "src", "srcdoc", "code"))), "")
+            kind = (element.get("type") or (DATA_URL.match(address) or {"kind": ""})["kind"] or "").lower()
+            if kind.startswith("image/") or PICTURE_ENDING.search(address):
+                self._write(self._add_picture([address]))
+            elif kind.startswith(("video/", "audio/")) or MEDIA_ENDING.search(address):
+                self._seen.media.append("audio" if kind.startswith("audio/") else "video")
+            else:
+                self._seen.inner_pages |= not element.get("srcdoc")
+        elif element.get("background"):
+            self._add_picture([element.get("background")])
+
+    _REPLACEMENTS: Mapping[str, Callable[["_PageReader", Any], str | None]] = {
+        "script": _script,
+        "title": _title,
+        "input": _input,
+        **dict.fromkeys(("img", "image"), _picture),
+        **dict.fromkeys(("style", "datalist", "track"), lambda _, element: ""),
+        "math": lambda _, element: f" {mathml_equation(element)} ",
+        "select": lambda _, element: f" {_choices(element)} ",
+        "area": lambda _, element: f" {element.get('alt', '')} ",
+        **dict.fromkeys(("progress", "meter"), lambda _, element: _measure(element)),
+        "rt": lambda _, element: _ruby(element),
+    }
+    """Elements that something else than their text stands for, and what; None if they are read like any other."""
+
+
+def _tag(element: Any) -> str:
+    return element.tag.rpartition(":")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def _edges(element: Any, tag: str) -> tuple[str, str]:
+    edges = BREAK_TAGS.get(tag)
+    if edges is None and "display" in (style := element.get("style", "")):
+        return (EDGE, EDGE) if BLOCK_STYLE.search(style) else (" ", " ") if CELL_STYLE.search(style) else ("", "")
+    return edges or ("", "")
+
+
+def _font(element: Any) -> str | None:
+    style = FONT_STYLE.search(element.get("style")) if element.get("style") else None
+    name = element.get("face") or (style and (style[1] or style[2]))
+    return name.strip().strip("\"'") if name else None
+
+
+def _write_struck(text: str) -> str:
+    return STRETCH.sub(lambda stretch: struck_out(stretch[0]), text)
+
+
+def _write_note(text: str) -> str:
+    return f"[{text.strip().strip('[]()')}]" if text.strip() else text
+
+
+def _is_note(element: Any) -> bool:
+    """Returns whether a raised text is the mark of a note: a link inside the page, or in brackets."""
+    inside = "".join(islice(element.itertext(), 9)).strip()
+    if inside[:1] == "[" or len(inside) > NOTE_CHARACTERS:
+        return inside[:1] == "["
+    links = (*element.iter("a"), *element.iterancestors("a"))
+    return any(link.get("href", "").startswith("#") for link in links)
+
+
+def _tooltip(element: Any, tag: str) -> str:
+    """Returns what an element says of itself beside its text."""
+    if tag in ("html", "link", "meta", "style", "script", "head"):
+        return ""
+    named = (element.get("title"), element.get("aria-label"))
+    if named == (None, None):
+        return ""
+    texts = [" ".join((name or "").split()) for name in named]
+    shown = " ".join([*element.itertext(), element.get("alt", ""), element.get("value", "")])
+    said = (text for text in dict.fromkeys(texts) if text and text not in " ".join(shown.split()))
+    return "".join(f" [{text}] " for text in said)
+
+
+def _placeholder(element: Any) -> str:
+    text = " ".join(element.get("placeholder", "").split())
+    return f" [placeholder: {text}] " if text else ""
+
+
+def _choices(element: Any) -> str:
+    """Returns the chosen option of a list; of one that shows several, all of them with boxes."""
+    options = [
+        (each.get("label") or "".join(each.itertext()), each.get("selected") is not None)
+        for each in element.iter("option")
+    ]
+    if element.get("multiple") is not None or _integer(element.get("size"), 1) > 1:
+        return " ".join(
+            f"{CHECKED if is_chosen else UNCHECKED} {' '.join(text.split())}" for text, is_chosen in options
+        )
+    chosen = [text for text, is_chosen in options if is_chosen] or [text for text, _ in options]
+    return " ".join(chosen[-1 if any(is_chosen for _, is_chosen in options) else 0].split()) if chosen else ""
+
+
+def _measure(element: Any) -> str | None:
+    """Returns what a bar shows if no text stands in it."""
+    if not element.get("value") or "".join(element.itertext()).strip():
+        return None
+    return f" {element.get('value')}{'/' if element.get('max') else ''}{element.get('max', '')} "
+
+
+def _ruby(element: Any) -> str | None:
+    """Returns the reading of a word in parentheses; None if the page has its own parentheses."""
+    has_own = any(_tag(each) == "rp" for each in element.itersiblings(preceding=True))
+    return None if has_own else f"({''.join(element.itertext())})"
+
+
+def _first_number(element: Any) -> int:
+    otherwise = sum(_tag(each) == "li" for each in element) if element.get("reversed") is not None else 1
+    return _integer(element.get("start"), otherwise)
+
+
+def _number_format(element: Any) -> str | None:
+    if element is None:
+        return None
+    style = LIST_STYLE.search(element.get("style", ""))
+    return NUMBER_FORMATS.get(style[1].lower() if style is not None else element.get("type", ""))
+
+
+def _is_small(element: Any) -> bool:
+    sizes = (re.match(r"\s*(\d+)", element.get(name, "")) for name in ("width", "height"))
+    return any(size is not None and int(size[1]) <= SMALL_PIXELS for size in sizes)
+
+
+def _span(value: str | None) -> int:
+    return min(max(1, _integer(value, 1)), SPANNED_CELLS)
+
+
+def _integer(value: str | None, otherwise: int) -> int:
+    return int(value) if value is not None and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", value) else otherwise
+
+
+def _data(url: re.Match[str]) -> bytes:
+    """Returns what a data URL holds; nothing if no browser can show it either."""
+    data = unquote_to_bytes(url["data"])
+    if "base64" not in url["settings"].lower():
+        return data
+    try:
+        return b64decode(data + b"==")
+    except ValueError:
+        return b""

@@ -1,0 +1,316 @@
+"""PDF by pypdfium2: the text layer, page by page. A page that shows something without a text layer needs OCR."""
+
+import base64
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
+from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, embedded_file, read_annotations
+from memagent_batch.data.ingest.readers.pdf_shapes import (
+    Box,
+    PageInk,
+    drawn_check_boxes,
+    hiding_boxes,
+    is_blank_picture,
+    merge_boxes,
+    read_shapes,
+    remove_hidden_layers,
+    strike_boxes,
+)
+from memagent_batch.data.ingest.readers.pdf_text import PageText, TextReader, is_garbled
+from memagent_batch.errors import ConversionError
+
+SCAN_SHARE = 0.5
+"""Share of the page's area that an image has at least where the page is a scan."""
+PICTURE_SHARE = 0.005
+"""Share of the page's area from which a picture can hold a line of text."""
+UNREAD_SHARE, UNREAD_BLOCKS = 0.05, 20
+"""Share and number of the blocks of a picture that show letters beside the text layer, from which it is not read."""
+UNREADABLE_SHARE, UNREADABLE_WORD = 0.3, 3
+"""Share of characters without a meaning, and number of them in a row, from which a text layer counts as unreadable."""
+STAMP_SHARE = 0.05
+"""Greatest share of a scanned page's area that stamps cover."""
+LETTER_CURVES = 200
+"""Segments of drawn shapes from which they may be letters, some 15 each."""
+QUOTED_CHARACTERS = 60
+"""Characters of a covered text that its reason quotes."""
+PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
+STREAM = re.compile(rb"(?<!end)stream\r?\n")
+FILTER = re.compile(rb"/(\w+)Decode\b")
+"""How a stream is packed, in its dictionary: the filters in the order in which they are undone."""
+DICTIONARY_BYTES = 500
+"""Bytes before a stream that say how it is packed."""
+UNPACKED_AT_ONCE = 64 << 10
+"""Bytes of packed content that are unpacked at once."""
+ZLIB_HEADER_BYTES = 2
+FLUSH_MARK = b"\0\0\xff\xff"
+"""Ends packed data that was flushed instead of closed; it is whole."""
+LAYERS_MARK = b"/OCProperties"
+DOTS_PER_INCH, JPEG_QUALITY = 200, 95
+PAGE_PIXELS = 40_000_000
+"""Most pixels of a page that is drawn, ten times those of A4: a larger page is drawn smaller."""
+
+
+class PdfConverter(BuiltIn):
+    """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
+
+    package, own, modules = "pypdfium2", 5, ("pypdfium2", "numpy")
+    settings = ("ocr",)
+
+    def __init__(self, *, ocr: bool = False) -> None:
+        self._ocr = ocr
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each page.
+
+        Raises:
+            ConversionError: the file is encrypted or no PDF that can be opened.
+        """
+        import pypdfium2
+
+        document, content = _open(file), _FileContent(file.read_bytes())
+        for number in range(len(document)):
+            try:
+                yield from _page_items(document, number, ocr=self._ocr, has_layers=content.has_layers)
+            except pypdfium2.PdfiumError as error:
+                yield Part(locator=f"page {number + 1}", status=PartStatus.FAILED, reason=str(error))
+        for number in range(document.count_attachments()):
+            yield embedded_file(partial(document.get_attachment, number), number=str(number + 1))
+        for reason in content.losses(document):
+            yield Part(locator="rest of the file", status=PartStatus.FAILED, reason=reason)
+
+
+def _open(file: Path) -> Any:
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(file)
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error).lower():
+            raise ConversionError("encrypted: it opens with a password only; save a copy without a password") from error
+        if "security" in str(error).lower():
+            raise ConversionError(
+                "encrypted: it opens with a certificate or a rights service only; save a copy without protection"
+            ) from error
+        raise ConversionError(f"it can't be opened as a PDF; is it whole? {error}") from error
+    document.init_forms()
+    if not len(document):
+        raise ConversionError("it has no page that can be opened; is it whole?")
+    return document
+
+
+def _page_items(document: Any, number: int, *, ocr: bool, has_layers: bool) -> Iterator[Part | Attachment]:
+    import pypdfium2.raw as pdfium
+
+    page, annotations = document[number], Annotations()
+    if pdfium.FPDFPage_GetAnnotCount(page):
+        annotations = read_annotations(document, page, number=number + 1)
+        page.close()
+        page = document[number]
+    is_layer_hidden = has_layers and remove_hidden_layers(page)
+    shown_page = _Page(page, annotations, is_layer_hidden=is_layer_hidden)
+    place = f"page {number + 1}"
+    status, reason = shown_page.judge()
+    picture = _drawn(page) if ocr and status is PartStatus.NEEDS_OCR else b""
+    yield Part(locator=place, text=shown_page.text.text, status=status, reason=reason, picture=picture)
+    if notes := shown_page.notes(with_check_boxes=bool(picture)):
+        yield Part(locator=f"{place}, notes", text="\n".join(notes))
+    if status is not PartStatus.NEEDS_OCR:
+        for position, box in enumerate(shown_page.unread_pictures, start=1):
+            why = "a picture without a text layer: what it shows is not read"
+            picture = _drawn(page, box) if ocr else b""
+            locator = f"{place}, picture {position}"
+            yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason=why, picture=picture)
+    if annotations.has_media:
+        why = "media (sound, film or a 3D model): what they say or show is not read"
+        yield Part(locator=f"{place}, media", status=PartStatus.SKIPPED, reason=why)
+    page.close()
+    yield from annotations.attachments
+
+
+class _Page:
+    """A page with its text, its annotations and what else it shows."""
+
+    def __init__(self, page: Any, annotations: Annotations, *, is_layer_hidden: bool) -> None:
+        self._page, self._annotations, self._is_layer_hidden = page, annotations, is_layer_hidden
+        self._bounds = Box(*page.get_bbox())
+        self._shapes = read_shapes(page)
+        self._reader = TextReader(page)
+        drawn_boxes = drawn_check_boxes(self._shapes)
+        self._has_drawn_boxes = bool(drawn_boxes)
+        self.text = self._read(drawn_boxes)
+        self.unread_pictures = self._unread_pictures()
+
+    def _read(self, drawn_boxes: list[tuple[Box, bool]]) -> PageText:
+        shapes, annotations = self._shapes, self._annotations
+        check_boxes = [*annotations.check_boxes, *(CheckBox(*drawn) for drawn in drawn_boxes)]
+        return self._reader.read(
+            check_boxes=sorted(check_boxes),
+            strikes=[*annotations.strikes, *strike_boxes(shapes, self._reader.rects)],
+            rules=[path.box for path in shapes.paths],
+            covers=hiding_boxes(shapes, page_area=self._bounds.area, most_share=SCAN_SHARE),
+        )
+
+    def _unread_pictures(self) -> list[Box]:
+        """Pictures, stamps and handwriting with something that the text layer does not have."""
+        drawings = [box.common(self._bounds) for box in self._annotations.drawings]
+        merged = merge_boxes([box for picture in self._shapes.pictures if (box := picture.common(self._bounds)).area])
+        pictures = [box for box in merged if box.area >= PICTURE_SHARE * self._bounds.area]
+        boxes, ink = merge_boxes([*pictures, *(box for box in drawings if box.area)]), None
+        unread = list[Box]()
+        for box in boxes:
+            rects = [rect for rect in self.text.rects if rect.common(box).area]
+            if rects:
+                ink = ink or PageInk(self._page)
+                num_unread, num_blocks = ink.unread_blocks(box, rects)
+                has_few = num_unread < UNREAD_BLOCKS or num_unread < UNREAD_SHARE * num_blocks
+                if num_blocks and has_few and not self._is_stamped_blank(box, rects):
+                    continue
+            unread.append(box)
+        return unread
+
+    def _is_stamped_blank(self, box: Box, rects: list[Box]) -> bool:
+        """Whether pictures that fill the page show nothing under a little text, as if they were damaged."""
+        pictures = [cover for cover in self._shapes.covers if not cover.num_segments]
+        scans = [cover.handle for cover in pictures if cover.box.common(box).area >= SCAN_SHARE * self._bounds.area]
+        is_stamp = sum(rect.area for rect in rects) < STAMP_SHARE * box.area
+        return bool(scans) and is_stamp and all(map(is_blank_picture, scans))
+
+    def notes(self, *, with_check_boxes: bool) -> list[str]:
+        """Texts of annotations that the page does not show.
+
+        Check boxes among its words are notes, too, if OCR replaces the text of the page.
+        """
+        unshown = [
+            f"{placed.label}{placed.text}"
+            for placed in self._annotations.placed_texts
+            if "".join(placed.text.split()) not in self._reader.text_in(placed.box)
+        ]
+        boxes = self._annotations.check_boxes if with_check_boxes else self.text.unplaced_boxes
+        marks = [f"{CHECKED if box.is_checked else UNCHECKED} {box.name}" for box in boxes]
+        return [note for note in (*self._annotations.notes, *unshown, *marks) if note.strip()]
+
+    def judge(self) -> tuple[PartStatus, str | None]:
+        """What the text of the page is worth, and why."""
+        if reason := self._unread_reason():
+            return PartStatus.NEEDS_OCR, reason
+        if doubts := list(self._doubts()):
+            return PartStatus.NEEDS_REVIEW, "; ".join(doubts)
+        remarks = list(self._remarks())
+        return PartStatus.OK if self.text.num_visible else PartStatus.EMPTY, "; ".join(remarks) or None
+
+    def _unread_reason(self) -> str | None:
+        text, scan_area = self.text, SCAN_SHARE * self._bounds.area
+        if text.num_unreadable > UNREADABLE_SHARE * text.num_visible or text.longest_unreadable >= UNREADABLE_WORD:
+            return f"{text.num_unreadable} of the {text.num_visible} characters of its text layer have no meaning"
+        if not text.num_visible:
+            return None if self._is_blank() else "it shows something, and has no text layer"
+        if any(box.area >= scan_area for box in self.unread_pictures):
+            return "an image fills the page, and its text layer has not all that it shows"
+        is_scan = any(box.area >= scan_area for box in merge_boxes(self._shapes.pictures))
+        if is_scan and is_garbled(text.text):
+            return "an image fills the page, and hardly anything of its text layer looks like words"
+        return None
+
+    def _is_blank(self) -> bool:
+        return self._shapes.is_blank and not self.unread_pictures
+
+    def _doubts(self) -> Iterator[str]:
+        text = self.text
+        if text.covered:
+            yield f"a shape hides {text.covered[:QUOTED_CHARACTERS]!r}, which is read all the same"
+        if text.has_mixed_columns:
+            yield "its lines may be those of two columns or the rows of a table: they are read across"
+        if self._has_drawn_boxes:
+            yield "which of its drawn boxes are chosen is told by what is drawn in them"
+        if names := self._annotations.contradictory_boxes:
+            yield f"it is unclear which check boxes are chosen, as they don't show their values: {', '.join(names)}"
+
+    def _remarks(self) -> Iterator[str]:
+        if self.text.num_unreadable:
+            yield f"{self.text.num_unreadable} characters without a meaning are not read"
+        if self._shapes.num_curves >= LETTER_CURVES:
+            yield "drawn shapes, which may be letters, are not read"
+        if self._is_layer_hidden:
+            yield "what stands on layers that are off is not read"
+
+
+def _drawn(page: Any, box: Box | None = None) -> bytes:
+    """The image of a page, or of a box of it, as it is shown."""
+    bounds = Box(*page.get_bbox())
+    box = bounds if box is None else box.grown(1).common(bounds)
+    sides = [box.left - bounds.left, box.bottom - bounds.bottom, bounds.right - box.right, bounds.top - box.top]
+    quarter_turns = page.get_rotation() // 90
+    crop = sides[quarter_turns:] + sides[:quarter_turns]
+    scale = min(DOTS_PER_INCH / 72, (PAGE_PIXELS / max(1.0, box.area)) ** 0.5)
+    image, out = page.render(scale=scale, crop=tuple(crop)).to_pil().convert("RGB"), io.BytesIO()
+    image.save(out, "JPEG", quality=JPEG_QUALITY)
+    return out.getvalue()
+
+
+@dataclass(slots=True)
+class _FileContent:
+    """What the bytes of a file tell that no page shows."""
+
+    data: bytes
+    has_layers: bool = False
+    num_damaged: int = 0
+
+    def __post_init__(self) -> None:
+        self.has_layers = LAYERS_MARK in self.data
+        if b"/Encrypt" in self.data:
+            self.has_layers = True
+            return
+        for found in STREAM.finditer(self.data):
+            self._look_at(found.start(), found.end())
+
+    def losses(self, document: Any) -> Iterator[str]:
+        """What the file holds that is not read, in words."""
+        import pypdfium2.raw as pdfium
+
+        if document.get_formtype() == pdfium.FORMTYPE_XFA_FULL:
+            yield "its form (XFA) is not read: only programs of Adobe show it; print it to a PDF"
+        if b"/Encrypt" in self.data:
+            return
+        num_pages = len(set(PAGE.findall(self.data)))
+        if num_pages > len(document) and b"/Prev" not in self.data:
+            yield f"it holds {num_pages} pages, and its list of pages names {len(document)}: the others are not read"
+        if self.num_damaged:
+            yield f"{self.num_damaged} pieces of it can't be unpacked to their end, and what they show is not read"
+
+    def _look_at(self, head_end: int, start: int) -> None:
+        """Unpacks a stream that is not an image, to see whether it is whole and whether it names layers.
+
+        Data that is packed in another way than by Flate, or by Flate written as letters (ASCII85), is not judged. Its
+        checksum is not looked at.
+        """
+        data = self.data
+        head = data[max(0, head_end - DICTIONARY_BYTES) : head_end].rpartition(b"obj")[2]
+        filters, end = FILTER.findall(head), data.find(b"endstream", start)
+        if b"/Image" in head or filters not in ([b"Flate"], [b"ASCII85", b"Flate"]):
+            return
+        if len(filters) > 1:
+            try:
+                data, start = base64.a85decode(data[start:end].strip(), adobe=True), 0
+            except ValueError:
+                self.num_damaged += 1
+                return
+            end = len(data)
+        if not data[start:end].strip():
+            return
+        unpacker, has_objects = zlib.decompressobj(-zlib.MAX_WBITS), b"/ObjStm" in head
+        try:
+            for at in range(start + ZLIB_HEADER_BYTES, end, UNPACKED_AT_ONCE):
+                unpacked = unpacker.decompress(data[at : min(end, at + UNPACKED_AT_ONCE)])
+                self.has_layers |= has_objects and LAYERS_MARK in unpacked
+        except zlib.error:
+            self.num_damaged += 1
+            return
+        self.num_damaged += not (unpacker.eof or data[start:end].rstrip(b"\r\n").endswith(FLUSH_MARK))

@@ -1,0 +1,244 @@
+"""What a sheet shows beside its cells: comments, hints, controls of forms, drawings, pictures and files."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from memagent_batch.data.ingest.readers.converter import Attachment, Part
+from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
+from memagent_batch.data.ingest.readers.office import related_items, root_of
+from memagent_batch.data.ingest.readers.packages import DAMAGE, PackagePart
+
+RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+OFFICE = "{urn:schemas-microsoft-com:office:office}"
+SHAPE_NUMBER = re.compile(r"_s(\d+)$")
+"""In the name of a shape, `_x0000_s1025`."""
+ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+"""A character that XML does not allow, in texts of workbooks: `_x000D_`."""
+INVISIBLE = dict.fromkeys((*range(9), *range(14, 28), 127))
+THREAD_AUTHOR = "tc="
+"""Beginning of the author of a comment that repeats a thread, for programs that know no threads."""
+NO_CONTROLS = frozenset({"note", "pict"})
+"""Kinds of shapes that are read elsewhere: comments, and pictures of files and controls."""
+UNDECIDED = frozenset({"Mixed", "2"})
+
+
+class CellLookup(Protocol):
+    """Finds the text of a cell by a range, such as `Prices!$A$1:$A$9`, and its row there, from 0."""
+
+    def __call__(self, area: str, *, row: int) -> str | None:
+        """Returns None for a range that can't be found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """A comment on a cell, or a reply to one."""
+
+    cell: str
+    author: str
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Control:
+    """A check box, a list or another control of a form."""
+
+    name: str = ""
+    caption: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    """By names in small letters: `objecttype`, `checked`, `sel`, `val`, `fmlarange`."""
+    choices: list[str] = field(default_factory=list)
+
+
+class SheetObjects:
+    """What one sheet shows beside its cells."""
+
+    def __init__(self, part: PackagePart, *, root: Any, people: Mapping[str, str], cells: Mapping[str, str]) -> None:
+        """Takes the XML of the sheet, None if it is damaged, and the texts of the cells with comments."""
+        self._part, self._root, self._people, self._cells = part, root, people, cells
+
+    def items(self, lookup: CellLookup, *, place: str, number: str, seen: set[str]) -> Iterator[Part | Attachment]:
+        """Yields the parts and files beside the cells; names of parts that were taken are added to `seen`."""
+        drawings = [(part, _forgiving_root(part)) for part in self._part.related("vmlDrawing")]
+        controls = _controls(self._part, self._root, [shapes for _, shapes in drawings])
+        _caption_controls(controls, self._part)
+        texts = {
+            "comments": [_comment_line(comment, self._cells) for comment in _comments(self._part, self._people)],
+            "input messages": [] if self._root is None else list(_input_messages(self._root)),
+            "controls": [line for control in controls.values() if (line := _control_line(control, lookup))],
+        }
+        for name, lines in texts.items():
+            if lines:
+                yield Part(locator=f"{place}{name}", text="\n".join(lines))
+        seen.update(part.partname for kind in ("comments", "threadedComment") for part in self._part.related(kind))
+        seen.update(_previews(self._part, self._root, drawings))
+        for position, (part, _) in enumerate(drawings, start=1):
+            yield from related_items(part, place=place, number=f"{number}0-{position}-", seen=seen)
+        yield from related_items(self._part, place=place, number=number, seen=seen)
+
+
+def people_of(book: PackagePart) -> dict[str, str]:
+    """Returns the names of those who wrote in threads of comments, by their ids."""
+    people = (person for part in book.related("person") for person in root_of(part).iter("{*}person"))
+    return {person.get("id", ""): person.get("displayName", "") for person in people}
+
+
+def commented_cells(sheet: PackagePart) -> frozenset[str]:
+    """Returns the places of the cells with comments; none if the comments are damaged, which their own part says."""
+    parts = [part for kind in ("comments", "threadedComment") for part in sheet.related(kind)]
+    try:
+        comments = [each for part in parts for each in root_of(part).iter("{*}comment", "{*}threadedComment")]
+    except DAMAGE:
+        return frozenset()
+    return frozenset(each.get("ref", "") for each in comments)
+
+
+def normalise(text: str | None) -> str:
+    """Returns a text in one line, with the characters that are escaped in workbooks."""
+    text = text or ""
+    if "_x" in text:
+        text = ESCAPED.sub(lambda code: chr(int(code[1], 16)), text)
+        text = text.translate(INVISIBLE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return " ".join(text.split())
+
+
+def _comments(sheet: PackagePart, people: Mapping[str, str]) -> Iterator[Comment]:
+    for part in sheet.related("threadedComment"):
+        for each in root_of(part).iter("{*}threadedComment"):
+            date = each.get("dT", "").partition("T")[0]
+            state = "resolved" if each.get("done") in {"1", "true"} else ""
+            author = ", ".join(filter(None, (people.get(each.get("personId", ""), ""), date, state)))
+            yield Comment(cell=each.get("ref", ""), author=author, text=normalise(each.findtext("{*}text")))
+    has_threads = bool(sheet.related("threadedComment"))
+    for part in sheet.related("comments"):
+        root = root_of(part)
+        authors = [normalise(author.text) for author in root.iter("{*}author")]
+        for each in root.iter("{*}comment"):
+            index = each.get("authorId", "")
+            author = authors[int(index)] if index.isdecimal() and int(index) < len(authors) else ""
+            if not (has_threads and author.startswith(THREAD_AUTHOR)):
+                text = "".join(piece.text or "" for piece in each.iterfind("{*}text//{*}t"))
+                yield Comment(cell=each.get("ref", ""), author=author, text=normalise(text))
+
+
+def _comment_line(comment: Comment, cells: Mapping[str, str]) -> str:
+    """Returns a comment with its cell: `B2 (12.5 %), Ann Lee: Is this final?`."""
+    value = f" ({cells[comment.cell]})" if comment.cell in cells else ""
+    is_named = not comment.author or comment.text.startswith(f"{comment.author}:")
+    return f"{comment.cell}{value}{'' if is_named else f', {comment.author}'}: {comment.text}"
+
+
+def _input_messages(root: Any) -> Iterator[str]:
+    """Yields what Excel shows beside the cells into which something is to be written."""
+    for each in root.iter("{*}dataValidation"):
+        text = ": ".join(filter(None, map(normalise, (each.get("promptTitle"), each.get("prompt")))))
+        if text and each.get("showInputMessage") in {"1", "true"}:
+            yield f"{each.get('sqref') or each.findtext('{*}sqref') or ''}: {text}"
+
+
+def _controls(sheet: PackagePart, root: Any, drawings: list[Any]) -> dict[str, Control]:
+    """Returns the controls of a sheet by the numbers of their shapes."""
+    controls = dict[str, Control]()
+    for shape, data in _shapes(drawings):
+        settings = {child.tag.rpartition("}")[2].lower(): (child.text or "").strip() for child in data}
+        settings["objecttype"] = data.get("ObjectType", "")
+        if settings["objecttype"].lower() not in NO_CONTROLS:
+            box = next(shape.iter("{*}textbox"), None)
+            caption = "" if box is None else normalise(" ".join(box.itertext()))
+            controls[_shape_number(shape)] = Control(caption=caption, settings=settings)
+    for each in () if root is None else root.iter("{*}control"):
+        relation = sheet.rels.get(each.get(RELATION, ""))
+        if relation is not None and relation.kind == "ctrlProp" and not relation.is_external:
+            control = controls.setdefault(each.get("shapeId", ""), Control())
+            properties = root_of(relation.target_part)
+            control.name = each.get("name", "")
+            control.settings |= {name.lower(): value for name, value in properties.attrib.items()}
+            control.choices = [normalise(item.get("val")) for item in properties.iter("{*}item")]
+    return controls
+
+
+def _shapes(drawings: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yields the shapes of drawings in VML that say what they are, with the element that does."""
+    for drawing in drawings:
+        for data in drawing.iter("{*}ClientData"):
+            if data.getparent() is not None:
+                yield data.getparent(), data
+
+
+def _shape_number(shape: Any) -> str:
+    found = SHAPE_NUMBER.search(shape.get(f"{OFFICE}spid") or shape.get("id", ""))
+    return found[1] if found else shape.get("id", "")
+
+
+def _caption_controls(controls: Mapping[str, Control], sheet: PackagePart) -> None:
+    """Moves captions of controls from the drawing to the controls: it shows them without their state."""
+    for drawing in sheet.related("drawing") if controls else ():
+        root = root_of(drawing)
+        for shape in list(root.iter("{*}sp")):
+            found = [SHAPE_NUMBER.search(each.get("spid", "")) for each in shape.iter("{*}compatExt")]
+            control = controls.get(found[0][1]) if found and found[0] else None
+            if control is not None:
+                control.caption = control.caption or normalise(" ".join(shape.itertext("{*}t")))
+                shape.getparent().remove(shape)
+        drawing.replacement = _xml(root)
+
+
+def _xml(root: Any) -> bytes:
+    from lxml import etree
+
+    return bytes(etree.tostring(root))
+
+
+def _control_line(control: Control, lookup: CellLookup) -> str:
+    """Returns the caption of a control and what is checked, chosen or set; empty if it shows no words."""
+    settings = control.settings
+    kind, name = settings.get("objecttype", "").lower(), control.caption or control.name
+    if kind in {"checkbox", "radio"}:
+        state = settings.get("checked", "")
+        box = CHECKED if state in {"Checked", "1"} else UNCHECKED
+        return f"{box} {name}{' (neither checked nor unchecked)' if state in UNDECIDED else ''}".rstrip()
+    if kind in {"drop", "list"}:
+        return f"{name}: {_chosen(control, lookup)}"
+    if kind in {"spin", "scroll"}:
+        return f"{name}: {settings.get('val', '0')}"
+    return control.caption
+
+
+def _chosen(control: Control, lookup: CellLookup) -> str:
+    """Returns what is chosen in a list, or its number there."""
+    settings, texts = control.settings, list[str]()
+    area = settings.get("fmlarange", "")
+    for number in (settings.get("multisel") or settings.get("sel") or "").split(","):
+        if not number.strip().isdecimal() or number.strip() == "0":
+            continue
+        row = int(number) - 1
+        text = control.choices[row] if row < len(control.choices) else lookup(area, row=row)
+        texts.append(text or f"number {row + 1} of {area or 'the list'}")
+    return ", ".join(texts) or "nothing is chosen"
+
+
+def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, Any]]) -> Iterator[str]:
+    """Yields the names of pictures that show a file or control of the package, which is read itself."""
+    if root is None:
+        return
+    objects = [each for each in root.iter("{*}oleObject", "{*}control") if each.get(RELATION) in sheet.rels]
+    numbers = {each.get("shapeId") for each in objects if not sheet.rels[each.get(RELATION)].is_external}
+    for each in objects:
+        ids = [child.get(RELATION, "") for child in each.iter("{*}objectPr", "{*}controlPr")]
+        yield from (sheet.rels[id_].target_part.partname for id_ in ids if id_ in sheet.rels)
+    for part, shapes in drawings:
+        for shape, _ in _shapes([shapes]):
+            pictures = shape.iter("{*}imagedata") if _shape_number(shape) in numbers else ()
+            ids = [picture.get(f"{OFFICE}relid", "") for picture in pictures]
+            yield from (part.rels[id_].target_part.partname for id_ in ids if id_ in part.rels)
+
+
+def _forgiving_root(part: PackagePart) -> Any:
+    """Returns the XML of a drawing in VML, in which Excel itself does not close line breaks."""
+    from lxml import etree
+
+    root = etree.fromstring(
+        part.blob.replace(b"<br>", b"<br/>"), etree.XMLParser(recover=True, resolve_entities=False, no_network=True)
+    )
+    return etree.Element("xml") if root is None else root

@@ -1,0 +1,380 @@
+"""XLSX: a part for each sheet, then what is drawn and written beside its cells."""
+
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
+from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, NumberFormat, general, parse_number
+from memagent_batch.data.ingest.readers.office import related_items, require_bounds, root_of
+from memagent_batch.data.ingest.readers.packages import DAMAGE, PackagePart, open_package
+from memagent_batch.data.ingest.readers.sheet_objects import SheetObjects, commented_cells, normalise, people_of
+from memagent_batch.errors import ConversionError
+
+S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
+RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+SHEET_KINDS = frozenset({"worksheet", "chartsheet", "dialogsheet", "xlMacrosheet", "xlIntlMacrosheet"})
+DIGITS = "0123456789"
+MOST_COLUMNS = 16_384
+WIDEST_GAP = 20
+"""Most empty cells that are written as such. Before a cell that follows more of them stands its column: `XFD: 5`."""
+REMEMBERED_NUMBERS = 1 << 14
+"""Numbers of one format whose displays are kept, for they are often the same."""
+DAY_0 = {False: datetime(1899, 12, 30), True: datetime(1904, 1, 1)}
+"""By whether the workbook counts days from 1904."""
+
+MARGINS = ("oddHeader", "evenHeader", "firstHeader", "oddFooter", "evenFooter", "firstFooter")
+MARGIN_CODE = re.compile(
+    r'&(?:"[^"]*"|K(?:[0-9A-F]{6}|\d\d[+-]\d{3})|\d+|[LCR]|[BIUESXYOHG]|[PNDTFZA](?:[+-]\d+)?|&)', re.IGNORECASE
+)
+"""Of what is printed above and below a sheet: a font, colour, size, place, style, picture or field, or the sign `&`."""
+MARGIN_FIELDS = {"P": "[Page]", "N": "[Pages]", "D": "[Date]", "T": "[Time]", "F": "[File]", "Z": "[Path]", "&": "&"}
+MARGIN_FIELDS |= dict.fromkeys("LCR", "\n")
+CONSTANT = re.compile(r'"(?:[^"]|"")*"|[-+]?\d[\d.]*(?:E[+-]?\d+)?%?', re.IGNORECASE)
+"""What a defined name stands for that names neither a range nor a formula."""
+PLACE = re.compile(r"(?:'?(?P<sheet>[^!]*?)'?!)?\$?(?P<column>[A-Z]{1,3})\$?(?P<row>\d+)")
+"""The first cell of a range: `'Price list'!$A$1:$A$5`."""
+
+SCRIPTS = {"superscript": Script.SUPER, "subscript": Script.SUB}
+LOCAL_CURRENCIES = frozenset(["5", "6", "7", "8", "42", "44"])
+"""Numbers of formats that show the currency of the computer, unless the workbook says which one."""
+LOCAL_CURRENCY = "some numbers have the currency of the computer on which they are shown; none is written here"
+UNCOMPUTED = "{} formulas without a saved value are not read: open the file in Excel, and save it"
+BROKEN = "{} cells are not read: the file lacks the texts that they name"
+RICH = "{} cells show a picture, linked data or an error of recent versions of Excel, which is not read"
+NO_FORMATS = "formats of cells are damaged: numbers are as they are stored, and dates are numbers of days"
+LOSSES = {UNCOMPUTED: "formulas", BROKEN: "cells", RICH: "cells", NO_FORMATS: "formats"}
+"""Why something is not read, with the locators of the parts that say so."""
+
+
+class SheetsConverter(BuiltIn):
+    """Sheets in order, hidden ones too: a line for each row with values, ` | ` between its cells.
+
+    Numbers are as Excel displays them, with the stored value in brackets where the display alone could mislead; of
+    formulas the value that was saved.
+    """
+
+    package, own, modules = "lxml", 4, ("lxml.etree", "docx")
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each sheet, and for each text beside it.
+
+        Raises:
+            ConversionError: the package is damaged, unpacks to too much, or declares entities.
+        """
+        require_bounds(file, kind="an XLSX")
+        try:
+            with zipfile.ZipFile(open_package(file)) as package:
+                (main,) = PackagePart(package, "").related("officeDocument")
+                yield from Workbook(main).items()
+        except (ValueError, *DAMAGE) as error:
+            raise ConversionError(f"it can't be opened as an XLSX ({error}); is it whole?") from error
+
+
+@dataclass(slots=True)
+class SheetText:
+    """What the cells of a sheet show."""
+
+    lines: list[str] = field(default_factory=list)
+    cells: dict[str, str] = field(default_factory=dict)
+    """Texts of the cells that were wanted, by their places (`B2`)."""
+    root: Any = None
+    """The XML of the sheet without its rows; None if it is damaged."""
+    damage: str | None = None
+    """Why the rows after the lines were not read."""
+
+
+class Workbook:
+    """The sheets of a workbook, with the texts and formats that they share."""
+
+    def __init__(self, main: PackagePart) -> None:
+        self._main, self._root = main, root_of(main)
+        settings = self._root.find(f"{S}workbookPr")
+        self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
+        self._losses = Counter[str]()
+        self._texts = list(self._shared_texts())
+        self._general = self._cell_format("General")
+        self._formats = self._cell_formats()
+
+    def items(self) -> Iterator[Part | Attachment]:
+        """Yields a part for each sheet, what stands beside its cells, and what was not read.
+
+        Raises:
+            ConversionError: a part declares entities.
+        """
+        seen, people = {self._main.partname}, people_of(self._main)
+        for number, sheet in enumerate(self._root.iterfind(f"{S}sheets/{S}sheet"), start=1):
+            place = f"sheet {sheet.get('name', '')}{'' if sheet.get('state', 'visible') == 'visible' else ' (hidden)'}"
+            part = self._sheet_part(sheet)
+            if part is None:
+                yield Part(locator=place, status=PartStatus.FAILED, reason="the file lacks this sheet")
+                continue
+            try:
+                yield from self._sheet_items(part, sheet.get("name", ""), place, people, f"{number}-", seen)
+            except DAMAGE as error:
+                reason = f"comments and drawings are damaged, and not all of them are read ({error})"
+                yield Part(locator=f"{place}, drawings", status=PartStatus.FAILED, reason=reason)
+        for part in self._main.related("richValueRel"):
+            yield from related_items(part, number="0-", seen=seen)
+        yield from self._closing_parts()
+
+    def _sheet_items(
+        self, part: PackagePart, title: str, place: str, people: Mapping[str, str], number: str, seen: set[str]
+    ) -> Iterator[Part | Attachment]:
+        text = self._read(part, wanted=commented_cells(part))
+        margins = [] if text.root is None else list(_margins(text.root, title))
+        is_local = any(each.has_local_currency and each.is_used for each in self._formats.values())
+        yield Part(locator=place, text="\n".join([*margins, *text.lines]), reason=LOCAL_CURRENCY if is_local else None)
+        if text.damage is not None:
+            yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
+        objects = SheetObjects(part, root=text.root, people=people, cells=text.cells)
+        yield from objects.items(partial(self._cell_in, sheet=title), place=f"{place}, ", number=number, seen=seen)
+
+    def _closing_parts(self) -> Iterator[Part]:
+        """Yields the names that stand for a value, not for cells or a formula, and the cells that were not read."""
+        names = [
+            f"{name.get('name')} = {normalise(name.text)}"
+            for name in self._root.iterfind(f"{S}definedNames/{S}definedName")
+            if CONSTANT.fullmatch((name.text or "").strip()) and not name.get("name", "").startswith("_xl")
+        ]
+        if names:
+            yield Part(locator="defined names", text="\n".join(names))
+        for reason, count in self._losses.items():
+            yield Part(locator=LOSSES[reason], status=PartStatus.FAILED, reason=reason.format(count))
+
+    def _shared_texts(self) -> Iterator[str]:
+        for part in self._main.related("sharedStrings"):
+            try:
+                yield from map(_text_of, Elements(part, ITEM))
+            except DAMAGE:
+                return  # cells whose texts are missing are counted
+
+    def _cell_format(self, code: str, is_struck: bool = False, has_local_currency: bool = False) -> "CellFormat":
+        return CellFormat(code, epoch_1904=self._epoch_1904, is_struck=is_struck, has_local_currency=has_local_currency)
+
+    def _cell_formats(self) -> dict[str, "CellFormat"]:
+        """Returns the formats of cells by the numbers that cells name them with."""
+        formats = dict[str, CellFormat]()
+        for part in self._main.related("styles"):
+            try:
+                styles = root_of(part)
+            except DAMAGE:
+                self._losses[NO_FORMATS] += 1
+                continue
+            own = {
+                each.get("numFmtId"): each.get("formatCode", "") for each in styles.iterfind(f"{S}numFmts/{S}numFmt")
+            }
+            is_struck = [_is_on(font.find(f"{S}strike")) for font in styles.iterfind(f"{S}fonts/{S}font")]
+            made = dict[tuple[str, bool], CellFormat]()
+            for style in styles.iterfind(f"{S}cellXfs/{S}xf"):
+                number, font = style.get("numFmtId", "0"), int(style.get("fontId", "0"))
+                key = number, font < len(is_struck) and is_struck[font]
+                if key not in made:
+                    code, is_local = own.get(number), number in LOCAL_CURRENCIES and number not in own
+                    made[key] = self._cell_format(code or BUILT_IN.get(number, "General"), key[1], is_local)
+                formats[str(len(formats))] = made[key]
+        return formats
+
+    def _sheet_part(self, sheet: Any) -> PackagePart | None:
+        relation = self._main.rels.get(sheet.get(RELATION, ""))
+        if relation is None or relation.is_external or relation.kind not in SHEET_KINDS:
+            return None
+        return relation.target_part
+
+    def _read(self, part: PackagePart, *, wanted: Collection[str] = ()) -> SheetText:
+        """Reads the cells that a sheet has, row by row, however far apart they are.
+
+        Raises:
+            ConversionError: the sheet declares entities.
+        """
+        result, rows = SheetText(), Elements(part, ROW)
+        try:
+            for row in rows:
+                line = self._line(row, wanted, result.cells)
+                if line:
+                    result.lines.append(line)
+            result.root = rows.root
+        except DAMAGE as error:
+            result.damage = (
+                f"the sheet is damaged, and its rows after the first {len(result.lines)} are not read ({error})"
+            )
+        return result
+
+    def _line(self, row: Any, wanted: Collection[str], cells: dict[str, str]) -> str:
+        """Returns what a row shows; texts of wanted cells are added to the others."""
+        pieces, last, column = list[str](), 0, 0
+        for cell in row:
+            place = cell.get("r")
+            column = _column_number(place.rstrip(DIGITS)) if place else column + 1
+            text = self._cell_text(cell)
+            if not text:
+                continue
+            gap, last = column - last - 1, column
+            if gap <= WIDEST_GAP:
+                pieces.extend([""] * gap)
+                pieces.append(text)
+            else:
+                pieces.append(f"{place.rstrip(DIGITS) if place else column}: {text}")
+            if place in wanted:
+                cells[place] = text
+        return " | ".join(pieces)
+
+    def _cell_text(self, cell: Any) -> str:
+        """Returns what a cell shows, in one line; counts the cells that can't be read."""
+        is_plain = len(cell) == 1 and cell[0].tag == VALUE  # findtext would take twice as long
+        value = cell[0].text if is_plain else cell.findtext(VALUE)
+        kind, cell_format = cell.get("t"), self._formats.get(cell.get("s", "0"), self._general)
+        if kind == "inlineStr":
+            return cell_format.text(_text_of(cell.find(INLINE)))
+        if not value:
+            if kind != "str" and cell.find(FORMULA) is not None:
+                self._losses[UNCOMPUTED] += 1
+            return ""
+        if kind is None or kind == "n":
+            return cell_format.number(value)
+        if kind == "s":
+            return cell_format.text(self._shared_text(value))
+        if kind == "e" and cell.get("vm"):
+            self._losses[RICH] += 1
+        return self._typed_text(kind, value, cell_format)
+
+    def _shared_text(self, index: str) -> str:
+        if index.isdecimal() and int(index) < len(self._texts):
+            return self._texts[int(index)]
+        self._losses[BROKEN] += 1
+        return ""
+
+    def _typed_text(self, kind: str, value: str, cell_format: "CellFormat") -> str:
+        if kind == "b":
+            return "FALSE" if value in {"0", "false"} else "TRUE"
+        if kind == "d":
+            return cell_format.date(value)
+        return cell_format.text(normalise(value)) if kind == "str" else value
+
+    def _cell_in(self, area: str, *, row: int, sheet: str) -> str | None:
+        """Returns the text of a cell of a range, such as `Prices!$A$1:$A$9`, or None if it can't be found."""
+        named = {each.get("name"): each.text for each in self._root.iterfind(f"{S}definedNames/{S}definedName")}
+        found = PLACE.match((named.get(area) or area).strip())
+        title = sheet if found is None else found["sheet"] or sheet
+        parts = [
+            self._sheet_part(each) for each in self._root.iterfind(f"{S}sheets/{S}sheet") if each.get("name") == title
+        ]
+        if found is None or not parts or parts[0] is None:
+            return None
+        wanted, losses = f"{found['column']}{int(found['row']) + row}", self._losses.copy()
+        text = self._read(parts[0], wanted={wanted}).cells.get(wanted)
+        self._losses = losses
+        return text
+
+
+class CellFormat:
+    """The number format of cells."""
+
+    def __init__(
+        self, code: str, *, epoch_1904: bool, is_struck: bool = False, has_local_currency: bool = False
+    ) -> None:
+        self._format, self._epoch_1904 = NumberFormat(code, epoch_1904=epoch_1904), epoch_1904
+        self._is_general, self._is_struck = code.lower() == "general", is_struck
+        self.has_local_currency, self.is_used = has_local_currency, False
+        """Whether Excel shows the currency of the computer, and whether a number has this format."""
+        self.number = lru_cache(maxsize=REMEMBERED_NUMBERS)(self._number)
+        """Returns what Excel displays of a stored number."""
+
+    def _number(self, value: str) -> str:
+        self.is_used = True
+        try:
+            text = general(value) if self._is_general else self._format.describe(parse_number(value))
+        except ValueError:
+            text = value
+        return self._marked(" ".join(text.split()))
+
+    def text(self, text: str) -> str:
+        """Returns a text as Excel displays it."""
+        return self._marked(self._format.describe_text(text))
+
+    def _marked(self, text: str) -> str:
+        return struck_out(text) if self._is_struck else text
+
+    def date(self, value: str) -> str:
+        """Returns what Excel displays of a date that is stored as `2026-02-01T18:00:00`."""
+        try:
+            days = (datetime.fromisoformat(value).replace(tzinfo=None) - DAY_0[self._epoch_1904]) / timedelta(days=1)
+        except ValueError:
+            return value
+        return value if self._is_general else self.number(str(days))
+
+
+class Elements:
+    """Elements of one name in a part, each of which is forgotten when the next one is read."""
+
+    def __init__(self, part: PackagePart, tag: str) -> None:
+        self._part, self._tag = part, tag
+        self.root: Any = None
+        """What else there is in the part, once all were read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the elements in order.
+
+        Raises:
+            ConversionError: the part declares entities.
+        """
+        from lxml import etree
+
+        with self._part.open() as stream:
+            events = etree.iterparse(stream, tag=self._tag, resolve_entities=False, no_network=True, collect_ids=False)
+            for _, element in events:
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+            self.root = events.root
+        if self.root.getroottree().docinfo.internalDTD is not None:
+            root_of(self._part)
+
+
+@lru_cache(maxsize=MOST_COLUMNS)
+def _column_number(letters: str) -> int:
+    """Returns the number of a column, from 1: 28 for `AB`."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number
+
+
+def _is_on(switch: Any) -> bool:
+    """Whether an element switches something on: it does so by being there, unless it says otherwise."""
+    return switch is not None and switch.get("val", "1") not in {"0", "false", "off"}
+
+
+def _text_of(item: Any) -> str:
+    """Returns the text of a shared or inline text in one line, without its pronunciation."""
+    if item is None:
+        return ""
+    if len(item) == 1 and item[0].tag == TEXT:
+        return normalise(item[0].text)
+    return normalise(join_runs(_run(child) for child in item if child.tag in {TEXT, RUN}))
+
+
+def _run(element: Any) -> Run:
+    if element.tag == TEXT:
+        return Run(element.text or "")
+    raised = element.find(f"{S}rPr/{S}vertAlign")
+    script = SCRIPTS.get("" if raised is None else raised.get("val", ""), Script.NORMAL)
+    return Run(element.findtext(TEXT) or "", script, _is_on(element.find(f"{S}rPr/{S}strike")))
+
+
+def _margins(root: Any, title: str) -> Iterator[str]:
+    """Yields the lines that are printed above and below a sheet."""
+    fields = MARGIN_FIELDS | {"A": title}
+    for name in MARGINS:
+        text = root.findtext(f"{S}headerFooter/{S}{name}") or ""
+        shown = MARGIN_CODE.sub(lambda code: fields.get(code[0][1].upper(), ""), text)
+        yield from filter(None, map(normalise, shown.split("\n")))

@@ -1,0 +1,184 @@
+"""What a task of ingest reports: the sources that it read, their documents, and the files that it wrote."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from memagent_batch.data.ingest.document_files import FILES, DocumentWriter, files_table
+from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues
+from memagent_batch.data.ingest.tables import SOURCES, LossRow, Severity
+from memagent_batch.data.store.location import Location
+
+OLD_ROWS = pa.schema([pa.field("document_id", pa.large_string()), pa.field("row_hash", pa.int64())])
+MAX_LOSSES = 100
+"""Lines and rows of a data file that can't be read, of which `sources` has the reason."""
+REPORTED_DOCUMENT = pa.schema(
+    [
+        pa.field("document_id", pa.large_string(), nullable=False),
+        pa.field("row_hash", pa.int64(), nullable=False),
+        pa.field("start", pa.int64()),
+        pa.field("stop", pa.int64()),
+        pa.field("is_bad", pa.bool_()),
+        pa.field("file", pa.string()),
+    ]
+)
+"""A document that a task has read: its place in its source, and its new file; null where its row has not changed."""
+REPORTS = pa.schema(
+    [
+        *SOURCES,
+        pa.field("is_unchanged", pa.bool_(), nullable=False),
+        pa.field("is_retried", pa.bool_(), nullable=False),
+        pa.field("documents", pa.large_list(pa.struct(REPORTED_DOCUMENT))),
+        pa.field("files", pa.list_(pa.struct(FILES))),
+    ]
+)
+"""Rows of `sources` without version and size, with what else the driver needs.
+
+The first row of a task has the files that it wrote.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What every task of a run needs to know."""
+
+    folder: Location
+    """Where files of `documents` go."""
+    schema: pa.Schema
+    run_id: str
+    scope: str | None
+    settings_hash: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceReport:
+    """What became of a source."""
+
+    source: str
+    content_hash: str | None = None
+    kind: str
+    reader: str
+    losses: list[LossRow] = field(default_factory=list)
+    error: str | None = None
+    """Why something of it could not be read: the first reason."""
+    has_text: bool = True
+    """Whether some of its documents have a text."""
+    documents: list[tuple[str, int, int, int, bool, int | None]] = field(default_factory=list)
+    is_unchanged: bool = False
+    """Whether its content is that of the last ingest, so that its documents stay."""
+    is_retried: bool = False
+    """Whether the next ingest reads it again, even if its version is the same: it could not be fetched now."""
+    writer: "TaskReport | None" = None
+
+    def add_failure(self, error: str, *, place: str) -> None:
+        """Keeps that a line or row, or all of the source, can't be read."""
+        self.error = self.error or error
+        if len(self.losses) < MAX_LOSSES:
+            loss: LossRow = {"kind": "failed", "severity": Severity.UNREAD, "place": place or None, "detail": error}
+            self.losses.append(loss)
+
+    def add(self, row: DocumentValues, *, start: int = 0, stop: int = 0) -> None:
+        """Writes a document, unless the table has the same row already."""
+        assert self.writer is not None
+        file = self.writer.write(row)
+        is_bad = row["error_type"] == BAD_FILE
+        self.documents.append((row["document_id"], row["row_hash"], start, stop, is_bad, file))
+
+
+class TaskReport:
+    """Writes the documents of a task, and keeps what it will report."""
+
+    def __init__(self, context: TaskContext, *, old_rows: Mapping[str, int] | None = None) -> None:
+        """Starts without any row.
+
+        `old_rows` are the hashes of rows that the table has already, by document id.
+        """
+        self._context = context
+        self._old = old_rows or {}
+        self._writer = DocumentWriter(context.folder, schema=context.schema, stem=context.run_id)
+        self._sources: list[SourceReport] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    def write(self, row: DocumentValues) -> int | None:
+        """Writes a row; returns the number of its file, or None if the table has it."""
+        if self._old.get(row["document_id"]) == row["row_hash"]:
+            return None
+        return self._writer.write({**row, "run_id": self._context.run_id})
+
+    @contextmanager
+    def source(self, source: SourceReport) -> Iterator[SourceReport]:
+        """Takes the documents of a source."""
+        source.writer = self
+        self.add(source)
+        yield source
+        source.writer = None
+
+    def add(self, source: SourceReport) -> None:
+        """Reports a source."""
+        self._sources.append(source)
+
+    def add_unchanged(self, source: str, *, content_hash: str) -> None:
+        """Reports a source whose content is that of the last ingest."""
+        self.add(SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The report, once all files are complete; rows of `REPORTS`."""
+        rows = [self._row(source, now=datetime.now(UTC)) for source in self._sources]
+        if rows:
+            rows[0]["files"] = files_table(self._writer.files).to_pylist()
+        yield pa.Table.from_pylist(rows, schema=REPORTS)
+
+    def _row(self, source: SourceReport, *, now: datetime) -> dict[str, Any]:
+        paths = [file.path for file in self._writer.files]
+        num_documents = sum(not each[4] for each in source.documents)
+        documents = ((*each[:5], None if each[5] is None else paths[each[5]]) for each in source.documents)
+        return {
+            "source": source.source,
+            "scope": self._context.scope,
+            "version": None,
+            "content_hash": source.content_hash,
+            "num_bytes": 0,
+            "kind": source.kind,
+            "reader": source.reader,
+            "settings_hash": self._context.settings_hash,
+            "num_documents": num_documents,
+            "status": "ok" if source.error is None or (num_documents and source.has_text) else "failed",
+            "error": source.error,
+            "losses": source.losses,
+            "run_id": self._context.run_id,
+            "ingested_at": now,
+            "is_unchanged": source.is_unchanged,
+            "is_retried": source.is_retried,
+            "documents": [*documents],
+            "files": [],
+        }
+
+
+def pack_old_rows(rows: pa.Table) -> bytes:
+    """`OLD_ROWS` as `TaskReport` takes them."""
+    if not rows.num_rows:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, OLD_ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(rows.select(OLD_ROWS.names).cast(OLD_ROWS))
+    return bytes(sink.getvalue())
+
+
+def read_old_rows(packed: bytes) -> dict[str, int]:
+    """Row hashes of `pack_old_rows`, by document id."""
+    if not packed:
+        return {}
+    rows = pa.ipc.open_stream(packed).read_all()
+    return dict(zip(rows["document_id"].to_pylist(), rows["row_hash"].to_pylist(), strict=True))

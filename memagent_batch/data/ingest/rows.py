@@ -1,0 +1,150 @@
+"""Rows of `documents`: made of a text, or of parts joined in order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from memagent_batch.data.documents.formats.records import EMPTY_TEXT, too_long
+from memagent_batch.data.documents.rows import SEPARATOR, RowText
+from memagent_batch.data.ingest.tables import LossRow, PartRow
+from memagent_batch.errors import BadFileError, DocumentError, SourceUnreadError
+from memagent_batch.loop.addresses import text_hash
+from memagent_batch.masking import mask_urls
+
+NOT_HASHED = frozenset({"text", "reader", "run_id", "row_hash"})
+"""Columns that are not in `row_hash`; `text_hash` stands for the text."""
+DocumentValues = dict[str, Any]
+"""A row of `documents`, with the columns of the input that it holds."""
+MOST_BYTES = (1 << 31) - 1
+"""Longest text that Parquet can hold, bytes."""
+BAD_FILE, DOCUMENT_FAILED = BadFileError.__name__, DocumentError.__name__
+SOURCE_UNREAD = SourceUnreadError.__name__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a document is from, and what read it."""
+
+    source: str
+    source_hash: str | None = None
+    reader: str | None = None
+    """None for a row of a table."""
+
+
+def text_row(
+    document_id: str, text: str, *, origin: Origin, columns: Mapping[str, Any], max_bytes: int | None, where: str
+) -> DocumentValues:
+    """A document that is one text."""
+    part: PartRow = {
+        "source": origin.source, "locator": None, "char_start": 0, "char_end": len(text), "order": None, "carried": None
+    }  # fmt: skip
+    return _row(document_id, text=text, parts=[part], origin=origin, columns=columns, max_bytes=max_bytes, where=where)
+
+
+def failed_row(
+    document_id: str,
+    error: str,
+    *,
+    origin: Origin,
+    columns: Mapping[str, Any] = {},
+    error_type: str = DOCUMENT_FAILED,
+    parts: Sequence[PartRow] = (),
+    losses: Sequence[LossRow] = (),
+    source_read: float = 0.0,
+) -> DocumentValues:
+    """A document, or a file or row in place of one, whose text can't be read. Its parts have empty spans."""
+    return _with_hash(
+        {
+            "document_id": document_id,
+            "text": None,
+            "text_hash": None,
+            "num_bytes": 0,
+            "parts": [{**part, "char_start": 0, "char_end": 0} for part in parts],
+            "losses": [*losses],
+            "source": origin.source,
+            "source_hash": origin.source_hash,
+            "reader": origin.reader,
+            "source_read": source_read,
+            "error": mask_urls(error),
+            "error_type": error_type,
+            **columns,
+        }
+    )
+
+
+def joined_row(
+    document_id: str,
+    rows: Sequence[tuple[RowText, PartRow]],
+    *,
+    origin: Origin,
+    columns: Mapping[str, Any],
+    max_bytes: int | None,
+    losses: Sequence[LossRow] = (),
+    source_read: float = 1.0,
+    unread: str | None = None,
+) -> DocumentValues:
+    """A document of several parts, which are in order; their spans are filled in.
+
+    `unread` is why a document without any text has none.
+    """
+    start, parts = 0, list[PartRow]()
+    for row, part in rows:
+        parts.append({**part, "char_start": start, "char_end": start + len(row.text)})
+        start += len(row.text) + len(SEPARATOR)
+    where = f"document_id {document_id!r}"
+    if not any(row.text.strip() for row, _ in rows):
+        return failed_row(
+            document_id,
+            unread or f"{where}: {EMPTY_TEXT}",
+            origin=origin,
+            columns=columns,
+            error_type=SOURCE_UNREAD if unread else DOCUMENT_FAILED,
+            parts=[part for _, part in rows],
+            losses=losses,
+            source_read=source_read,
+        )
+    text = SEPARATOR.join(row.text for row, _ in rows)
+    made = _row(document_id, text=text, parts=parts, origin=origin, columns=columns, max_bytes=max_bytes, where=where)
+    return _with_hash({**made, "losses": [*losses], "source_read": source_read})
+
+
+def _row(
+    document_id: str,
+    *,
+    text: str,
+    parts: Sequence[PartRow],
+    origin: Origin,
+    columns: Mapping[str, Any],
+    max_bytes: int | None,
+    where: str,
+) -> DocumentValues:
+    num_bytes = len(text) if text.isascii() else len(text.encode())
+    bound = min(MOST_BYTES, MOST_BYTES if max_bytes is None else max_bytes)
+    if num_bytes > bound:
+        error = f"{where}: {too_long(bound)}"
+        return failed_row(document_id, error, origin=origin, columns=columns, parts=parts)
+    return _with_hash(
+        {
+            "document_id": document_id,
+            "text": text,
+            "text_hash": text_hash(text),
+            "num_bytes": num_bytes,
+            "parts": [*parts],
+            "losses": [],
+            "source": origin.source,
+            "source_hash": origin.source_hash,
+            "reader": origin.reader,
+            "source_read": 1.0,
+            "error": None,
+            "error_type": None,
+            **columns,
+        }
+    )
+
+
+def _with_hash(row: DocumentValues) -> DocumentValues:
+    """The row with the hash of all that a reader of the table can see change."""
+    hashed = {name: value for name, value in row.items() if name not in NOT_HASHED}
+    digest = sha256(repr(hashed).encode("utf-8", "surrogatepass")).digest()
+    return {**row, "row_hash": int.from_bytes(digest[:8], "big", signed=True)}

@@ -1,0 +1,420 @@
+"""The Delta tables of an output. Tasks write Parquet files; the driver commits them; anyone reads any version.
+
+Every commit of a run carries the run's number as an application transaction. A table refuses the commit of a run whose
+number is smaller than the one it has seen, or that opened the table before another run committed to it: a run that was
+replaced by a newer one can't change anything any more.
+"""
+
+import io
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from memagent_batch.config.storage import Options
+from memagent_batch.data.store.errors import storage_errors
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import OutputError, SupersededError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import CommitProperties, DeltaTable
+
+UNCOMMITTED_DAYS = 1.0
+"""Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
+HASH_DIGITS = 16
+"""Hex digits of a file's SHA-256 in its name."""
+S3_OPTIONS: Mapping[str, str] = {
+    "key": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+}
+"""Arguments of fsspec's S3 and their names in deltalake."""
+
+
+_OPENED: ContextVar[dict[tuple[str, int | None], "DeltaTable"] | None] = ContextVar("opened", default=None)
+"""Tables that are open, by place and version; None outside `shared_tables`."""
+
+
+@contextmanager
+def shared_tables() -> "Iterator[None]":
+    """The block, or as a decorator the function, in which a table's log is read once and then only followed."""
+    if _OPENED.get() is not None:
+        yield
+        return
+    token = _OPENED.set({})
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNumber:
+    """Which run commits. Numbers of one writer grow; writers with different names don't fence each other."""
+
+    number: int
+    run_id: str
+    writer: str = "memagent"
+    """Name of the application transaction: one for an output, and one for each slice of a corpus."""
+    fences: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of other writers that this run takes too, so that their older runs can't commit any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A Parquet file of a table."""
+
+    path: str
+    """Below the folder of the table. The name ends with the first digits of the file's SHA-256."""
+    num_bytes: int
+    num_rows: int
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """Values of the partition columns, which the file itself does not hold."""
+
+
+def deltalake_options(options: Options) -> dict[str, str] | None:
+    """Arguments of fsspec's file systems in the words of deltalake; other texts pass as they are."""
+    given = {**options}
+    given |= given.pop("client_kwargs", {})
+    named = {S3_OPTIONS.get(name, name): str(value) for name, value in given.items() if isinstance(value, str)}
+    if str(named.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
+        named["AWS_ALLOW_HTTP"] = "true"
+    if given.get("anon"):
+        named["AWS_SKIP_SIGNATURE"] = "true"
+    return named or None
+
+
+def write_table_files(
+    folder: Location, rows: pa.Table, *, stem: str, partition_by: Sequence[str] = (), row_group_rows: int = 65_536
+) -> list[TableFile]:
+    """Writes rows as Parquet, zstd: one file, or one for each value of the partition columns.
+
+    Args:
+        folder: The folder of the table.
+        rows: Rows of the table's schema. Without rows nothing is written.
+        stem: Beginning of the names. They end with a part of the content's hash, so a repeated task that writes other
+            bytes never overwrites a file that is in use.
+        partition_by: Columns that the table is partitioned by.
+        row_group_rows: Most rows of a row group.
+
+    Raises:
+        StorageError: a file can't be written.
+    """
+    files = []
+    for values, part in _partitions(rows, partition_by):
+        sink = io.BytesIO()
+        pq.write_table(part, sink, compression="zstd", row_group_size=row_group_rows)
+        data = sink.getvalue()
+        name = f"{stem}-{sha256(data).hexdigest()[:HASH_DIGITS]}.parquet"
+        (folder / name).write_bytes(data)
+        files.append(TableFile(path=name, num_bytes=len(data), num_rows=part.num_rows, partition=values))
+    return files
+
+
+def _partitions(rows: pa.Table, partition_by: Sequence[str]) -> "Iterator[tuple[dict[str, str | None], pa.Table]]":
+    if not rows.num_rows:
+        return
+    if not partition_by:
+        yield {}, rows
+        return
+    keys = rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([]).to_pylist()
+    for values in keys:
+        mask = pa.array([True] * rows.num_rows)
+        for column, value in values.items():
+            is_same = pc.is_null(rows[column]) if value is None else pc.fill_null(pc.equal(rows[column], value), False)
+            mask = pc.and_(mask, is_same)
+        texts = {column: None if value is None else _partition_text(value) for column, value in values.items()}
+        yield texts, rows.filter(mask).drop_columns(list(partition_by))
+
+
+def _partition_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_stored(schema: pa.Schema) -> pa.Schema:
+    """A schema as a Delta table gives it back: it has one type for each kind of text."""
+    from deltalake import Schema
+
+    return pa.schema(Schema.from_arrow(schema).to_arrow())
+
+
+def named_hash(path: str) -> str:
+    """The digits of the content's SHA-256 in the name of a table file."""
+    return path.rpartition("-")[2].removesuffix(".parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTable:
+    """A Delta table below an output."""
+
+    output: Location
+    name: str
+
+    @property
+    def place(self) -> Location:
+        """The folder of the table."""
+        return self.output / self.name
+
+    def dataset_if_there(self) -> ds.Dataset | None:
+        """The latest version; None if the table was not created yet."""
+        with storage_errors(self.place.uri):
+            table = self._open()
+            return None if table is None else table.to_pyarrow_dataset()
+
+    def exists(self) -> bool:
+        """Whether the table was created."""
+        return self._open() is not None
+
+    def open(self, version: int | None = None) -> "DeltaTable":
+        """The table at a version, by default the latest.
+
+        Raises:
+            OutputError: there is no such table or version.
+            StorageError: the store does not answer.
+        """
+        table = self._open(version)
+        if table is None:
+            at = "" if version is None else f" at version {version}"
+            raise OutputError(
+                f"output: {self.place} has no Delta table{at}; run the same command to its end, or choose a version "
+                "that `VACUUM` has kept"
+            )
+        return table
+
+    def version(self) -> int | None:
+        """The latest version; None if the table was not created yet."""
+        table = self._open()
+        return None if table is None else int(table.version())
+
+    def run_number(self, writer: str) -> int:
+        """The largest number of a run of this writer that has committed; 0 if none has."""
+        table = self._open()
+        return 0 if table is None else int(table.transaction_version(writer) or 0)
+
+    def schema(self, version: int | None = None) -> pa.Schema:
+        """The schema as Arrow."""
+        return self.dataset(version).schema
+
+    def dataset(self, version: int | None = None) -> ds.Dataset:
+        """A version as an Arrow dataset: it streams, and reads only the columns and files that are asked for."""
+        with storage_errors(self.place.uri):
+            return self.open(version).to_pyarrow_dataset()
+
+    def files(self, version: int | None = None) -> dict[str, TableFile]:
+        """The files of a version, by their paths below the table."""
+        with storage_errors(self.place.uri):
+            table = self.open(version)
+            columns = list(table.metadata().partition_columns)
+            actions = pa.table(table.get_add_actions(flatten=True))
+        return {
+            row["path"]: TableFile(
+                path=row["path"],
+                num_bytes=row["size_bytes"],
+                num_rows=row["num_records"] or 0,
+                partition={column: _as_text(row[f"partition.{column}"]) for column in columns},
+            )
+            for row in actions.to_pylist()
+        }
+
+    def commit(
+        self,
+        *,
+        run: RunNumber,
+        schema: pa.Schema,
+        add: Iterable[TableFile] = (),
+        remove: Iterable[TableFile] = (),
+        partition_by: Sequence[str] = (),
+        replaces_all: bool = False,
+        most: int | None = None,
+        read_version: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> int:
+        """Commits files in one transaction, and creates the table if it is not there; returns the new version.
+
+        Args:
+            run: The run that commits.
+            schema: The schema of the table.
+            add: Files that tasks have written.
+            remove: Files of the latest version whose rows are no longer those of the table.
+            partition_by: Columns that the table is partitioned by.
+            replaces_all: Whether the added files are all files from now on; the schema may differ then.
+            most: Largest number of a run of this writer that the table may have seen; by default that of the run.
+            read_version: The version that the changes were made for: nothing is committed if another run of the same
+                writer has committed since. By default the latest.
+            metadata: Texts for the table's history, beside the run's id.
+
+        Raises:
+            SupersededError: a newer run has committed to the table; nothing was changed.
+            StorageError: the store does not answer.
+        """
+        from deltalake.transaction import AddAction, RemoveAction
+
+        table = self._open(read_version) or self._create(schema, partition_by)
+        below = 0 if most is None else run.number - most
+        for writer, number in {run.writer: run.number, **run.fences}.items():
+            if int(table.transaction_version(writer) or 0) > number - below:
+                raise _superseded(self.output, run)
+        now = int(time.time() * 1000)
+        actions: list[Any] = [
+            AddAction(
+                path=each.path,
+                size=each.num_bytes,
+                partition_values={**each.partition},
+                modification_time=now,
+                data_change=True,
+                stats=json.dumps({"numRecords": each.num_rows}),
+            )
+            for each in add
+        ]
+        actions += [
+            RemoveAction(
+                path=each.path,
+                data_change=True,
+                deletion_timestamp=now,
+                size=each.num_bytes,
+                partition_values={**each.partition},
+            )
+            for each in remove
+        ]
+        properties = self._properties(run, metadata or {})
+        with self._commit_errors(run):
+            table.create_write_transaction(
+                actions,
+                "overwrite" if replaces_all else "append",
+                schema,
+                partition_by=list(partition_by) or None,
+                commit_properties=properties,
+            )
+        return self._version_of(run)
+
+    def add_columns(self, columns: pa.Schema, *, run: RunNumber) -> None:
+        """Adds columns, which are null in all rows of the table, in a commit.
+
+        Raises:
+            SupersededError: a newer run has committed to the table.
+            StorageError: the store does not answer.
+        """
+        from deltalake import Schema
+
+        properties = self._properties(run)
+        with self._commit_errors(run):
+            self.open().alter.add_columns(Schema.from_arrow(columns).fields, commit_properties=properties)
+
+    def history(self, *, since: int) -> list[dict[str, Any]]:
+        """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
+        latest = self.version()
+        return [] if latest is None else [*self._commits(range(latest, since, -1))]
+
+    def _commits(self, versions: Iterable[int]) -> "Iterator[dict[str, Any]]":
+        """What is recorded of commits. `DeltaTable.history` would block all threads of this process meanwhile."""
+        for version in versions:
+            file = self.place / "_delta_log" / f"{version:020}.json"
+            with storage_errors(file.uri):
+                actions = [json.loads(line) for line in file.read_bytes().splitlines()]
+            infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+            yield {**next(infos, {}), "version": version}
+
+    def vacuum(self, *, days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
+        """Deletes files that no version younger than this refers to; returns their number.
+
+        Files that no commit names may belong to a run that has not committed yet: only those older than
+        `uncommitted_days` are deleted.
+        """
+        with storage_errors(self.place.uri, done="removed"):
+            removed = self._vacuum(max(days, uncommitted_days), full=True)
+            if days < uncommitted_days:
+                removed += self._vacuum(days, full=False)
+        return len(removed)
+
+    def _vacuum(self, days: float, *, full: bool) -> list[str]:
+        hours = ceil(days * 24)
+        table = self.open()
+        return list(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full))
+
+    def _properties(self, run: RunNumber, metadata: Mapping[str, str] = {}) -> "CommitProperties":
+        from deltalake import CommitProperties, Transaction
+
+        return CommitProperties(
+            app_transactions=[Transaction(*each) for each in {run.writer: run.number, **run.fences}.items()],
+            custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **metadata},
+        )
+
+    def _open(self, version: int | None = None) -> "DeltaTable | None":
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        place, opened = self.place, _OPENED.get()
+        uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
+        table = opened.get((uri, version)) if opened is not None else None
+        with storage_errors(place.uri):
+            try:
+                if table is None:
+                    table = DeltaTable(uri, version=version, storage_options=deltalake_options(place.storage_options))
+                elif version is None:
+                    table.update_incremental()  # a listing, and the commits that are new
+            except TableNotFoundError:
+                return None
+            except DeltaError:
+                if version is None:
+                    raise
+                return None  # the version is not there
+        if opened is not None:
+            opened[uri, version] = table
+        return table
+
+    def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> "DeltaTable":
+        from deltalake import DeltaTable
+
+        place = self.place
+        uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
+        with storage_errors(place.uri, done="written"):
+            DeltaTable.create(
+                uri,
+                schema,
+                mode="ignore",  # another run may create it at the same moment
+                partition_by=list(partition_by) or None,
+                configuration={"delta.enableChangeDataFeed": "true"},
+                storage_options=deltalake_options(place.storage_options),
+            )
+        return self.open()
+
+    @contextmanager
+    def _commit_errors(self, run: RunNumber) -> "Iterator[None]":
+        from deltalake.exceptions import CommitFailedError
+
+        with storage_errors(self.place.uri, done="written"):
+            try:
+                yield
+            except CommitFailedError as error:
+                raise _superseded(self.output, run) from error
+
+    def _version_of(self, run: RunNumber) -> int:
+        """The version that a run has just committed: another writer may have committed since."""
+        latest = self.version()
+        commits = [] if latest is None else self._commits(range(latest, -1, -1))
+        return next(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
+
+
+def _superseded(output: Location, run: RunNumber) -> SupersededError:
+    return SupersededError(
+        f"output: {output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes nothing. What "
+        "it has read is in the log, and is not read again"
+    )
+
+
+def _as_text(value: object) -> str | None:
+    return None if value is None else _partition_text(value)

@@ -1,0 +1,47 @@
+"""Reads and writes whole Parquet files of the project's own tables."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.data.store.database import BATCH_ROWS, on_disk
+from memagent_batch.data.store.location import Location
+
+
+def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """A whole file, read by the calling thread alone.
+
+    Arrow's own threads free the buffers of a Python stream a moment after the table is there. Where the process ends
+    in that moment, Python stops the thread in a destructor, and the process aborts: exit code 134 in place of its own.
+    """
+    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)
+
+
+def map_parquet(place: Location) -> pa.Table:
+    """The same in a temporary file on this machine's disk, for tables that grow with the corpus; see `on_disk`."""
+    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        return on_disk(file.iter_batches(BATCH_ROWS, use_threads=False), schema=file.schema_arrow)
+
+
+def write_parquet(place: Location, table: pa.Table) -> None:
+    """Writes such a table as one Parquet file, zstd; neither is held in memory.
+
+    Raises:
+        StorageError: it can't be written; what was there is there still.
+    """
+    with NamedTemporaryFile(prefix="memagent-", suffix=".parquet") as file:
+        pq.write_table(table, file, compression="zstd", row_group_size=BATCH_ROWS)
+        file.flush()
+        place.write_file(Path(file.name))
+
+
+def parquet_bytes(table: pa.Table, *, group_rows: int | None = None) -> bytes:
+    """The table as one Parquet file, zstd; in row groups of so many rows."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", row_group_size=group_rows)
+    return sink.getvalue()

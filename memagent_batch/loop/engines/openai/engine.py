@@ -1,0 +1,520 @@
+"""An OpenAI-compatible endpoint as an engine. The only layer that tries again."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import JsonValue, PrivateAttr, ValidationError
+
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
+from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
+from memagent_batch.logs import EventKind
+from memagent_batch.loop.engines.engine import Engine, EngineContext, require_fit
+from memagent_batch.loop.engines.openai.chat import ChatApi
+from memagent_batch.loop.engines.openai.completions import CompletionsApi
+from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure, Pace, pause_seconds
+from memagent_batch.loop.engines.openai.protocol import (
+    NEUTRAL,
+    PROBE_TOKENS,
+    PROBES,
+    REMEDIES,
+    Api,
+    GuideForm,
+    ModelList,
+    Response,
+    holds_choices,
+    is_json,
+)
+from memagent_batch.loop.engines.openai.window import (
+    CUT_REMEDY,
+    MARKED_ANSWER_TOKENS,
+    MARKERS,
+    SHORT_TOKENS,
+    SMALL_TOKENS,
+    PromptCounts,
+    marked_text,
+    missing_words,
+)
+from memagent_batch.loop.follow_ups.prompts import FOLLOW_UP_TEXTS, VALUE
+from memagent_batch.loop.guides import Guide, GuideKind
+from memagent_batch.loop.prompts import Slot, TokenTemplate
+from memagent_batch.loop.thoughts import after_thoughts
+from memagent_batch.loop.tokens.chat_template import ServerTemplate
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.unanswered import is_blank, why_unanswered
+from memagent_batch.types import Completion, FinishReason, Prompt
+
+if TYPE_CHECKING:
+    from memagent_batch.loop.engines.openai.client import OpenAIClient
+
+log = logging.getLogger(__name__)
+
+PROBE_SECONDS = 60.0
+"""Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
+
+START_TRIES = 3
+"""Most tries of each question at the start of a run: a wrong address must show within seconds."""
+
+EMPTY_TRIES = 3
+"""Most requests for a completion that ends by itself and says nothing: it may pass."""
+
+REFUSED_PROBES = 5
+"""Probes that are refused in a row, with back-off, before the endpoint counts as one that refuses everything: a gateway
+with several servers behind it may refuse some requests."""
+
+KEY_STATUSES = (401, 403)
+KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
+THINKS_REMEDY = "a model that thinks needs room for it: set openai.thinking_tokens"
+Ask = Callable[[], Awaitable[Response | Failure]]
+
+
+class OpenAIEngine(OpenAIConfig, Engine):
+    """An endpoint, such as `vllm serve` or a hosted model.
+
+    That the endpoint is away never means a dead engine: every request waits for it; see `CircuitBreaker`.
+    """
+
+    kind: ClassVar[str] = "openai"
+    secrets: ClassVar[frozenset[str]] = frozenset({"api_key", "headers"})
+    takes_guides: ClassVar[bool] = True
+    first_step: ClassVar[str] = "asking the endpoint"
+
+    _context: EngineContext = PrivateAttr()
+    _tokenizer: Tokenizer = PrivateAttr()
+    _api: Api = PrivateAttr()
+    _pace: Pace = PrivateAttr()
+    _client: "OpenAIClient" = PrivateAttr()
+    _outage: CircuitBreaker = PrivateAttr()
+    _guide_forms: dict[GuideKind, GuideForm] = PrivateAttr(default_factory=dict)
+    _checking: asyncio.Lock = PrivateAttr()
+    _is_checked: bool = PrivateAttr(False)
+    _counts: PromptCounts = PrivateAttr()
+    _named_model: str | None = PrivateAttr(None)
+
+    def open(self, context: EngineContext) -> Self:
+        """Takes what it reads with; `start` looks whether the endpoint serves the model.
+
+        Raises:
+            EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
+        """
+        from memagent_batch.loop.engines.openai.client import (
+            OpenAIClient,  # aiohttp: runs without an endpoint need none
+        )
+
+        self._context, self._tokenizer = context, context.load_tokenizer()
+        self._client = OpenAIClient(self)
+        api = ChatApi if self.takes_messages else CompletionsApi
+        self._api = api(context, tokenizer=self._tokenizer, thinking_tokens=self.thinking_tokens)
+        self._pace, self._checking = Pace(longest_seconds=self.timeout_seconds), asyncio.Lock()
+        self._counts = PromptCounts(self._count_tokens, probe_tokens=self._api.probe_tokens)
+        self._outage = CircuitBreaker(self._probe, max_retries=self.max_retries, longest_seconds=self.outage_seconds)
+        return self
+
+    def identity(self) -> Mapping[str, Any]:
+        """Its API, if texts are parsed there, the fields of its requests, and any room for thoughts."""
+        api: dict[str, Any] = {"api": self.api.value} if self.takes_messages else {}
+        if self.thinking_tokens:
+            api["thinking_tokens"] = self.thinking_tokens
+        return {"kind": self.kind, "extra_body": self.extra_body, "neutral_fields": NEUTRAL, **api}
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the server wraps prompts into its chat template."""
+        return self.api is EndpointApi.CHAT
+
+    @property
+    def away_seconds(self) -> float:
+        """How long the endpoint has been away; 0 if it answers."""
+        return self._outage.away_seconds
+
+    @property
+    def away_reason(self) -> str:
+        """The last failure that showed it."""
+        return self._outage.failure
+
+    async def start(self) -> None:
+        """Opens the client, looks for the model, and asks for one token as every reading will.
+
+        Raises:
+            EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, does not
+                complete prompts through this API, or cuts them.
+        """
+        self._client.open()
+        try:
+            await self._require_model(self._at_start)
+            await self._require_completion(self._at_start)
+            await self._require_window(self._at_start)
+        except EngineRefusedError as error:
+            await self.stop()
+            raise EngineStartError(str(error)) from error
+        except EngineStartError:
+            await self.stop()
+            raise
+        self._is_checked = True
+
+    async def rejoin(self) -> None:
+        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token.
+
+        Raises:
+            EngineStartError: the address, the key or a header can't work.
+        """
+        self._client.open()
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        """The completion of one prompt; see `Engine.complete`.
+
+        Raises:
+            EngineUnavailableError: the endpoint is away for longer than `openai.outage_seconds`.
+            EngineRefusedError: it refuses this request and any other one, or cuts prompts.
+        """
+        require_fit(prompt, window_tokens=self._context.window_tokens - self.thinking_tokens)
+        await self._check_once()
+        form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
+        body = self._body(prompt, seed=seed, form=form)
+        for _ in range(EMPTY_TRIES):  # an empty completion may be a passing fault
+            response = await self._outage.answer(lambda: self._served(body, prompt=prompt))
+            completion = self._completion(response, prompt=prompt, form=form)
+            await self._require_whole(prompt, response)
+            if completion.finish_reason is not FinishReason.STOP or not _says_nothing(completion, prompt=prompt):
+                break
+        _require_obeyed(completion, prompt=prompt, turn=self._turn(prompt))
+        return completion
+
+    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
+        """Asks for a text that no model writes of itself, under a guide of each kind; see `Engine`.
+
+        After `rejoin` the first request of each kind asks, and waits out an outage.
+        """
+        if not self._is_checked:
+            return
+        for kind in sorted(kinds):
+            try:
+                await self._guide_form(kind)
+            except EngineRefusedError as error:
+                raise EngineStartError(str(error)) from error
+
+    async def stop(self) -> None:
+        """Closes the connections."""
+        await self._client.close()
+
+    def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue]:
+        body = self._api.body(prompt, seed=seed, form=form) | self.extra_body
+        return {name: value for name, value in body.items() if value is not None}
+
+    async def _served(self, body: Mapping[str, JsonValue], *, prompt: Prompt) -> Response | Failure:
+        """One try of a reading's request. A refused key is a failure that passes if the endpoint serves others.
+
+        Raises:
+            EngineRequestError: the endpoint refuses this request.
+            EngineRefusedError: it refuses every request.
+        """
+        result = await self._paced(body, budget=prompt.max_tokens)
+        if isinstance(result, Failure) or result.status_code == 200:
+            return result
+        await self._require_served()
+        refusal = f"turn {prompt.path}: {self._client.refusal(result)}"
+        if result.status_code in KEY_STATUSES:
+            return Failure(message=refusal)
+        raise EngineRequestError(refusal)
+
+    async def _paced(self, body: Mapping[str, JsonValue], *, budget: int) -> Response | Failure:
+        """One try of a request, as soon as the endpoint's limits let it."""
+        async with self._pace.place() as place:
+            result = await self._ask(body)
+            if isinstance(result, Response):
+                if result.status_code == 200:
+                    self._pace.answered(place, seconds=result.elapsed_seconds, budget=budget)
+                return result
+            was_queued = result.timed_out and self._pace.was_queued(place)
+            if result.turned_away or result.timed_out:
+                self._pace.reduce(place, why=result.message)
+            return replace(result, was_queued=was_queued)
+
+    async def _ask(self, body: Mapping[str, JsonValue], *, longest_seconds: float | None = None) -> Response | Failure:
+        """One try for a completion.
+
+        A success that holds no completion, such as a page of a gateway, counts as a failure.
+        """
+        client = self._client
+        response = await client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
+        if isinstance(response, Failure) or response.status_code != 200:
+            return response
+        if not self._is_checked:
+            self._pace.expect(response.elapsed_seconds)
+        parsed = self._api.parse(response.content)
+        if not isinstance(parsed, str):
+            self._note_model(parsed.model)
+            return replace(response, body=parsed)
+        is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats
+        said = client.refusal(response) if is_page else f"{client.name} answered {response.request}"
+        return Failure(message=f"{said}; {parsed}")
+
+    def _note_model(self, named: str | None) -> None:
+        """Warns where replies name another model than those before: the same name may stand for other weights now."""
+        if named and self._named_model and named != self._named_model:
+            log.warning(
+                f"{self._client.name} names the model {named} in its replies, and {self._named_model} before; if it is "
+                "another one, name that in weights_version",
+                extra={"event": EventKind.ENDPOINT_CHANGED, "model": named, "model_before": self._named_model},
+            )
+        self._named_model = named or self._named_model
+
+    async def _ask_adapted(
+        self,
+        answer: Callable[[Ask], Awaitable[Response]],
+        prompt: Prompt,
+        *,
+        form: GuideForm | None = None,
+    ) -> Response:
+        """Asks, and again without each field that the endpoint shows not to know."""
+        while True:
+            body = self._body(prompt, seed=0, form=form)
+            response = await answer(partial(self._ask, body))
+            refused = self._api.adapt(response, budget=self._api.budget(prompt, form))
+            if not refused:
+                return response
+            if self._context.sampling.logprobs:
+                raise EngineStartError(
+                    f"{self._client.refusal(response)}; without {' and '.join(refused)} it is not known what "
+                    "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
+                    "(sampling.logprobs=false; `memagent collect` needs them)"
+                )
+
+    def _probe_prompt(self) -> Prompt:
+        token_ids = self._tokenizer.encode("Are you there?")
+        return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
+
+    def _template_of(self, text: str) -> TokenTemplate:
+        """A text with slots as the message of a user, as readings ask their turns."""
+        own = self._tokenizer.chat_template
+        tokens = self._tokenizer.follow_up_tokens(
+            {"probe": text},
+            chat_template_kwargs=self._context.chat_template_kwargs,
+            template=ServerTemplate(tokenizer=own.tokenizer, model=own.model) if self.takes_messages else own,
+        )
+        return tokens.templates["probe"]
+
+    def _guided_token_ids(self) -> list[int]:
+        """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
+        texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
+        template = self._template_of(FOLLOW_UP_TEXTS[VALUE])
+        return template.fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
+
+    async def _probe(self) -> Failure | None:
+        """Asks for next to nothing, with all fields of a real request; None if there is an answer of any kind."""
+        result = await self._ask(self._body(self._probe_prompt(), seed=0), longest_seconds=PROBE_SECONDS)
+        return result if isinstance(result, Failure) else None
+
+    async def _require_served(self) -> None:
+        """Returns after a refusal that concerns one request; raises for one that concerns all, as with an old key."""
+        body = self._body(self._probe_prompt(), seed=0)
+        for attempt in range(REFUSED_PROBES):
+            response = await self._outage.answer(lambda: self._ask(body))
+            if response.status_code == 200:
+                return
+            await asyncio.sleep(pause_seconds(attempt))
+        raise EngineRefusedError(
+            f"{self._client.refusal(response)}; {self._remedy(response)}, then run the same command again"
+        )
+
+    def _remedy(self, response: Response) -> str:
+        return KEY_REMEDY if response.status_code in KEY_STATUSES else self._api.remedy(response)
+
+    async def _check_once(self) -> None:
+        """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage."""
+        if self._is_checked:
+            return
+        async with self._checking:
+            try:
+                if not self._is_checked:
+                    await self._require_model(self._outage.answer)
+                    await self._require_completion(self._outage.answer)
+                    await self._require_window(self._outage.answer)
+            except EngineStartError as error:
+                raise EngineRefusedError(f"{error}, then run the same command again") from error
+            except EngineRequestError as error:  # a probe that fails is not a fault of the reading that waits for it
+                raise EngineUnavailableError(str(error)) from error
+            self._is_checked = True
+
+    async def _at_start(self, send: Ask) -> Response:
+        """The first response that is not a passing failure."""
+        attempt = 0
+        while isinstance(result := await send(), Failure):
+            attempt += 1
+            if attempt > min(START_TRIES - 1, self.max_retries):
+                raise EngineStartError(
+                    f"{result.message} ({attempt} tries); check that it runs, and openai.base_url (up to /v1)"
+                )
+            await asyncio.sleep(pause_seconds(attempt - 1, retry_after_seconds=result.retry_after_seconds))
+        return result
+
+    async def _require_model(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+        """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
+        client = self._client
+        response = await answer(lambda: client.send("GET", "models"))
+        if response.status_code in KEY_STATUSES:
+            raise EngineStartError(f"{client.refusal(response)}; {KEY_REMEDY}")
+        try:
+            models = {model.id: model for model in ModelList.model_validate_json(response.content).data}
+        except ValidationError:
+            return
+        if self._context.model not in models:
+            served = ", ".join(sorted(models)) or "none"
+            raise EngineStartError(f"{client.name} does not serve the model {self._context.model}; it serves: {served}")
+        window, window_tokens = models[self._context.model].max_model_len, self._context.window_tokens
+        if window is not None and window < window_tokens:
+            raise EngineStartError(
+                f"{client.name} serves {self._context.model} with a window of {window} tokens, below "
+                f"window_tokens={window_tokens}; lower window_tokens to {window}, or serve it with a longer one"
+            )
+
+    async def _require_completion(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+        """Asks for next to nothing as every reading will, and finds out which fields the endpoint refuses."""
+        prompt = self._probe_prompt()
+        response = await self._ask_adapted(answer, prompt)
+        if response.status_code != 200:
+            raise EngineStartError(f"{self._client.refusal(response)}; {self._remedy(response)}")
+        try:
+            self._completion(response, prompt=prompt)
+            await self._require_whole(prompt, response)
+        except (EngineRequestError, EngineRefusedError) as error:
+            raise EngineStartError(f"{error}; no reading could be trusted") from error
+        self._counts.note_overhead(response.num_read)
+
+    async def _count_tokens(self, prompt: Prompt) -> int | None:
+        """Tokens of a prompt that the endpoint says to have read; None if it doesn't say."""
+        body = self._body(prompt, seed=0)
+        try:
+            response = await self._outage.answer(lambda: self._ask(body))
+        except EngineRequestError:  # nothing is known then, and the completion that is checked by it stays
+            return None
+        return response.num_read if response.status_code == 200 else None
+
+    async def _require_whole(self, prompt: Prompt, response: Response) -> None:
+        """Checks that a prompt was read whole, by the tokens that the response counts.
+
+        Raises:
+            EngineRefusedError: it was not, again and again.
+        """
+        num_read, sent = response.num_read, len(prompt.token_ids)
+        if not self.takes_messages:
+            if num_read in (None, sent) or await self._count_tokens(prompt) in (None, sent):
+                return
+        elif not await self._counts.is_cut(prompt, num_read):
+            return
+        why = "it adds tokens of its own; serve the model without them"
+        if self.takes_messages or (num_read or 0) < sent:
+            why = f"the halves of the prompt have more; {CUT_REMEDY}" if self.takes_messages else CUT_REMEDY
+        raise EngineRefusedError(
+            f"{self._turn(prompt)} read a prompt of {num_read} tokens where {sent} were sent, as `tokenizer` counts; "
+            f"{why}"
+        )
+
+    async def _require_window(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+        """Checks that a prompt as long as the longest of the job is read at both ends and in the middle.
+
+        Raises:
+            EngineRefusedError: it is not, though a short one is.
+        """
+        num_tokens = self._context.largest_turn() if self.check_window else 0
+        if num_tokens <= SMALL_TOKENS:
+            return
+        missing: list[str] | None = []
+        for words in MARKERS:
+            if await self._missing_words(words, SHORT_TOKENS, answer) != []:
+                return
+            missing = await self._missing_words(words, num_tokens, answer)
+            if not missing:
+                return
+        raise EngineRefusedError(
+            f"{self._client.name} repeats the words of a short prompt, but of one of {num_tokens} tokens, as the "
+            f"longest of this job, it misses {len(missing or ())} of 3 words from its ends and its middle: "
+            f"{CUT_REMEDY}. If the model can't find them though it is shown all: openai.check_window=false"
+        )
+
+    async def _missing_words(
+        self, words: Sequence[str], num_tokens: int, answer: Callable[[Ask], Awaitable[Response]]
+    ) -> list[str] | None:
+        """Words of a text of so many tokens that the model does not repeat; None where it answers nothing to judge."""
+        tokens = self._template_of("{chunk}")
+        room = num_tokens - tokens.num_fixed_tokens - MARKED_ANSWER_TOKENS - self.thinking_tokens
+        text = marked_text(words, num_tokens=room, count=lambda text: len(self._tokenizer.encode(text)))
+        prompt = replace(
+            self._probe_prompt(),
+            path="the window",
+            token_ids=tokens.fill({Slot.CHUNK: self._tokenizer.encode(text)}),
+            max_tokens=MARKED_ANSWER_TOKENS,
+        )
+        response = await answer(partial(self._ask, self._body(prompt, seed=0)))
+        if response.status_code != 200:
+            return None  # it says itself what it can't do, and will so of a reading
+        await self._require_whole(prompt, response)
+        try:
+            said = after_thoughts(self._completion(response, prompt=prompt).text) or ""
+        except EngineRequestError:
+            return None
+        return None if is_blank(said) else missing_words(said, words)
+
+    async def _guide_form(self, kind: GuideKind) -> GuideForm:
+        """The field by which the endpoint obeys guides of this kind, found by a probe the first time; there is one."""
+        async with self._checking:
+            if kind in self._guide_forms:
+                return self._guide_forms[kind]
+            problem = ""
+            for form in GuideForm:
+                try:
+                    if await self._obeys(PROBES[kind], form):
+                        self._guide_forms[kind] = form
+                        return form
+                except EngineRequestError as error:
+                    problem = f" ({error})"
+        raise EngineRefusedError(
+            f"{self._client.name} does not keep completions to a {kind.value}, neither by "
+            f"{' nor by '.join(GuideForm)}{problem}{'' if THINKS_REMEDY in problem else f'; {REMEDIES[kind]}'}"
+        )
+
+    async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
+        """Whether a completion keeps to a guide that is sent in this form.
+
+        Raises:
+            EngineRequestError: there is none: the endpoint fails at it, or sends something else.
+        """
+        prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids(), max_tokens=PROBE_TOKENS, guide=guide)
+        response = await self._ask_adapted(self._outage.answer, prompt, form=form)
+        if response.status_code != 200:
+            return False
+        completion = self._completion(response, prompt=prompt, form=form)
+        if is_blank(completion.text) and completion.finish_reason is FinishReason.LENGTH:
+            raise EngineRequestError(
+                f"a completion of {self._api.budget(prompt, form)} tokens is empty: {THINKS_REMEDY}"
+            )
+        return guide.allows(completion.text)
+
+    def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
+        return self._api.completion(response, prompt=prompt, turn=self._turn(prompt), form=form)
+
+    def _turn(self, prompt: Prompt) -> str:
+        """A turn at this endpoint, for messages."""
+        return f"turn {prompt.path}: {self._client.name}"
+
+
+def _says_nothing(completion: Completion, *, prompt: Prompt) -> bool:
+    reason, budget = completion.finish_reason, prompt.max_tokens
+    return why_unanswered(completion.text, finish_reason=reason, max_tokens=budget, guide=prompt.guide) is not None
+
+
+def _require_obeyed(completion: Completion, *, prompt: Prompt, turn: str) -> None:
+    """Checks that a whole completion keeps to its guide. Of JSON only its form: values are checked where they are used.
+
+    Raises:
+        EngineRequestError: it does not.
+    """
+    guide = prompt.guide
+    if guide is None or completion.finish_reason is FinishReason.LENGTH:
+        return
+    is_kept = is_json(completion.text) if guide.kind is GuideKind.JSON else guide.allows(completion.text)
+    if not is_kept:
+        raise EngineRequestError(f"{turn} did not keep the completion to the {guide.kind} that it was asked for")

@@ -1,0 +1,324 @@
+"""What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, guides, errors."""
+
+import html
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.errors import EngineRequestError
+from memagent_batch.loop.engines.engine import EngineContext
+from memagent_batch.loop.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.loop.unanswered import is_blank
+from memagent_batch.types import Completion, FinishReason, Prompt
+
+MESSAGE_CHARS = 500
+"""Most characters of a server's own message that an error repeats."""
+
+NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
+"""Sampling fields that change nothing. Every request names them: where one is left out, vLLM's server takes the value
+of the model's `generation_config.json`."""
+
+ADDRESS_REMEDY = "check model and openai.base_url (up to /v1)"
+
+HTML_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+"""What a page of a gateway says in short."""
+
+TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
+Logprob = Annotated[float, Field(allow_inf_nan=False)]
+
+
+CONTENT_FILTER = "content_filter"
+"""Why a completion ended that the provider's filter stopped."""
+
+FINAL_REASONS = (*FinishReason, CONTENT_FILTER, "tool_calls", "function_call")
+"""Reasons to end a completion that another try would bring again."""
+
+VALUE_PROPERTY = "value"
+"""Name of the schema in a request, and of the one property of an object that holds a value."""
+
+RESPONSE_FORMAT = "response_format"
+
+OBJECT_TOKENS = 16
+"""What the object around a value takes of a completion, tokens, with room for white space."""
+
+PROBE_TOKENS = 24
+"""Budget of a probe, tokens: more than its text takes in any tokeniser, an end token included."""
+
+PROBES: Mapping[GuideKind, Guide] = {
+    GuideKind.CHOICE: choice_guide(*map(str, range(733, 742))),
+    GuideKind.REGEX: regex_guide("zq7[3]{2}", example="zq733"),
+    GuideKind.JSON: json_guide(
+        {
+            "type": "object",
+            "properties": {"zq": {"type": "array", "items": {"enum": [733]}, "minItems": 2, "maxItems": 2}},
+            "required": ["zq"],
+            "additionalProperties": False,
+        }
+    ),
+}
+"""Guides that no model follows by chance; the choices are as many as those of the largest menu of single tokens."""
+
+SERVER_REMEDY = "serve the model with vLLM, without --reasoning-parser (it keeps guides off until a thought ends)"
+
+REMEDIES: Mapping[GuideKind, str] = {
+    GuideKind.CHOICE: f"{SERVER_REMEDY}, or leave out follow-up questions and the types bool and label",
+    GuideKind.REGEX: f"{SERVER_REMEDY}, or leave out evidence and the types labels, number and date",
+    GuideKind.JSON: (
+        f"{SERVER_REMEDY}, and with --structured-outputs-config "
+        '\'{"backend": "xgrammar", "disable_any_whitespace": true}\', or leave out the type json'
+    ),
+}
+"""What to do where an endpoint does not obey a kind of guide."""
+
+
+class GuideForm(StrEnum):
+    """A field of a request that says what may be written, in the order in which they are tried."""
+
+    STRUCTURED_OUTPUTS = "structured_outputs"
+    """vLLM's extension: choices, expressions and schemas."""
+    RESPONSE_OBJECT = "response_format with an object"
+    """OpenAI's own, as hosted models want it: the schema of an object, with one value if the guide has no object."""
+
+
+def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue]:
+    """Fields of a request that say so."""
+    if form is GuideForm.STRUCTURED_OUTPUTS:
+        return {form.value: {guide.kind.value: guide.constraint}}
+    sent: JsonValue = {"name": VALUE_PROPERTY, "strict": True, "schema": _object_schema(guide)}
+    return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": sent}}
+
+
+def guided_text(text: str, guide: Guide | None, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
+    """What a turn wrote, without the object around it if it was guided by one. A text that was cut, or is empty, stays
+    as it is.
+
+    Raises:
+        EngineRequestError: it is not such an object.
+    """
+    is_value = guide is not None and form is GuideForm.RESPONSE_OBJECT and not _is_object(guide)
+    if guide is None or not is_value or reason is FinishReason.LENGTH or is_blank(text):
+        return text
+    try:
+        value = TypeAdapter(dict[str, JsonValue]).validate_json(text)[VALUE_PROPERTY]
+        if guide.kind is GuideKind.JSON:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return TypeAdapter(str).validate_python(value)
+    except (ValueError, KeyError) as error:
+        raise EngineRequestError(f"{turn} sent no object with a value where one was asked for") from error
+
+
+def _is_object(guide: Guide) -> bool:
+    return guide.kind is GuideKind.JSON and guide.sent_json_schema().get("type") == "object"
+
+
+def _object_schema(guide: Guide) -> JsonValue:
+    """The schema of an object that holds what the guide allows, and nothing else."""
+    if _is_object(guide):
+        return guide.sent_json_schema()
+    value: JsonValue
+    if guide.kind is GuideKind.JSON:
+        value = guide.sent_json_schema()
+    elif guide.choices:
+        value = {"type": "string", "enum": list(guide.choices)}
+    else:
+        value = {"type": "string", "pattern": f"^({guide.regex})$"}
+    return {
+        "type": "object",
+        "properties": {VALUE_PROPERTY: value},
+        "required": [VALUE_PROPERTY],
+        "additionalProperties": False,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A whole response of an endpoint."""
+
+    status_code: int
+    content: bytes
+    headers: Mapping[str, str]
+    elapsed_seconds: float
+    request: str
+    """Method and path of what it answers."""
+    body: "Completions | None" = None
+    """What `content` holds, once it is known to be a whole completion."""
+
+    @property
+    def num_read(self) -> int | None:
+        """Tokens of the prompt that a completion says were read; None if it doesn't say."""
+        return self.body.num_prompt_tokens if self.body else None
+
+
+class Api(ABC):
+    """One of the APIs of an OpenAI-compatible endpoint."""
+
+    path: ClassVar[str]
+    """Where requests go, below the base URL."""
+    probe_tokens: ClassVar[int]
+    """Budget of a request that only asks whether the endpoint answers."""
+    optional: ClassVar[Mapping[str, JsonValue]] = NEUTRAL
+    """Fields that may be left out where an endpoint refuses them: none of them is a setting of the user's."""
+
+    response_type: ClassVar[type["Completions"]]
+    """The body of a successful response."""
+
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer, thinking_tokens: int = 0) -> None:
+        self._thinking_tokens = thinking_tokens
+        self._model = context.model
+        self._sampling = context.sampling
+        self._tokenizer = tokenizer
+        self._optional = {
+            name: value for name, value in self.optional.items() if name != "top_k" or context.sampling.top_k <= 0
+        }
+
+    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue]:
+        """The body of a request. A guided turn is greedy."""
+        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
+        drawn = sampling_fields(self._sampling, prompt, seed=seed)
+        return {"model": self._model, **self._shown(prompt, form=form), **drawn, **fields, **self._optional}
+
+    def budget(self, prompt: Prompt, form: GuideForm | None) -> int:
+        """Tokens that a completion may have, with those of hidden thoughts and of an object around a value."""
+        return prompt.max_tokens + self._thinking_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT)
+
+    @abstractmethod
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        """The prompt, its budget, and the log-probabilities that are asked for."""
+
+    def parse(self, content: bytes) -> "Completions | str":
+        """The body of a response of status 200; or why it holds no whole completion, which may pass."""
+        if not holds_choices(content):
+            return "that is not a completion"
+        try:
+            body = self.response_type.model_validate_json(content)
+        except ValidationError as error:
+            return f"that is not a completion: {first_error(error)}"
+        reason = body.choices[0].finish_reason
+        return body if reason in FINAL_REASONS else f"that is not a whole completion: its finish_reason is {reason!r}"
+
+    def adapt(self, response: Response, *, budget: int) -> list[str]:
+        """Leaves out of all further requests what this response to a probe shows to be unknown there; its names.
+
+        `budget`: tokens that the completion was allowed.
+        """
+        refused = refused_fields(response, self._optional)
+        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        return refused
+
+    @abstractmethod
+    def remedy(self, response: Response) -> str:
+        """What to do where this response refuses every request."""
+
+    @abstractmethod
+    def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
+        """A response of status 200 as a completion of the prompt; `form` is how its guide was sent.
+
+        Raises:
+            EngineRequestError: there is no completion, or none that can be right.
+        """
+
+
+class Usage(BaseModel):
+    """Token counts."""
+
+    prompt_tokens: TokenCount | None = None
+    completion_tokens: TokenCount | None = None
+    cached_tokens: TokenCount | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
+    """Tokens of the prompt that were found in a prefix cache."""
+
+
+class Choice(BaseModel):
+    """One completion of a response."""
+
+    finish_reason: str | None = None
+
+
+class Completions(BaseModel):
+    """Body of a successful response of either API."""
+
+    choices: Sequence[Choice] = Field(min_length=1)
+    usage: Usage | None = None
+    model: str | None = None
+    """The model that wrote it, as the server names it."""
+
+    @property
+    def num_prompt_tokens(self) -> int | None:
+        """Tokens of the prompt that the server says to have read; None if it doesn't say."""
+        return (self.usage.prompt_tokens if self.usage else None) or None
+
+
+class Model(BaseModel):
+    """A model that is served."""
+
+    id: str
+    max_model_len: int | None = None
+    """Its window, tokens; vLLM's extension."""
+
+
+class ModelList(BaseModel):
+    """Body of a successful `GET /models`."""
+
+    data: list[Model]
+
+
+def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> dict[str, JsonValue]:
+    """How the tokens of a turn are drawn; those of a guided one greedily."""
+    if prompt.guide is not None:
+        sampling = SamplingConfig()
+    fields: dict[str, JsonValue] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    if sampling.temperature > 0:
+        fields["seed"] = seed
+    if sampling.top_k > 0:
+        fields["top_k"] = sampling.top_k
+    return fields
+
+
+def refused_fields(response: Response, fields: Iterable[str]) -> list[str]:
+    """The fields that a refusal names."""
+    return [name for name in fields if response.status_code in (400, 422) and name.encode() in response.content]
+
+
+def holds_choices(body: bytes) -> bool:
+    """Whether a successful response is meant as a completion, and not as the page of a gateway, or a part of one."""
+    try:
+        return b'"choices"' in body and bool(from_json(body))
+    except ValueError:
+        return False
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is a JSON value."""
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def first_error(error: ValidationError) -> str:
+    """Where and how a body breaks the protocol; without the value, which may be long."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def error_message(body: bytes) -> str:
+    """What a server says went wrong, from the forms in use, shortened."""
+    try:
+        found = from_json(body)
+    except ValueError:
+        found = None
+    for name in ("error", "message"):
+        found = found.get(name, found) if isinstance(found, dict) else found
+    text = found if isinstance(found, str) else body.decode("utf-8", errors="replace").strip()
+    if title := HTML_TITLE.search(text):
+        text = " ".join(html.unescape(title[1]).split())
+    return text[:MESSAGE_CHARS] or "(no message)"

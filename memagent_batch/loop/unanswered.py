@@ -1,0 +1,91 @@
+"""Completions that say nothing: what their prompt showed counts as not read."""
+
+import re
+
+from memagent_batch.loop.guides import Guide
+from memagent_batch.loop.thoughts import after_thoughts
+from memagent_batch.types import FinishReason
+
+REFUSAL_CHARS = 500
+"""A longer completion says more than that it refuses, characters."""
+
+APOLOGY = (
+    r"(?:i(?:'m| am) (?:\w+ )?sorry|sorry|i apologi[sz]e|my apologies|unfortunately"
+    r"|(?:es )?tut mir (?:\w+ )?leid|entschuldigung|leider|(?:je suis )?désolée?|lo siento|lo lamento|mi dispiace"
+    r"|sinto muito|desculpe|lamento|het spijt me|helaas)[,.;:!]?\s+(?:(?:but|aber|mais|pero|ma|mas|maar)\s+)?"
+)
+"""How a refusal may begin."""
+
+CANNOT = r"i(?:'m| am)? (?:can't|can ?not|won't|will not|unable to|not able to|decline to|must decline to)"
+REQUEST = r"(?:request|question|prompt|content|topic|task|conversation)s?"
+"""What a refusal is of. One of anything else may be quoted from the document."""
+REFUSALS = (
+    rf"(?:as an ai[\w ]*,\s+)?{CANNOT} (?:comply|(?:assist|help|provide (?:assistance|help))(?: you)?"
+    rf" with (?:that|this|it|(?:that|this|your|such)(?: \w+)? {REQUEST}))",
+    r"(?:ich kann|kann ich|dabei kann ich|damit kann ich) (?:(?:dir|ihnen|dabei|damit|hierbei|leider|bei dieser anfrage"
+    r"|bei ihrer anfrage) )*nicht (?:weiter)?(?:helfen|behilflich sein)",
+    r"(?:ich kann|kann ich) (?:diese|ihre|deine) anfrage (?:leider )?nicht (?:erfüllen|bearbeiten|beantworten)",
+    r"je ne (?:peux|puis) pas (?:vous |t'|t’)?(?:aider|assister|répondre à (?:cette|votre) (?:demande|requête))"
+    r"(?: (?:avec|à|pour|dans) (?:cela|ça|cette|votre)[^.\n]{0,40})?",
+    r"no puedo (?:ayudarte|ayudarle|ayudar|asistir|cumplir)(?: (?:con|en) (?:eso|esto|esa|esta|tu|su)[^.\n]{0,40})?",
+    r"non posso (?:aiutarti|aiutarla|aiutare|assisterti)(?: (?:con|in) [^.\n]{0,40})?",
+    r"não posso (?:ajudar|ajudá-l[oa]|atender)(?: (?:com|a) [^.\n]{0,40})?",
+    r"(?:ik kan|kan ik) (?:(?:je|u|daar|hier|daarbij|hierbij) )*niet (?:(?:mee|bij) )?helpen",
+)
+AFTER_APOLOGY = (
+    rf"{CANNOT} (?:assist|help|comply|do that|(?:engage|continue|proceed)(?: with (?:that|this|your) {REQUEST})?"
+    rf"|(?:fulfill?|process|complete|respond to|comply with|discuss) (?:that|this|your) {REQUEST})(?: you)?"
+)
+"""Too little for a refusal unless an apology stands before it."""
+CJK_REFUSALS = (
+    r"(?:很|非常)?(?:抱歉|对不起|對不起)[，,。！!]?\s*(?:但)?我?(?:无法|不能|無法)(?:为您|为你|為您)?"
+    r"(?:协助|帮助|提供帮助|满足|处理|協助|幫助|處理)[^。\n]{0,20}",
+    r"(?:申し訳(?:ありません|ございません)|すみません)(?:が)?[、,。]?\s*[^。\n]{0,20}"
+    r"(?:お手伝い|お応え|対応)(?:することは|は)?(?:できません|いたしかねます)",
+)
+REFUSAL = re.compile(
+    rf"(?:(?:{APOLOGY})?(?:{'|'.join(REFUSALS)})|{APOLOGY}{AFTER_APOLOGY}|{'|'.join(CJK_REFUSALS)})(?:[.!。！]|$)",
+    re.IGNORECASE,
+)
+"""The first sentence of a refusal: of the request, not a statement on what the document says."""
+
+
+def why_unanswered(
+    text: str,
+    *,
+    finish_reason: FinishReason,
+    max_tokens: int,
+    guide: Guide | None = None,
+    opens_thought: bool = False,
+) -> str | None:
+    """Why a completion says nothing of what its prompt showed; None if it says something.
+
+    `opens_thought`: whether the prompt ended inside a thought, so that the completion begins there.
+    """
+    if guide is not None and guide.allows(text):
+        return None
+    said = text if guide is not None else after_thoughts(text, opens_thought=opens_thought)
+    if said is not None and not is_blank(said):
+        return "the model refused: " + " ".join(said.split())[:120] if guide is None and is_refusal(said) else None
+    wrote = "nothing" if is_blank(text) else "a thought that is not closed" if said is None else "nothing but a thought"
+    if finish_reason is FinishReason.LENGTH:
+        return (
+            f"the model wrote {wrote}, and had used up its budget of {max_tokens} tokens: give it room to think "
+            "(openai.thinking_tokens with a chat API; else policy.memory_tokens and policy.answer_tokens), or let it "
+            "think less"
+        )
+    return f"the model wrote {wrote}, and ended by itself"
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of a text can be seen: no characters but white space, controls and marks of no width."""
+    return not any(character.isprintable() and not character.isspace() for character in text)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text is a refusal and nothing else, in one of the languages that are known here.
+
+    A sentence that the document does not say something is an answer, and no refusal.
+    """
+    said = text.strip().replace("\u2019", "'")
+    return len(said) <= REFUSAL_CHARS and REFUSAL.match(said) is not None

@@ -1,0 +1,332 @@
+"""The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.data.store.delta import OutputTable, as_stored, shared_tables
+from memagent_batch.data.store.turn_log.index import LogIndex
+from memagent_batch.data.store.turn_log.merge import merge_log
+from memagent_batch.data.store.turn_log.question_list import read_asked
+from memagent_batch.errors import BoundReachedError
+from memagent_batch.plugins import engine_settings
+from memagent_batch.run.executors.actor import ReaderTask
+from memagent_batch.run.executors.executor import Executor
+from memagent_batch.run.executors.leaving import GracefulShutdown, can_be_interrupted, noted_stop
+from memagent_batch.run.executors.progress.progress import Progress
+from memagent_batch.run.executors.write import WriteTask, copy_part, table_file, write_part
+from memagent_batch.run.flows.check import CheckedJob, check
+from memagent_batch.run.flows.plan import make_plan, scan_plan
+from memagent_batch.run.history import PastRun, has_unfinished, last_run, require_newest, undo_unfinished
+from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
+from memagent_batch.run.plan import Plan, count_pending, group_documents
+from memagent_batch.run.projection import table_schemas
+from memagent_batch.run.reading.follow_ups import FollowUps
+from memagent_batch.run.retention import vacuum_tables
+from memagent_batch.run.row_changes import RowChanges, row_changes
+from memagent_batch.run.run import (
+    ActiveRun,
+    TableUpdate,
+    begin_run,
+    close_quiet_run,
+    close_run,
+    partition_columns,
+    quiet_run,
+    writer_of,
+)
+from memagent_batch.run.state import write_progress
+from memagent_batch.run.sums import answers_dataset, count_turns, sum_readings
+from memagent_batch.run.tables import ANSWERS_TABLE, READING_TABLES
+from memagent_batch.run.wiring import make_output, model_name
+from memagent_batch.types import Status
+
+CLAIM_LOST = "a newer run has taken over the output"
+"""What readings name that are given up since the run has lost its output."""
+
+log = logging.getLogger(__name__)
+
+
+@shared_tables()
+def answer(job: JobConfig) -> Manifest:
+    """Reads every document for its questions and returns the manifest.
+
+    Raises:
+        UsageError: the user's mistake, found before an engine starts.
+        CountsError: the tables do not hold one row for each reading.
+        SupersededError: a newer run has taken over the output.
+    """
+    return answer_checked(check(job))
+
+
+@shared_tables()
+def answer_checked(checked: CheckedJob) -> Manifest:
+    """The same for a run that was checked; see `answer`."""
+    executor = checked.executor
+    with executor.session(checked.job):
+        plan = make_plan(checked)
+        return answer_plan(plan, checked)
+
+
+def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
+    """The same for the plan of a run that was checked, inside a session of its executor."""
+    executor, job, output = checked.executor, checked.job, make_output(checked.job)
+    index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+    if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
+        return manifest
+    run = begin_run(output, job, reader=checked.reader, plan=plan)
+    before = last_run(output)
+    progress = Progress(
+        run_id=run.run_id,
+        asked=run.record.asked,
+        model=model_name(job.agent),
+        policy=job.agent.policy.kind,
+        bound_met=run.bound_met,
+    )
+    with noted_stop(output, run_id=run.run_id):
+        undo_unfinished(output, run.number)
+        progress.begin()
+        read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
+        manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
+        progress.close()
+        if before is not None and manifest["table_versions"] != before.manifest["table_versions"]:
+            vacuum_tables(output, keep_days=job.record.keep_days)
+        return manifest
+
+
+def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manifest | None:
+    """Closes a run by one commit if no row of the tables changes; returns None if one does."""
+    job, output = checked.job, make_output(checked.job)
+    before = last_run(output)
+    if before is None or has_unfinished(output, writer=writer_of(job)):
+        return None
+    run = quiet_run(output, job, reader=checked.reader, plan=plan)
+    was = {name: before.manifest[name] for name in ("sample", "again")}
+    is_same_scope = before.manifest["counts"]["asked"] == run.record.asked and was == {
+        "sample": run.record.sample,
+        "again": run.record.again,
+    }
+    if not is_same_scope:
+        return None
+    answers = OutputTable(output=output, name=ANSWERS_TABLE)
+    version = before.version(ANSWERS_TABLE)
+    with row_changes(plan, index, answers=answers, version=version, rules=_rules(run, plan)) as (changes, _):
+        if not changes.is_empty:
+            return None
+    return close_quiet_run(run, before=before, changes=changes, questions=plan.asked.hashed)
+
+
+def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
+    """What decides rows beside documents and questions, as JSON."""
+    schemas = table_schemas(run.projection, plan.documents.schema)
+    layout = {name: [str(schema), partition_columns(run.job, schema)] for name, schema in schemas.items()}
+    return {**run.projection.rules(), "layout": layout}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What was read of a plan."""
+
+    index: LogIndex
+    not_read: pa.Table
+    """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
+
+
+def read_plan(
+    plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, executor: Executor, progress: Progress
+) -> ReadPlan:
+    """Reads what the log does not answer yet of a plan.
+
+    Args:
+        plan: What is asked for.
+        index: What the log holds of it.
+        bundles: Documents with readings to do, `Plan.pending`.
+        run: The run.
+        executor: Where the work is done.
+        progress: What is shown meanwhile.
+
+    Raises:
+        BoundReachedError: the run has met its own bound before all was read.
+    """
+    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
+    if bundles:
+        merged = merge_log(
+            run.output,
+            require_claim=partial(require_newest, run.output, run.number),
+            mapped=executor.map,
+        )
+        scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
+        is_own = all(name.startswith(f"{run.run_id}-") for name in merged)
+        index = scan(run_id=run.run_id, before=index) if is_own else scan()
+    return ReadPlan(index=index, not_read=not_read)
+
+
+def read_documents(
+    bundles: list[pa.Table],
+    *,
+    run: ActiveRun,
+    executor: Executor,
+    progress: Progress,
+    follow_ups: FollowUps | None = None,
+) -> pa.Table:
+    """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
+
+    All that was read is in the log when this returns.
+
+    Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
+
+    Raises:
+        BoundReachedError: the run has met its own bound before all was read.
+    """
+    if not bundles:
+        return collect_not_read([])
+    job = run.job
+    if bound := progress.bound_met():
+        raise BoundReachedError(run.stopping_line(bound, progress.spent()))
+    calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
+    board = executor.start_board()
+    task = ReaderTask(
+        agent=job.agent,
+        pool=job.pool,
+        run_id=run.run_id,
+        fingerprint=run.reader.fingerprint,
+        tokenizer_sha256=run.reader.parts["tokenizer_sha256"],
+        board=board,
+        place=job,
+        log=job.log,
+        load_questions=partial(read_asked, run.output, asked_id=run.record.asked_id),
+        follow_ups=None if follow_ups is None else job.follow_ups,
+        is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
+    )
+    splits = follow_ups is not None and follow_ups.config.evidence
+    read = executor.read(calls, task=task, documents=run.projection.documents, splits=splits)
+    keep = partial(write_progress, output=run.output, run_id=run.run_id)
+    pending, ended = count_pending(bundles), Counter[str]()
+    shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
+    leave = GracefulShutdown(
+        require_claim=partial(require_newest, run.output, run.number), stop=partial(board.stop_turns, CLAIM_LOST)
+    )
+    with read as rows, shown, leave:
+        not_read = collect_not_read(_counted(rows, ended))
+    is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
+    if not is_whole and (bound := progress.bound_met()):
+        raise BoundReachedError(run.stopping_line(bound, progress.spent()))
+    return not_read
+
+
+def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    """The tables of `ENDED` as they are, while their statuses are counted."""
+    for batch in ended:
+        counts.update(batch["status"].to_pylist())
+        yield batch
+
+
+def write(
+    plan: Plan,
+    read: ReadPlan,
+    *,
+    run: ActiveRun,
+    executor: Executor,
+    before: PastRun | None,
+    progress: Progress,
+) -> Manifest:
+    """Writes the rows that changed, and commits the tables; returns the manifest.
+
+    Files of which no row changes stay as they are.
+    """
+    versions = before.manifest["table_versions"] if before else {}
+    answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
+    base = versions.get(ANSWERS_TABLE)
+    rules, not_read = _rules(run, plan), read.not_read
+    compared = row_changes(plan, read.index, answers=answers, version=base, rules=rules, not_read=not_read)
+    with compared as (changes, database):
+        parts = list(attach_not_read(plan_parts(plan, database), not_read))
+        updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, before=before)
+    folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
+    update = updates[ANSWERS_TABLE]
+    sums = sum_readings(
+        answers_dataset(folder, update.files, schema),
+        documents=plan.documents.select(["document_id"]) if changes.has_others else None,
+        since=before.run_id if before else "",
+        before=answers_dataset(folder, update.removed, schema),
+        after=answers_dataset(folder, update.added, schema),
+    )
+    return close_run(
+        run,
+        updates=updates,
+        changes=changes,
+        sums=sums,
+        missing=missing,
+        questions=plan.asked.hashed,
+        before=before,
+        turns=count_turns(read.index.turns, since=before.run_id if before else ""),
+        spent=progress.spent(),
+        replicas_given_up=progress.replicas_given_up,
+    )
+
+
+def _write_files(
+    plan: Plan,
+    changes: RowChanges,
+    parts: list[pa.Table],
+    *,
+    run: ActiveRun,
+    executor: Executor,
+    before: PastRun | None,
+) -> tuple[dict[str, TableUpdate], list[str]]:
+    """Writes new files beside those that are there; returns what changes in each table, and missing readings."""
+    schemas = table_schemas(run.projection, plan.documents.schema)
+    partition_by = run.job.record.partition_by
+    versions = before.manifest["table_versions"] if before else {}
+    tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
+    files = {name: tables[name].files(versions.get(name)) for name in READING_TABLES if tables[name].exists()}
+    other = {
+        name
+        for name in files
+        if name in schemas
+        and not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
+    }
+    left = {name: tables[name].schema(versions.get(name)) for name in files if name not in schemas}
+    schemas = {**schemas, **left}  # documents that the run leaves out keep their rows
+    copied, replaced = copied_parts(changes, files, copies_all=bool(other))
+    task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
+    written = [
+        *executor.map(partial(write_part, projection=run.projection, task=task), parts),
+        *executor.map(partial(copy_part, task=task), copied),
+    ]
+    rows = [row for table in written for row in table.to_pylist()]
+    updates = {}
+    for name in READING_TABLES:
+        removed = replaced.get(name, [])
+        gone = {file.path for file in removed}
+        kept = [file for path, file in files.get(name, {}).items() if path not in gone]
+        added = [table_file(row) for row in rows if row["table"] == name]
+        updates[name] = TableUpdate(
+            schema=schemas.get(name) if name not in left or kept or added else None,
+            kept=kept,
+            added=added,
+            removed=removed,
+            replaces_all=name in other,
+            is_new=name not in files,
+        )
+    return updates, [row["missing"] for row in rows if row["missing"] is not None]
+
+
+def _has_layout(table: OutputTable, version: int | None, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
+    """Whether a table has these columns with these types, and is partitioned so."""
+    there = {field.name: field.type for field in table.schema(version)}
+    is_same = there == {field.name: field.type for field in as_stored(schema)}
+    return is_same and list(table.open(version).metadata().partition_columns) == list(partition_by)
+
+
+def _starting(agent: AgentConfig) -> str:
+    """What the run waits for until the first turn."""
+    engine = engine_settings(agent)
+    return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step

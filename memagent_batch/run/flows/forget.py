@@ -1,0 +1,365 @@
+"""`memagent forget`: deletes documents from an output, so that no file of it holds their text, memories or answers.
+
+The log and what people wrote come first, then the tables, then the row of the run, and last the files of earlier
+versions. The same command goes on if the process is killed: documents that are still in a table are found again, and
+the table `runs` says what is left to remove.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any, TypedDict, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.apps.pages.site import PAGES_FOLDER, SITE_RECORD_FILE
+from memagent_batch.apps.review.labels import LABELS_FOLDER, REVIEWS_FOLDER
+from memagent_batch.apps.review.sign_offs import SIGNED_FOLDER
+from memagent_batch.data.documents.where import Condition, matching_rows, parse_where
+from memagent_batch.data.ingest.document_files import DocumentWriter, read_row_groups
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
+from memagent_batch.data.store.database import BATCH_ROWS, open_database
+from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.disk import LOCK_NAME, TEMPORARY
+from memagent_batch.data.store.errors import table_errors
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.data.store.turn_log.index import last_run_id
+from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER, read_log_file
+from memagent_batch.data.store.turn_log.question_list import ASKED_FOLDER, write_asked
+from memagent_batch.data.store.turn_log.rewrite import rewrite_log
+from memagent_batch.errors import InputError
+from memagent_batch.run.claim import INPUT_FOLDER
+from memagent_batch.run.executors.leaving import LEAVE_SECONDS
+from memagent_batch.run.history import (
+    ERASING,
+    PastRun,
+    begin,
+    find_run,
+    finish,
+    has_pending_erasure,
+    read_run_record,
+    undo_unfinished,
+    unfinished_runs,
+)
+from memagent_batch.run.manifest import Manifest, RunCounts, RunRecord
+from memagent_batch.run.retention import data_tables, vacuum_tables
+from memagent_batch.run.run import NOTHING_SPENT, WRITER, TableUpdate, digest_of
+from memagent_batch.run.state import NOTES_FOLDER, read_progress
+from memagent_batch.run.sums import answers_dataset, changed_questions, sum_readings
+from memagent_batch.run.tables import ANSWERS_TABLE, MEMORIES_TABLE
+
+ALIVE_SECONDS = 120
+"""A run that has noted something since then may still be running."""
+_ORPHANED_SOURCES = """
+with used as (
+    select document_id, unnest(list_append(list_transform(parts, lambda part: part.source), source)) as source
+    from documents)
+select source from used group by source having bool_and(document_id in (from forgotten))
+"""
+"""Sources of which no other document has a part."""
+
+log = logging.getLogger(__name__)
+
+
+class ForgetReport(TypedDict):
+    """What `memagent forget` has done."""
+
+    run_id: str
+    documents: int
+    rows: dict[str, int]
+    """Deleted rows by table."""
+    log_rows: int
+    files: int
+    """Files of earlier versions that were deleted."""
+
+
+def find_documents(output: Location, *, document_ids: Sequence[str] = (), where: str | None = None) -> list[str]:
+    """Finds the documents to forget; none if a `memagent forget` was killed before its end and all are gone already.
+
+    Args:
+        output: The output.
+        document_ids: Their ids; also of documents that only earlier versions or the log have.
+        where: A condition over the columns of `documents` or `answers`, in place of ids.
+
+    Raises:
+        InputError: there are none, or the condition can't be read.
+        OutputError: no run has finished here.
+    """
+    run = find_run(output)
+    if where is None:
+        known = read_hashes(output, document_ids)
+        found = [document_id for document_id in document_ids if document_id in known]
+    else:
+        found = _matching_documents(run, parse_where(where, option="--where"))
+    if not found and not has_pending_erasure(output):
+        asked = ", ".join(document_ids) if where is None else where
+        raise InputError(f"no document of {output} matches: {asked}; `memagent show {output}` names documents")
+    return found
+
+
+def _matching_documents(run: PastRun, condition: Condition) -> list[str]:
+    tables = [table for table in data_tables(run.output) if table.name in (DOCUMENTS_TABLE, ANSWERS_TABLE)]
+    datasets = [table.dataset() for table in tables]
+    columns = [condition.columns_among(dataset.schema.names) for dataset in datasets]
+    dataset, names = max(zip(datasets, columns, strict=True), key=lambda each: len(each[1]))
+    if missing := sorted({name for of_table in columns for name in of_table} - {*names}):
+        raise InputError(f"--where: {condition.text!r}: no table has {missing[0]!r} and {names[0]!r}; use one of them")
+    found: dict[str, None] = {}
+    for batch in dataset.scanner([*{"document_id": None, **dict.fromkeys(names)}], batch_size=BATCH_ROWS).to_batches():
+        rows = pa.Table.from_batches([batch])
+        matches = matching_rows(rows.select(names), condition, there=dataset.schema.names)
+        found |= dict.fromkeys(rows["document_id"].take(pa.array(matches)).to_pylist())
+    return [*found]
+
+
+def read_hashes(output: Location, document_ids: Collection[str]) -> dict[str, set[str]]:
+    """Text hashes of documents by id, in all table files that are there, of whatever version, and in the log."""
+    found: dict[str, set[str]] = defaultdict(set)
+    ids = pa.array(document_ids, pa.string())
+    for rows in _document_hashes(output):
+        names, hashes = (column.cast(pa.string()) for column in rows.columns)
+        is_wanted = pc.is_in(names, value_set=ids)
+        for name, text_hash in zip(
+            names.filter(is_wanted).to_pylist(), hashes.filter(is_wanted).to_pylist(), strict=True
+        ):
+            found[name] |= {text_hash} - {None}
+    return found
+
+
+def _document_hashes(output: Location) -> Iterator[pa.Table]:
+    for table, column in ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash")):
+        for path in (output / table).files():
+            place = output.at(path)
+            if path.endswith(".parquet") and "/_delta_log/" not in path:
+                with table_errors(place.uri, remedy="restore the file"):
+                    yield read_parquet(place, columns=["document_id", column])
+    for path in (output / TURNS_FOLDER).files():
+        yield read_log_file(output, path, columns=["document_id", "document_hash"])
+
+
+def forget(output: Location, document_ids: Sequence[str]) -> ForgetReport:
+    """Deletes documents from the tables, the log, reviews and pages, and all earlier versions of the tables.
+
+    Args:
+        output: The output.
+        document_ids: The documents, as `find_documents` returns them.
+
+    Raises:
+        OutputError: no run has finished here.
+        SupersededError: a newer run has begun; the same command goes on.
+    """
+    began, last = time.monotonic(), find_run(output)
+    started_at, leaving = datetime.now(UTC).isoformat(), unfinished_runs(output)
+    record = RunRecord(**{**(read_run_record(output) or {}), "started_at": started_at, "forgotten": len(document_ids)})
+    run = begin(
+        output, lambda run_id: replace(record, run_id=run_id), writer=WRITER, after=last_run_id(output), fences_all=True
+    )
+    record = replace(record, run_id=run.run_id)
+    for table in data_tables(output):
+        table.commit(run=run, schema=table.schema())  # older runs can't commit any more
+    undo_unfinished(output, run)
+    for writer, number in run.fences.items():
+        undo_unfinished(output, replace(run, writer=writer, number=number, fences={}))
+    _wait_for_readers(output, [row["run_id"] for row in leaving])
+    erasure = Erasure(output=output, run=run, document_ids=pa.array(document_ids, pa.string()))
+    log_rows = erasure.rewrite_log()
+    erasure.rewrite_reviews()
+    asked = erasure.asked_questions(last)
+    record = replace(record, asked_id=write_asked(output, asked))
+    updates = {table.name: erasure.delete_rows(table) for table in data_tables(output)}
+    manifest = _manifest(last, record, updates, asked=asked, seconds=time.monotonic() - began)
+    record = replace(record, asked=manifest["counts"]["asked"])
+    finish(output, run, record, manifest, state=ERASING)
+    num_files = _remove_files(output, asked_id=record.asked_id)
+    finish(output, run, record, manifest)
+    rows = {name: _num_rows(update.removed) - _num_rows(update.added) for name, update in updates.items()}
+    return {
+        "run_id": run.run_id,
+        "documents": len(document_ids),
+        "rows": {name: number for name, number in rows.items() if number},
+        "log_rows": log_rows,
+        "files": num_files,
+    }
+
+
+def _wait_for_readers(output: Location, run_ids: Sequence[str]) -> None:
+    """Returns when the readers of runs that were just taken over have left: they write to the log until then."""
+    now = datetime.now(UTC)
+    notes = [note for run_id in run_ids if (note := read_progress(output, run_id=run_id)) is not None]
+    if any(now - datetime.fromisoformat(note["at"]) < timedelta(seconds=ALIVE_SECONDS) for note in notes):
+        log.info(f"waiting {LEAVE_SECONDS:g} s for the readers of run {', '.join(run_ids)} to leave")
+        time.sleep(LEAVE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """Deletes documents from one part of an output after another."""
+
+    output: Location
+    run: RunNumber
+    document_ids: pa.Array
+
+    def rewrite_log(self) -> int:
+        """Removes the documents' turns, outcomes, follow-ups and keys; returns the number of rows.
+
+        Those of a text that another document has too stay.
+        """
+        hashes = {
+            each
+            for of_document in read_hashes(self.output, self.document_ids.to_pylist()).values()
+            for each in of_document
+        }
+        for table, column in ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash")):
+            stored = OutputTable(output=self.output, name=table)
+            for batch in stored.dataset().to_batches(columns=["document_id", column]) if stored.exists() else ():
+                others = batch.filter(pc.invert(self._is_forgotten(batch["document_id"])))
+                hashes -= {
+                    *others.filter(pc.is_in(others[column], value_set=pa.array(hashes, others[column].type)))[
+                        column
+                    ].to_pylist()
+                }
+        gone = pa.array(sorted(hashes), pa.string())
+        return rewrite_log(self.output, lambda rows: pc.invert(pc.is_in(rows["document_hash"], value_set=gone)))
+
+    def rewrite_reviews(self) -> None:
+        """Removes what people wrote of the documents; who labelled or signed what, and when, stays."""
+        for folder, columns in ((LABELS_FOLDER, ("comment",)), (SIGNED_FOLDER, ("comment", "correction"))):
+            for path in (self.output / folder).files():
+                place = self.output.at(path)
+                rows = read_parquet(place)
+                is_forgotten = self._is_forgotten(rows["document_id"])
+                if not pc.any(is_forgotten, min_count=0).as_py():
+                    continue
+                for name in columns:
+                    values = pc.if_else(is_forgotten, pa.scalar(None, rows[name].type), rows[name])
+                    rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
+                place.write_bytes(parquet_bytes(rows))
+
+    def asked_questions(self, last: PastRun) -> pa.Table:
+        """The question list of a run without the questions that only these documents were asked."""
+        questions = last.questions
+        is_bound = pc.fill_null(self._is_forgotten(questions["document_id"]), False)
+        return questions.filter(pc.invert(is_bound))
+
+    def delete_rows(self, table: OutputTable) -> TableUpdate:
+        """Deletes the documents' rows of a table; of `sources`, those that no other document is from."""
+        key, values = "document_id", self.document_ids
+        if table.name == SOURCES_TABLE:
+            key, values = "source", self._orphaned_sources()
+        added, kept, removed = list[TableFile](), list[TableFile](), list[TableFile]()
+        for file in table.files().values():
+            place, stem = table.place / file.path, file.path.rpartition("-")[0]
+            if not _is_in(read_parquet(place, columns=[key]), key, values).true_count:
+                kept.append(file)
+                continue
+            removed.append(file)
+            groups = read_row_groups(place)
+            first = next(groups)
+            with DocumentWriter(table.place, schema=first.schema, stem=stem) as writer:
+                for rows in chain([first], groups):
+                    if (left := rows.filter(pc.invert(_is_in(rows, key, values)))).num_rows:
+                        writer.copy(left)
+            added += [replace(new, partition=file.partition) for new in writer.files]
+        if removed:
+            table.commit(run=self.run, schema=table.schema(), add=added, remove=removed)
+        return TableUpdate(schema=table.schema(), kept=kept, added=added, removed=removed)
+
+    def _orphaned_sources(self) -> pa.Array:
+        documents = OutputTable(output=self.output, name=DOCUMENTS_TABLE)
+        if not documents.exists():
+            return pa.array([], pa.string())
+        columns = documents.dataset().scanner(["document_id", "source", "parts"], batch_size=BATCH_ROWS).to_reader()
+        forgotten = pa.table({"document_id": self.document_ids})
+        with open_database({"documents": columns, "forgotten": forgotten}) as database:
+            return database.sql(_ORPHANED_SOURCES).to_arrow_table()["source"].combine_chunks()
+
+    def _is_forgotten(self, names: Any) -> Any:
+        return pc.is_in(names, value_set=self.document_ids.cast(names.type))
+
+
+def _is_in(rows: pa.Table, key: str, values: pa.Array) -> pa.BooleanArray:
+    """Which rows have one of the values."""
+    return pc.is_in(rows[key].combine_chunks(), value_set=values.cast(rows[key].type))
+
+
+def _manifest(
+    last: PastRun, record: RunRecord, updates: Mapping[str, TableUpdate], *, asked: pa.Table, seconds: float
+) -> Manifest:
+    """The manifest of the last run as the tables are now. Earlier runs can't be compared with: there is no `since`."""
+    update, place = updates[ANSWERS_TABLE], last.table(ANSWERS_TABLE).place
+    schema = update.schema or pa.schema([])
+    left = answers_dataset(place, update.files, schema)
+    sums = sum_readings(
+        left,
+        documents=None,
+        since=last.run_id,
+        before=answers_dataset(place, update.removed, schema),
+        after=answers_dataset(place, update.added, schema),
+    )
+    with open_database({"answers": left.scanner(["document_id"], batch_size=BATCH_ROWS).to_reader()}) as database:
+        ((num_documents,),) = database.sql("select count(distinct document_id) from answers").fetchall()
+    versions = {name: last.table(name).version() or 0 for name in last.manifest["table_versions"]}
+    files = {name: [file.path for file in updates[name].files] for name in versions}
+    documents = last.manifest["documents_table"]
+    if documents["output"] is None and DOCUMENTS_TABLE in updates:
+        documents = {"output": None, "version": last.table(DOCUMENTS_TABLE).version()}
+    return {
+        **last.manifest,
+        "run_id": record.run_id,
+        "counts": {
+            **last.manifest["counts"],
+            **cast("RunCounts", sums.counts),
+            "asked": sums.num_readings,
+            "memories_rows": _num_rows(updates[MEMORIES_TABLE].files),
+        },
+        "reasons": sums.reasons,
+        "num_follow_ups_failed": sums.num_follow_ups_failed,
+        "unread": sums.unread,
+        "totals": sums.totals,
+        "changes": {
+            "since": None,
+            "documents": {"added": 0, "changed": 0, "removed": record.forgotten, "unchanged": num_documents},
+            "questions": changed_questions(asked, asked),
+            "readings": sums.readings,
+            "turns": {"asked": 0, "reused": 0},
+            "answers": sums.num_changed,
+            "tables": {},
+        },
+        "table_versions": versions,
+        "digest_before": last.manifest["digest"],
+        "digest": digest_of(files, before=last.manifest["digest"]),
+        "spent": NOTHING_SPENT,
+        "started_at": record.started_at,
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(seconds, 3),
+        "asked_id": record.asked_id,
+        "documents_table": documents,
+        "forgotten": {"documents": record.forgotten or 0},
+    }
+
+
+def _num_rows(files: Sequence[TableFile]) -> int:
+    return sum(file.num_rows for file in files)
+
+
+def _remove_files(output: Location, *, asked_id: str) -> int:
+    """Removes all files that may hold something of a forgotten document, except for the log; returns their number.
+
+    These are earlier versions of the tables, question lists and notes of earlier runs, input that a program passed,
+    pages, and half-written files.
+    """
+    paths = [path for path in (output / ASKED_FOLDER).files() if path.rpartition("/")[2] != f"{asked_id}.parquet"]
+    paths += (output / NOTES_FOLDER).files() + (output / INPUT_FOLDER).files()
+    paths += [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(".html")]
+    pages = output / PAGES_FOLDER
+    paths += pages.files() if (pages / SITE_RECORD_FILE).exists() else []
+    temporary = (path for path in output.files(temporary=True) if path.rpartition("/")[2].startswith(TEMPORARY))
+    paths += [path for path in temporary if not path.endswith(f"/{LOCK_NAME}")]
+    output.delete_files(paths)
+    return len(paths) + vacuum_tables(output, keep_days=0, uncommitted_days=0)

@@ -1,0 +1,443 @@
+"""The table `runs`: one row for each run, written when it begins and again when it has finished.
+
+A row names the versions of all tables as its run left them: tables that are read at the versions of one row fit each
+other.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Annotated, Any, TypedDict, cast
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from memagent_batch.data.store.columns import Column, arrow_schema
+from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.data.store.errors import output_errors, table_errors
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.question_list import read_asked
+from memagent_batch.data.store.turn_log.writer import new_run_id
+from memagent_batch.errors import OutputError, StorageError, SupersededError
+from memagent_batch.run.manifest import FORMAT, Manifest, RunRecord
+from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+
+LATEST = "latest"
+"""Names the last finished run."""
+PREVIOUS = "previous"
+"""Names the finished run before it."""
+RUNNING, ERASING, FINISHED = "running", "erasing", "finished"
+"""`memagent forget` is erasing once it has committed all tables, while files of earlier versions are removed."""
+SHOWN_RUNS = 10
+GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
+OLD_FILES = ("manifest.json", "run.json")
+"""Files of an output of an earlier version."""
+COMPACT_FILES = 64
+"""Files of `runs` from which they are written as one: each night adds one."""
+_BEGIN_TRIES = 20
+
+
+class RunRow(TypedDict):
+    """One row for each run."""
+
+    run_id: Annotated[str, Column("the run")]
+    number: Annotated[int, Column("its number among the runs of its writer, from 1")]
+    writer: Annotated[str, Column("name of the application transaction of its commits; each slice has its own")]
+    state: Annotated[
+        str,
+        Column("running (or killed, or stopped by an error), finished, or erasing: the same command goes on"),
+    ]
+    started_at: Annotated[datetime, Column("when it began, UTC")]
+    finished_at: Annotated[datetime | None, Column("when it finished, UTC")]
+    fingerprint: Annotated[str, Column("hash of the agent, hex")]
+    readings: Annotated[int, Column("readings asked for", "readings")]
+    ok: Annotated[int | None, Column("of these, with an answer", "readings")]
+    failed: Annotated[int | None, Column("of these, failed", "readings")]
+    not_read: Annotated[int | None, Column("of these, for the next run to read", "readings")]
+    answers_changed: Annotated[
+        int | None, Column("rows of `answers` that are new, gone, or have another answer, value or status", "rows")
+    ]
+    documents_added: Annotated[int | None, Column("documents that the run before did not have", "documents")]
+    documents_changed: Annotated[int | None, Column("documents with another text", "documents")]
+    documents_removed: Annotated[int | None, Column("documents that are gone", "documents")]
+    documents_forgotten: Annotated[
+        int | None, Column("documents that `memagent forget` deletes; null of other runs", "documents")
+    ]
+    seconds: Annotated[float | None, Column("how long it took", "seconds")]
+    answers_version: Annotated[int | None, Column("version of `answers` as it left it")]
+    digest: Annotated[str | None, Column("SHA-256 over the files of all tables as it left them, and the digest before")]
+    record: Annotated[str, Column("what was asked, and the settings, as JSON")]
+    manifest: Annotated[str | None, Column("counts, reasons, changes, versions, timings, as JSON; null until it ends")]
+
+
+RUNS = arrow_schema(RunRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A finished run."""
+
+    output: Location
+    run_id: str
+    manifest: Manifest
+
+    @property
+    def questions(self) -> pa.Table:
+        """Its question list, as `PlannedQuestions.hashed`."""
+        return read_asked(self.output, asked_id=self.manifest["asked_id"])
+
+    def table(self, name: str) -> OutputTable:
+        """A table of its output."""
+        return OutputTable(output=self.output, name=name)
+
+    def version(self, name: str) -> int:
+        """The version of a table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table; names those that it has.
+        """
+        versions = self.manifest["table_versions"]
+        if name not in versions:
+            has_typed = "; give questions an answer_type" if name == "results" else ""
+            raise OutputError(
+                f"output: run {self.run_id} has no table {name!r}; it has {', '.join(sorted(versions))}{has_typed}"
+            )
+        return versions[name]
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """A table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table, or files of that version were vacuumed.
+        """
+        if name in READING_TABLES or name in self.manifest["table_versions"]:
+            return self.table(name).dataset(self.version(name))
+        return self.table(name).dataset()
+
+    def read(self, name: str) -> pa.Table:
+        """Reads a table as the run left it.
+
+        Raises:
+            OutputError: the run has no such table, or files of that version were vacuumed.
+        """
+        with table_errors(self.table(name).place.uri, remedy=GONE_REMEDY):
+            return self.dataset(name).to_table()
+
+    def evidence(self) -> ds.Dataset:
+        """The table `evidence`; without rows if the run asked for none."""
+        if EVIDENCE_TABLE in self.manifest["table_versions"]:
+            return self.dataset(EVIDENCE_TABLE)
+        return ds.dataset(EVIDENCE.empty_table())
+
+
+def require_readable(output: Location) -> None:
+    """Refuses an output that an earlier version wrote.
+
+    Raises:
+        OutputError: says what to do.
+    """
+    for name in OLD_FILES:
+        if (output / name).exists():
+            raise OutputError(
+                f"output: {output} was written by an earlier version of memagent-batch, whose tables this version does "
+                f"not read ({name} is there); keep it for that version, and choose an empty folder"
+            )
+
+
+def _rows(output: Location, *, columns: list[str] | None = None, only: ds.Expression | None = None) -> list[RunRow]:
+    runs = OutputTable(output=output, name=RUNS_TABLE).dataset_if_there()
+    if runs is None:
+        require_readable(output)
+        return []
+    return cast("list[RunRow]", runs.to_table(columns=columns, filter=only).to_pylist())
+
+
+def finished_runs(output: Location) -> list[str]:
+    """Ids of the runs that have finished, in the order in which they committed.
+
+    Runs before the last `memagent forget` are left out: their tables can't be read any more.
+    """
+    columns = ["run_id", "answers_version", "documents_forgotten"]
+    rows = _rows(output, columns=columns, only=ds.field("state") != RUNNING)
+    rows.sort(key=lambda row: (row["answers_version"] or 0, row["run_id"]))
+    erasures = [number for number, row in enumerate(rows) if row["documents_forgotten"] is not None]
+    return [row["run_id"] for row in rows[max(erasures, default=0) :]]
+
+
+def find_run(output: Location, name: str = LATEST) -> PastRun:
+    """The run that a user names: by its id, as `latest`, or as `previous`.
+
+    Raises:
+        OutputError: there is no such run, or the output can't be reached; names the runs that there are.
+    """
+    with output_errors(output.uri):
+        runs = finished_runs(output)
+    named = {LATEST: runs[-1:], PREVIOUS: runs[-2:-1]}.get(name, [run_id for run_id in runs if run_id == name])
+    if named:
+        return open_run(output, named[0])
+    if not runs:
+        raise OutputError(f"output: no run has finished at {output}; run the same command to its end")
+    if name == PREVIOUS:
+        raise OutputError(f"output: {runs[0]} is the only finished run at {output} yet; run it again first")
+    earlier = f"{len(runs) - SHOWN_RUNS} earlier ones, " if len(runs) > SHOWN_RUNS else ""
+    raise OutputError(
+        f"output: there is no finished run {name!r} at {output}; there are {earlier}{', '.join(runs[-SHOWN_RUNS:])}"
+    )
+
+
+def open_run(output: Location, run_id: str) -> PastRun:
+    """A finished run by its id."""
+    only = (ds.field("run_id") == run_id) & (ds.field("state") != RUNNING)
+    (row,) = _rows(output, columns=["run_id", "manifest"], only=only)
+    manifest = json.loads(row["manifest"] or "{}")
+    if manifest.get("format") != FORMAT:
+        raise OutputError(
+            f"output: {output} has the layout {manifest.get('format')!r}, this version reads {FORMAT!r}; keep it for "
+            "the version that wrote it, and choose another output"
+        )
+    return PastRun(output=output, run_id=run_id, manifest=cast(Manifest, manifest))
+
+
+def last_run(output: Location) -> PastRun | None:
+    """The last finished run; None if there is none."""
+    runs = finished_runs(output)
+    return open_run(output, runs[-1]) if runs else None
+
+
+def read_manifest(output: Location) -> Manifest | None:
+    """The manifest of the last finished run; None if there is none."""
+    past = last_run(output)
+    return past.manifest if past else None
+
+
+def require_manifest(output: Location) -> Manifest:
+    """The manifest of the last finished run.
+
+    Raises:
+        OutputError: no run has finished there.
+    """
+    return find_run(output).manifest
+
+
+def read_run_record(output: Location) -> dict[str, Any] | None:
+    """What the latest run of an output, finished or not, was asked; None if there is none."""
+    rows = _rows(output, columns=["run_id", "started_at", "record"])
+    if not rows:
+        return None
+    latest = max(rows, key=lambda row: row["run_id"])
+    record: dict[str, Any] = json.loads(latest["record"])
+    return record
+
+
+def last_record_run_id(output: Location) -> str:
+    """The id of the latest run; empty if there is none."""
+    return max((row["run_id"] for row in _rows(output, columns=["run_id"])), default="")
+
+
+def begin(
+    output: Location,
+    make_record: Callable[[str], RunRecord],
+    *,
+    writer: str,
+    after: str,
+    fences_all: bool = False,
+) -> RunNumber:
+    """Takes the next number of a writer, by a commit to `runs` with a row that says that the run has begun.
+
+    Args:
+        output: The output.
+        make_record: Makes the record of the run, by its id.
+        writer: Name of the application transaction.
+        after: An id behind which the run's id sorts, beside those of the runs before.
+        fences_all: Whether the run takes the next numbers of all other writers too.
+
+    Raises:
+        StorageError: other runs begin again and again.
+    """
+    table = OutputTable(output=output, name=RUNS_TABLE)
+    for _ in range(_BEGIN_TRIES):
+        run = next_number(output, writer=writer, after=after)
+        if fences_all:
+            others = {row["writer"] for row in _rows(output, columns=["writer"])} - {writer}
+            run = replace(run, fences={other: table.run_number(other) + 1 for other in others})
+        try:
+            _commit(table, run, _row(run, make_record(run.run_id)), is_first=True)
+        except SupersededError:
+            continue
+        return run
+    raise StorageError(f"{table.place} changes whenever it is looked at; see how many runs are started")
+
+
+def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
+    """The number and id that the next run of a writer takes, if no other takes it first."""
+    number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer) + 1
+    return RunNumber(number=number, run_id=new_run_id(after=max(after, last_record_run_id(output))), writer=writer)
+
+
+def finish(
+    output: Location,
+    run: RunNumber,
+    record: RunRecord,
+    manifest: Manifest,
+    *,
+    has_begun: bool = True,
+    state: str = FINISHED,
+) -> None:
+    """Commits the row of a finished run, in place of the one that it wrote when it began, if it has.
+
+    Raises:
+        SupersededError: a newer run has begun; nothing was changed.
+    """
+    counts, changes = manifest["counts"], manifest["changes"]
+    row: RunRow = {
+        **_row(run, record),
+        "state": state,
+        "finished_at": datetime.fromisoformat(manifest["finished_at"]),
+        "ok": counts["ok"],
+        "failed": counts["failed"],
+        "not_read": counts["not_read"],
+        "answers_changed": changes["answers"],
+        "documents_added": changes["documents"]["added"],
+        "documents_changed": changes["documents"]["changed"],
+        "documents_removed": changes["documents"]["removed"],
+        "seconds": manifest["seconds"],
+        "answers_version": manifest["table_versions"].get("answers"),
+        "digest": manifest["digest"],
+        "manifest": json.dumps(manifest, ensure_ascii=False),
+    }
+    _commit(OutputTable(output=output, name=RUNS_TABLE), run, row, is_first=not has_begun)
+
+
+def run_number_of(output: Location, run_id: str) -> RunNumber:
+    """The number of a run that has begun."""
+    (row,) = _rows(output, columns=["number", "writer"], only=ds.field("run_id") == run_id)
+    return RunNumber(number=row["number"], run_id=run_id, writer=row["writer"])
+
+
+def require_newest(output: Location, run: RunNumber) -> None:
+    """Returns if no newer run of the same writer has begun.
+
+    Raises:
+        SupersededError: one has.
+        StorageError: nobody can tell: the store does not answer.
+    """
+    if OutputTable(output=output, name=RUNS_TABLE).run_number(run.writer) > run.number:
+        raise SupersededError(
+            f"output: {output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes nothing. "
+            "What it has read is in the log, and is not read again"
+        )
+
+
+def _row(run: RunNumber, record: RunRecord) -> RunRow:
+    return {
+        **cast("RunRow", dict.fromkeys(RunRow.__annotations__)),
+        "run_id": run.run_id,
+        "number": run.number,
+        "writer": run.writer,
+        "state": RUNNING,
+        "started_at": datetime.fromisoformat(record.started_at),
+        "fingerprint": record.fingerprint,
+        "readings": record.asked,
+        "documents_forgotten": record.forgotten,
+        "record": json.dumps(asdict(record), ensure_ascii=False),
+    }
+
+
+def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
+    """Commits a row in place of the one that the run has, and those of many small files as one file.
+
+    A run that forgets documents writes all rows again, without messages that may quote them.
+    """
+    files = table.files() if table.exists() else {}
+    replaced = [each for path, each in files.items() if run.run_id in path]
+    rows = pa.Table.from_pylist([row], schema=RUNS)
+    is_erasure = row["documents_forgotten"] is not None and row["state"] != RUNNING
+    if is_erasure or (len(files) >= COMPACT_FILES and row["state"] == FINISHED):
+        replaced = list(files.values())
+        others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id).cast(RUNS)
+        if is_erasure:
+            others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
+        rows = pa.concat_tables([others, rows])
+    written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
+    most = run.number - 1 if is_first else None
+    table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most)
+
+
+def _without_messages(row: RunRow) -> RunRow:
+    manifest = json.loads(row["manifest"]) | {"reasons": {}} if row["manifest"] else None
+    state = FINISHED if row["state"] == ERASING else row["state"]
+    return {**row, "state": state, "manifest": manifest and json.dumps(manifest, ensure_ascii=False)}
+
+
+def unfinished_runs(output: Location) -> list[RunRow]:
+    """The latest run of each writer, if it has not finished: it is running, or was killed or stopped.
+
+    Those before the last `memagent forget` don't count: they can't commit any more.
+    """
+    columns = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
+    rows = sorted(_rows(output, columns=columns), key=lambda row: row["run_id"])
+    erasures = [row for row in rows if row["documents_forgotten"] is not None and row["state"] != RUNNING]
+    since = erasures[-1]["run_id"] if erasures else ""
+    latest = {row["writer"]: row for row in rows}
+    return [row for row in latest.values() if row["state"] == RUNNING and row["run_id"] > since]
+
+
+def has_pending_erasure(output: Location) -> bool:
+    """Whether a `memagent forget` was killed before its end."""
+    rows = _rows(output, columns=["run_id", "state", "documents_forgotten"])
+    latest = max(rows, key=lambda row: row["run_id"], default=None)
+    is_killed = latest is not None and latest["state"] == RUNNING and latest["documents_forgotten"] is not None
+    return is_killed or any(row["state"] == ERASING for row in rows)
+
+
+def has_unfinished(output: Location, *, writer: str) -> bool:
+    """Whether the latest run of a writer has not finished: it is running, or was killed or stopped."""
+    rows = _rows(output, columns=["run_id", "state"], only=ds.field("writer") == writer)
+    return bool(rows) and max(rows, key=lambda row: row["run_id"])["state"] != FINISHED
+
+
+def undo_unfinished(output: Location, run: RunNumber) -> None:
+    """Takes back what earlier runs of the same writer committed to single tables before they were killed.
+
+    From then on the tables refuse commits of earlier runs that are still alive.
+
+    Raises:
+        SupersededError: a newer run has begun.
+    """
+    counts = (ds.field("writer") == run.writer) | ds.field("documents_forgotten").is_valid()  # that undid all others
+    rows = _rows(output, columns=["run_id", "writer", "manifest"], only=counts)
+    finished = [row for row in rows if row["manifest"]]
+    last = max(finished, key=lambda row: row["run_id"], default=None)
+    if not any((last["run_id"] if last else "") < row["run_id"] < run.run_id for row in rows):
+        return
+    versions: Mapping[str, int] = json.loads(last["manifest"] or "{}")["table_versions"] if last else {}
+    known = {row["run_id"] for row in finished}
+    for name in READING_TABLES:
+        table = OutputTable(output=output, name=name)
+        if table.exists():
+            _undo(table, run, since=versions.get(name, 0), known=known)
+            if table.run_number(run.writer) < run.number:
+                table.commit(run=run, schema=table.schema())
+
+
+def _undo(table: OutputTable, run: RunNumber, *, since: int, known: set[str]) -> None:
+    for commit in list(table.history(since=since)):  # the newest first; without those that follow here
+        if commit.get("run_writer") != run.writer or commit["run_id"] in known or commit.get("undoes"):
+            continue
+        version = int(commit["version"])
+        before, after, now = table.files(version - 1), table.files(version), table.files()
+        add = [each for path, each in before.items() if path not in after and path not in now]
+        remove = [each for path, each in after.items() if path not in before and path in now]
+        if not add and not remove:
+            continue
+        schema = table.schema(version - 1)
+        is_other_schema = schema != table.schema(version)
+        table.commit(
+            run=run,
+            schema=schema,
+            add=add,
+            remove=() if is_other_schema else remove,
+            replaces_all=is_other_schema,
+            metadata={"undoes": str(version)},
+        )

@@ -1,0 +1,684 @@
+"""Ingest: brings `sources` and `documents` of an output up to date. Only what is new or changed is opened.
+
+1. `find_sources` lists the sources and compares them with the table `sources`.
+2. Tasks read the new and changed ones and write files of `documents`; see `row_tasks` and `file_tasks`.
+3. The driver compares the ids that they report with the table, has files with replaced rows written again without
+   these, and commits `documents`, then `sources`.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from shutil import rmtree
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.config.ingest import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, IngestConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.data.documents.lake.table import partition_values, table_name
+from memagent_batch.data.documents.listing import InputFile, usable_file_system
+from memagent_batch.data.documents.shards import SHARD_BYTES, Shard, cut_shards, into_batches
+from memagent_batch.data.documents.where import parse_where
+from memagent_batch.data.ingest.changes import (
+    CHANGED,
+    SEEN,
+    Changes,
+    find_changes,
+    judge_by_id,
+    judge_by_source,
+    read_stored,
+    require_readable,
+    rewrite_changed,
+    seen_documents,
+)
+from memagent_batch.data.ingest.columns import StoredColumn, documents_schema, find_columns, require_carried
+from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, PendingFile, read_files
+from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, endings_reader
+from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
+from memagent_batch.data.ingest.part_tasks import READ_PARTS, join_parts, read_parts
+from memagent_batch.data.ingest.readers.converter import make_converter
+from memagent_batch.data.ingest.readers.kinds import FileKind
+from memagent_batch.data.ingest.readers.process.sandbox import Limits
+from memagent_batch.data.ingest.report import OLD_ROWS, REPORTS, TaskContext, pack_old_rows
+from memagent_batch.data.ingest.row_tasks import RowSettings, RowTask, read_rows
+from memagent_batch.data.ingest.source_rows import commit_sources
+from memagent_batch.data.ingest.sources import (
+    KNOWN,
+    SourceChanges,
+    SourceListing,
+    changed_files,
+    changed_shards,
+    compare_sources,
+    list_sources,
+    readers_of_rows,
+    scope_of,
+    settings_hash,
+)
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
+from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
+from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.masking import mask_url
+from memagent_batch.plugins import CONVERTERS
+from memagent_batch.run.executors.executor import Executor
+from memagent_batch.run.wiring import make_documents
+
+MAX_TASK_FILES = 8192
+"""Most data files of a task: text files of a store take a request each."""
+MIN_TASK_FILES = 256
+FILE_TASK_FILES = 256
+"""Most document files of a task."""
+FILE_TASK_BYTES = 64 << 20
+"""Bytes of document files from which a task takes no more."""
+MIN_FILE_TASK_FILES = 8
+"""Least document files of a task: below that, its start takes longer than its work."""
+TASKS_PER_CPU = 4
+"""Tasks that a small input is cut into for each CPU, so that all have something to do until the end."""
+HASHES_PER_FILE = 20
+"""Known document files that count as one new file: of each, mostly the hash alone is made."""
+
+Item = TypeVar("Item")
+CHECKPOINT_SECONDS = 60.0
+"""Least time between commits of what tasks have read: a kill costs little more."""
+CHECKPOINT_SHARE = 10
+"""How many times as long as the last of these commits took the next one waits."""
+TEMPORARY_FOLDER = "_ingest"
+"""Folder of the output for rows that are not joined yet."""
+_SOURCE_NAMES = pa.schema([pa.field("source", pa.large_string())])
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSources:
+    """The sources of a job, and those that have to be read."""
+
+    config: SourceConfig
+    output: Location
+    """The place of the tables. Where the documents are an output themselves, that output."""
+    is_in_place: bool = False
+    """Whether the documents are an output themselves, which is used as it is."""
+    listing: SourceListing | None = None
+    changes: SourceChanges | None = None
+    scope: str | None = None
+    settings_hash: str = ""
+    converters: Mapping[str, ChosenConverter]
+
+    @property
+    def num_changed(self) -> int:
+        """Sources to read."""
+        return 0 if self.changes is None else int(self.changes.is_changed.sum())
+
+    @property
+    def num_sources(self) -> int:
+        """All sources."""
+        return 0 if self.listing is None else self.listing.sources.num_rows
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether each source is a document file, not a data file."""
+        return self.listing is not None and self.listing.files is not None
+
+    @property
+    def changed_bytes(self) -> int:
+        """Size of the sources to read, bytes."""
+        if self.listing is None or self.changes is None:
+            return 0
+        sizes = self.listing.sources["num_bytes"].filter(pa.array(self.changes.is_changed))
+        return int(pc.sum(sizes, min_count=0).as_py())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What a run reads its documents from."""
+
+    output: Location
+    """The place of the tables: that of the run, or the output that the documents are."""
+    documents_version: int | None
+    """Version of `documents`; None if there is no such table yet, in a plan."""
+    files: tuple[Location, ...]
+    """The Parquet files of `documents`, in a plan also those that were not committed."""
+    num_documents: int
+    """Documents of these files, with rows in place of what can't be read."""
+    schema: pa.Schema
+    changed: pa.Table
+    """`CHANGED`: documents that this ingest has added, changed or removed."""
+    counts: Mapping[str, int]
+    left_out: tuple[str, ...] = ()
+    """Names of files that are not read."""
+    versions: Mapping[str, str]
+    """Version of a table of a lake, or commit of each data set of the hub, by the place as the user names it."""
+    columns: tuple[str, ...] = ()
+    """Carried columns, as `documents` names them."""
+
+
+def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool = False) -> FoundSources:
+    """Lists the sources and compares them with the table `sources` of an output; opens none of them.
+
+    Raises:
+        UsageError: the sources or a setting can't be used; names it.
+    """
+    require_carried(config.input)
+    places = make_documents(config)
+    converters: dict[str, ChosenConverter] = {}
+    if _is_output(config, places):
+        return FoundSources(config=config, output=places[0], is_in_place=True, converters=converters)
+    listing = list_sources(places, settings=config.input)
+    readers, decisive = readers_of_rows(), dict[str, Any]()
+    if listing.files is not None:
+        converters = choose_converters(config.ingest)
+        readers = [KINDS_READER, endings_reader(converters), *(each.reader for each in converters.values())]
+        decisive = {
+            "file_mib": config.ingest.file_mib,
+            "output_mib": config.ingest.output_mib,
+        }
+    if listing.columns:
+        decisive["columns"] = listing.columns
+    scope = scope_of(config.input)
+    decided = settings_hash(
+        config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
+    )
+    changes = compare_sources(
+        output,
+        listing,
+        scope=scope,
+        settings_hash=decided,
+        readers=readers,
+        own_endings={kind: each.reader for kind, each in converters.items() if kind.startswith(".")},
+        retry_failed=retry_failed,
+    )
+    return FoundSources(
+        config=config,
+        output=output,
+        listing=listing,
+        changes=changes,
+        scope=scope,
+        settings_hash=decided,
+        converters=converters,
+    )
+
+
+def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
+    """Whether the documents are an output with a table `documents`."""
+    if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
+        return False
+    if places[0].uri.startswith(("http://", "https://", "hf://")):
+        return False
+    with usable_file_system(places[0]):
+        return OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
+
+
+def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:
+    """The converter of each kind or ending.
+
+    Raises:
+        SettingsError: a kind or converter is unknown, or not installed.
+    """
+    for kind in config.converters:
+        if kind not in list(FileKind) and not kind.startswith("."):
+            raise SettingsError(
+                f"ingest.converter: {kind!r} is not one of {', '.join(FileKind)}, and no ending such as .dat"
+            )
+    names = {kind.value: kind.value for kind in FileKind} | {**config.converters}
+    return {kind: _converter(name, config) for kind, name in names.items()}
+
+
+def _converter(name: str, config: IngestConfig) -> ChosenConverter:
+    version = make_converter(CONVERTERS.find(name), converter_settings(config)).version()
+    return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
+
+
+def converter_settings(config: IngestConfig) -> dict[str, Any]:
+    """Settings that converters may be made with."""
+    return {"ocr": config.ocr, "ocr_min_confidence": config.ocr_min_confidence}
+
+
+def ingest(found: FoundSources, *, executor: Executor, run: RunNumber, scratch: Location | None = None) -> Ingested:
+    """Reads the new and changed sources, inside a session of the executor, and commits `documents`, then `sources`.
+
+    Nothing is committed if nothing has changed.
+
+    Args:
+        found: The sources.
+        executor: What does the work.
+        run: The run that commits.
+        scratch: For a plan: where files of `documents` go instead. Then nothing is committed.
+
+    Raises:
+        InputError: a source can't be read, or two documents have one id; names the place.
+        SupersededError: a newer run has committed to the output.
+    """
+    if found.listing is None:
+        return _stored(found)
+    return _Ingest(found, executor=executor, run=run, scratch=scratch).run()
+
+
+def _stored(found: FoundSources) -> Ingested:
+    """The documents of an output, as they are."""
+    table = OutputTable(output=found.output, name=DOCUMENTS_TABLE)
+    version = table.version()
+    schema, files = table.schema(version), table.files(version)
+    return Ingested(
+        output=found.output,
+        documents_version=version,
+        files=tuple(table.place / path for path in files),
+        num_documents=sum(file.num_rows for file in files.values()),
+        schema=schema,
+        changed=CHANGED.empty_table(),
+        counts={},
+        versions={str(found.output): str(version)},
+        columns=tuple(found.config.input.carried.values()),
+    )
+
+
+class _Ingest:
+    """One ingest of an output."""
+
+    def __init__(self, found: FoundSources, *, executor: Executor, run: RunNumber, scratch: Location | None) -> None:
+        assert found.listing is not None
+        assert found.changes is not None
+        self._found, self._executor, self._run = found, executor, run
+        self._listing, self._changes = found.listing, found.changes
+        self._settings = found.config.input
+        self._place = make_documents(found.config)[0]
+        self._documents = OutputTable(output=found.output, name=DOCUMENTS_TABLE)
+        self._sources = OutputTable(output=found.output, name=SOURCES_TABLE)
+        self._root = self._place.at(_root_of(found.listing, self._place))
+        self._split_sources = set[str]()
+        self._scratch = scratch
+        self._version = self._documents.version()
+        self._table_schema = None if self._version is None else self._documents.schema(self._version)
+        self._files = {} if self._version is None else self._documents.files(self._version)
+        """The files of `documents` as they are after the ingest."""
+        self._scratch_files = set[str]()
+
+    def run(self) -> Ingested:
+        """Reads, compares and commits."""
+        shards = self._cut_shards(self._changes.is_changed)
+        columns = self._columns(shards)
+        schema = self._extended_schema(documents_schema(columns))
+        if self._has_changes:
+            if self._settings.order_columns and self._listing.files is None:
+                changed = self._apply_parts(shards, columns=columns, schema=schema)
+            else:
+                changed = self._apply(self._read(shards, columns=columns, schema=schema), schema=schema)
+        else:
+            changed = CHANGED.empty_table()
+        self._require_documents()
+        return self._ingested(changed, columns=columns, schema=schema)
+
+    def _require_documents(self) -> None:
+        if any(file.num_rows for file in self._files.values()):
+            return
+        part = self._settings.slice
+        of_slice = f" of slice {part}: divide the documents into fewer slices" if part else ""
+        raise InputError(
+            f"documents: the files at {', '.join(map(mask_url, self._found.config.documents))} hold no "
+            f"document{of_slice}"
+        )
+
+    def _extended_schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of the table, with the new columns of this job, which the table gets now."""
+        if self._table_schema is None:
+            return schema
+        new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
+        if new.names and self._scratch is None and self._has_changes:
+            self._documents.add_columns(new, run=self._run)
+            self._version = self._documents.version()
+        others = [field for field in self._table_schema if field.name not in schema.names]
+        return pa.schema([*schema, *others])
+
+    @property
+    def _has_changes(self) -> bool:
+        return bool(self._found.num_changed or self._changes.gone.num_rows)
+
+    def _cut_shards(self, is_read: npt.NDArray[np.bool_]) -> list[Shard]:
+        """Data files to read, large ones in several shards."""
+        changed = changed_shards(self._listing, is_read)
+        options = self._found.config.storage_options
+        shards = cut_shards(changed, settings=self._settings, storage_options=options)
+        self._split_sources |= {name for shard in shards if shard.groups is not None for name in shard.names}
+        return shards
+
+    def _columns(self, shards: Sequence[Shard]) -> tuple[StoredColumn, ...]:
+        settings = self._settings
+        if self._listing.files is not None:
+            return self._key_columns()
+        if not shards and self._table_schema is not None:
+            return tuple(
+                StoredColumn(name=name, stored=stored, type=self._table_schema.field(stored).type)
+                for name, stored in settings.carried.items()
+                if stored in self._table_schema.names
+            )
+        where = None if settings.where is None else parse_where(settings.where)
+        return find_columns(shards, place=self._place, settings=settings, where=where, table=self._table_schema)
+
+    def _key_columns(self) -> tuple[StoredColumn, ...]:
+        """Of document files, keys of their folders are the only columns."""
+        carried = [
+            StoredColumn(name=name, stored=stored, type=pa.string()) for name, stored in self._settings.carried.items()
+        ]
+        if self._settings.where is None or self._listing.files is None:
+            return tuple(carried)
+        first = next(iter(self._listing.files))
+        keys = partition_values(first.path, root=first.root)
+        numbers = self._listing.numbers or frozenset()
+        conditioned = [
+            StoredColumn(name=name, stored=f"where:{name}", type=pa.int64() if name in numbers else pa.string())
+            for name in parse_where(self._settings.where).columns_among(keys)
+        ]
+        return (*carried, *conditioned)
+
+    def _read(
+        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
+    ) -> Iterator[pa.Table]:
+        """The reports of the tasks that read the changed sources."""
+        config, context = self._found.config, self._context(schema)
+        if self._listing.files is None:
+            read = partial(
+                read_rows,
+                context=context,
+                settings=RowSettings(input=self._settings, columns=columns, storage_options=config.storage_options),
+            )
+            return self._executor.map(read, self._row_tasks(shards))
+        read_file = partial(
+            read_files,
+            context=context,
+            settings=FileSettings(
+                documents=self._place,
+                converters=self._found.converters,
+                settings=converter_settings(config.ingest),
+                limits=_limits(config.ingest),
+                file_bytes=config.ingest.file_mib << 20,
+                max_document_bytes=self._settings.max_document_bytes,
+                search_path=tuple(sys.path),
+            ),
+        )
+        return self._executor.map(read_file, self._file_tasks(columns), is_heavy=True)
+
+    def _context(self, schema: pa.Schema) -> TaskContext:
+        return TaskContext(
+            folder=self._scratch or self._documents.place,
+            schema=schema,
+            run_id=self._run.run_id,
+            scope=self._found.scope,
+            settings_hash=self._found.settings_hash,
+        )
+
+    def _row_tasks(self, shards: Sequence[Shard]) -> list[RowTask]:
+        batches = self._batches(shards)
+        old = self._old_rows(batches, lambda each: [name for shard in each for name in shard.names])
+        return [RowTask(shards=tuple(each), old_rows=rows) for each, rows in zip(batches, old, strict=True)]
+
+    def _batches(self, shards: Sequence[Shard]) -> list[list[Shard]]:
+        """Shards of one task each: small ones together, so that the files of `documents` are not small."""
+        num_files = sum(len(shard.paths) for shard in shards)
+        most = max(MIN_TASK_FILES, min(MAX_TASK_FILES, num_files // (TASKS_PER_CPU * self._executor.num_cpus)))
+        batches, size, count = list[list[Shard]](), 0, 0
+        for shard in shards:
+            num = len(shard.paths)
+            is_alone = shard.groups is not None or (batches and batches[-1][-1].groups is not None)
+            if not batches or is_alone or size + shard.size_bytes > SHARD_BYTES or count + num > most:
+                batches.append([])
+                size = count = 0
+            batches[-1].append(shard)
+            size, count = size + shard.size_bytes, count + num
+        return batches
+
+    def _file_tasks(self, columns: Sequence[StoredColumn]) -> list[FileTask]:
+        known = {row["source"]: row["content_hash"] for row in self._known_changed().to_pylist()}
+        files = [
+            PendingFile(file=file, content_hash=known.get(file.name), columns=_keys_of(file, columns))
+            for file in changed_files(self._listing, self._changes.is_changed)
+        ]
+        most = len(files) // (TASKS_PER_CPU * max(1, self._executor.num_cpus))
+        most = max(MIN_FILE_TASK_FILES, min(FILE_TASK_FILES, most))
+        batches = [
+            *into_batches(files, size=lambda each: each.file.size_bytes, max_size=FILE_TASK_BYTES, max_items=most)
+        ]
+        old = self._old_rows(batches, lambda batch: [each.file.name for each in batch])
+        return [FileTask(files=tuple(batch), old_rows=rows) for batch, rows in zip(batches, old, strict=True)]
+
+    def _known_changed(self) -> pa.Table:
+        """The sources to read whose content may be that of the last ingest, `KNOWN`."""
+        listed = self._listing.sources.append_column("is_changed", pa.array(self._changes.is_changed))
+        sql = "select known.* from known semi join (from listed where is_changed) using (source)"
+        return run_query(sql, {"known": self._changes.known, "listed": listed}).cast(KNOWN)
+
+    def _old_rows(self, batches: Sequence[Item], sources_of: Callable[[Item], list[str]]) -> list[bytes]:
+        """`OLD_ROWS` of the sources of each task."""
+        stored = self._read_stored()
+        if not stored.num_rows:
+            return [b""] * len(batches)
+        names_of = [sources_of(batch) for batch in batches]
+        names = [name for each in names_of for name in each]
+        tasks = [number for number, each in enumerate(names_of) for _ in each]
+        of_tasks = pa.table({"source": pa.array(names, pa.large_string()), "task": pa.array(tasks, pa.int64())})
+        sql = "select document_id, row_hash, task from stored join of_tasks using (source) order by task"
+        with open_database({"stored": stored, "of_tasks": of_tasks}) as database:
+            old = query_to_disk(database, sql)
+        sql = "select task, count(*) as num from old group by task"
+        counts = {row["task"]: row["num"] for row in run_query(sql, {"old": old}).to_pylist()}
+        start, packed = 0, []
+        for number in range(len(batches)):
+            num = counts.get(number, 0)
+            packed.append(pack_old_rows(old.slice(start, num).select(OLD_ROWS.names)))
+            start += num
+        return packed
+
+    def _apply(self, reports: Iterator[pa.Table], *, schema: pa.Schema) -> pa.Table:
+        """Commits what tasks report: now and then, so that a kill costs little, and at the end. Returns `CHANGED`."""
+        changed, waiting = list[pa.Table](), list[pa.Table]()
+        unchanged = [self._unchanged_sources()]
+        pause, last = CHECKPOINT_SECONDS, time.monotonic()
+        for report in reports:
+            waiting.append(on_disk([report], schema=REPORTS))
+            if self._scratch is None and time.monotonic() - last > pause:
+                began = time.monotonic()
+                whole, waiting = self._whole_sources(waiting)
+                changed.append(self._commit(whole, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=False))
+                unchanged += [each.select(["source"]).cast(_SOURCE_NAMES) for each in whole]
+                last = time.monotonic()
+                pause = max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (last - began))
+        changed.append(self._commit(waiting, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=True))
+        return pa.concat_tables(changed)
+
+    def _unchanged_sources(self) -> pa.Table:
+        """Column `source`: the listed sources that are not read."""
+        listed = self._listing.sources.append_column("is_changed", pa.array(self._changes.is_changed))
+        with open_database({"listed": listed}) as database:
+            return query_to_disk(database, "select source from listed where not is_changed", schema=_SOURCE_NAMES)
+
+    def _whole_sources(self, reports: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
+        """Reports of sources that one task reads, and those of sources that several read, which wait for each other."""
+        is_split = [not self._split_sources.isdisjoint(each["source"].to_pylist()) for each in reports]
+        whole = [each for each, is_part in zip(reports, is_split, strict=True) if not is_part]
+        return whole, [each for each, is_part in zip(reports, is_split, strict=True) if is_part]
+
+    def _commit(
+        self, reports: Sequence[pa.Table], *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
+    ) -> pa.Table:
+        """Commits what is reported of sources; returns `CHANGED`."""
+        reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
+        is_same = reported["is_unchanged"]
+        stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))
+        stored = self._read_stored()
+        judged = judge_by_source(
+            stored,
+            read=read.cast(_SOURCE_NAMES),
+            unchanged=pa.concat_tables([unchanged, stays.cast(_SOURCE_NAMES)]),
+            is_last=is_last,
+        )
+        seen = on_disk(map(seen_documents, reports), schema=SEEN)
+        if not stored.num_rows:
+            require_readable(seen, reported)
+        changes = find_changes(seen, judged, root=self._root)
+        self._commit_documents(reported, changes, schema=schema)
+        self._commit_sources(reported, is_last=is_last)
+        return changes.documents
+
+    def _read_stored(self) -> pa.Table:
+        """The documents of the table, `STORED`."""
+        return read_stored(self._documents, self._version, settings=self._settings)
+
+    def _commit_documents(self, reported: pa.Table, changes: Changes, *, schema: pa.Schema) -> None:
+        new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
+        rewritten, old = rewrite_changed(
+            self._documents, self._version, changes, executor=self._executor, context=self._context(schema)
+        )
+        for file in old:
+            del self._files[file.path]
+        self._files |= {file.path: file for file in (*new, *rewritten)}
+        if self._scratch is not None:
+            self._scratch_files |= {file.path for file in (*new, *rewritten)}
+        elif new or old or self._version is None:
+            self._version = self._documents.commit(
+                run=self._run, schema=schema, add=[*new, *rewritten], remove=old, read_version=self._version
+            )
+
+    def _commit_sources(self, reported: pa.Table, *, is_last: bool) -> None:
+        if self._scratch is not None:
+            return
+        commit_sources(
+            self._sources,
+            reported,
+            listed=self._listing.sources,
+            gone=self._changes.gone if is_last else self._changes.gone.slice(0, 0),
+            scope=self._found.scope,
+            run=self._run,
+            place=sources_place(self._found.config),
+        )
+
+    def _apply_parts(
+        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
+    ) -> pa.Table:
+        """Reads and joins documents of many rows, and commits them; returns `CHANGED`."""
+        folder = (self._scratch or self._found.output) / TEMPORARY_FOLDER / self._run.run_id
+        try:
+            return self._join(shards, columns=columns, schema=schema, folder=folder)
+        finally:
+            folder.delete_files(folder.files())
+            if folder.is_local:
+                rmtree(folder.path, ignore_errors=True)
+
+    def _join(
+        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location
+    ) -> pa.Table:
+        config, context = self._found.config, self._context(schema)
+        settings = RowSettings(input=self._settings, columns=columns, storage_options=config.storage_options)
+        stored = self._read_stored()
+        part_sources = read_part_sources(self._documents, self._version)
+        source_bytes = self._found.changed_bytes
+        table_bytes = sum(file.num_bytes for file in self._files.values())
+        num_buckets = choose_buckets(source_bytes=source_bytes, table_bytes=table_bytes)
+        read = partial(read_parts, context=context, settings=settings, folder=folder, num_buckets=num_buckets)
+        reports = [READ_PARTS.empty_table()]
+        is_read = self._changes.is_changed
+        while True:
+            batches = self._batches(shards)
+            reports += [
+                on_disk([report], schema=READ_PARTS)
+                for report in self._executor.map(read, [RowTask(shards=tuple(each), old_rows=b"") for each in batches])
+            ]
+            reported = pa.concat_tables(reports)
+            changes = PartChanges(
+                stored=stored,
+                part_sources=part_sources,
+                read_documents=read_ids(reports),
+                changed_sources=pa.concat_tables(
+                    [reported.select(["source"]).cast(_SOURCE_NAMES), self._changes.gone.cast(_SOURCE_NAMES)]
+                ),
+            )
+            further = changes.unreadable_sources()
+            if not further:
+                break
+            is_further = pc.is_in(self._listing.sources["source"], value_set=pa.array(further, pa.large_string()))
+            is_further = np.asarray(is_further.to_numpy(), dtype=bool) & ~is_read
+            is_read = is_read | is_further
+            shards = self._cut_shards(is_further)
+            if not shards:
+                break
+        joins = plan_joins(
+            changes,
+            pc.list_flatten(reported["groups"]).to_pylist(),
+            num_buckets=num_buckets,
+            source_bytes=source_bytes,
+            num_cpus=self._executor.num_cpus,
+        )
+        join = partial(join_parts, context=context, settings=settings, folder=folder, root=self._root)
+        joined = [on_disk([report], schema=REPORTS) for report in self._executor.map(join, joins)]
+        seen = on_disk(map(seen_documents, joined), schema=SEEN)
+        if not stored.num_rows:
+            require_readable(seen, reported)
+        found = find_changes(seen, judge_by_id(stored, changes.affected()), root=self._root)
+        files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
+        self._commit_documents(files, found, schema=schema)
+        self._commit_sources(reported.select(REPORTS.names), is_last=True)
+        return found.documents
+
+    def _ingested(self, changed: pa.Table, *, columns: Sequence[StoredColumn], schema: pa.Schema) -> Ingested:
+        by_change = run_query("select change, count(*) as num from changed group by change", {"changed": changed})
+        counts = {"added": 0, "changed": 0, "removed": 0}
+        counts |= {row["change"]: row["num"] for row in by_change.to_pylist()}
+        return Ingested(
+            output=self._found.output,
+            documents_version=self._version,
+            files=tuple(
+                (self._scratch if path in self._scratch_files and self._scratch else self._documents.place) / path
+                for path in self._files
+            ),
+            num_documents=sum(file.num_rows for file in self._files.values()),
+            schema=schema,
+            changed=changed,
+            counts={
+                "sources": self._found.num_sources,
+                "sources_read": self._found.num_changed,
+                "sources_gone": self._changes.gone.num_rows,
+                **{f"documents_{name}": num for name, num in counts.items()},
+            },
+            left_out=self._listing.left_out,
+            versions=self._listing.versions,
+            columns=tuple(column.stored for column in columns if column.is_carried),
+        )
+
+
+def sources_place(config: SourceConfig) -> str:
+    """Where the sources are, without secrets, as the table `sources` keeps it."""
+    places = make_documents(config)
+    return " ".join(mask_url(str(place.fs.unstrip_protocol(place.path))) for place in places)
+
+
+def _root_of(listing: SourceListing, place: Location) -> str:
+    """The folder of the sources on their file system."""
+    if listing.files is not None:
+        return listing.files.root
+    return listing.shards[0].root if listing.shards else place.path
+
+
+def _keys_of(file: InputFile, columns: Sequence[StoredColumn]) -> dict[str, Any]:
+    """The values of columns for a document file: keys of its folders."""
+    keys = partition_values(file.path, root=file.root) if columns else {}
+    for column in columns:
+        if column.is_carried and column.name not in keys:
+            raise InputError(
+                f"{file.path}: a document file has no column {column.name!r}; leave out input.carry_columns, or write "
+                "the documents as Parquet, JSONL or CSV"
+            )
+    return {column.stored: keys[column.name].cast(column.type).as_py() for column in columns if column.name in keys}
+
+
+def _limits(config: IngestConfig) -> Limits:
+    seconds, memory_mib = (OCR_SECONDS, OCR_MEMORY_MIB) if config.ocr else (SECONDS, MEMORY_MIB)
+    return Limits(
+        seconds=config.seconds or seconds,
+        memory_bytes=(config.memory_mib or memory_mib) << 20,
+        output_bytes=config.output_mib << 20,
+    )

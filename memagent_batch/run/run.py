@@ -1,0 +1,388 @@
+"""Begins a run, by its number in the table `runs`; closes it when its counts close, by one commit for each table."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, cast
+
+import pyarrow as pa
+
+from memagent_batch.config.job import JobConfig
+from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.errors import output_errors
+from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.index import last_run_id
+from memagent_batch.data.store.turn_log.question_list import write_asked
+from memagent_batch.errors import CountsError
+from memagent_batch.logs import EventKind
+from memagent_batch.loop.reasons import Reason, sum_up
+from memagent_batch.loop.texts.shares import quantity
+from memagent_batch.masking import mask_url
+from memagent_batch.run.claim import asked_questions, recorded_documents
+from memagent_batch.run.document_texts import documents_record
+from memagent_batch.run.history import PastRun, begin, finish, next_number, undo_unfinished
+from memagent_batch.run.manifest import (
+    FORMAT,
+    Manifest,
+    RunRecord,
+    Sample,
+    Spent,
+    package_versions,
+    public_settings,
+    unread_line,
+)
+from memagent_batch.run.plan import Plan
+from memagent_batch.run.projection import Projection, make_projection
+from memagent_batch.run.row_changes import RowChanges
+from memagent_batch.run.sums import ReadingSums, changed_questions
+from memagent_batch.run.tables import READING_TABLES
+from memagent_batch.run.wiring import ReaderIdentity, make_output
+from memagent_batch.types import Status
+
+log = logging.getLogger(__name__)
+
+SHOWN_MISSING = 20
+NOTHING_SPENT: Spent = {
+    "num_turns": 0,
+    "num_prompt_tokens": 0,
+    "num_cached_prompt_tokens": 0,
+    "num_completion_tokens": 0,
+}
+WRITER = "memagent"
+"""Name of the application transaction of runs; a slice adds its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRun:
+    """One execution over a plan."""
+
+    number: RunNumber
+    record: RunRecord
+    output: Location
+    job: JobConfig
+    reader: ReaderIdentity
+    began_seconds: float
+    """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
+    projection: Projection
+
+    @property
+    def run_id(self) -> str:
+        """Names the run."""
+        return self.number.run_id
+
+    def bound_met(self, spent: Spent) -> str | None:
+        """The setting of the first bound that the run has met; None while its turns may start."""
+        hours = (time.monotonic() - self.began_seconds) / 3600
+        taken = {"max_tokens": _num_tokens(spent), "max_hours": hours}
+        bounds = ((name, getattr(self.job, name)) for name in taken)
+        return next((name for name, most in bounds if most is not None and taken[name] >= most), None)
+
+    def stopping_line(self, bound: str, spent: Spent) -> str:
+        """Says which bound the run has met, and what it had taken when its last turn ended."""
+        return (
+            f"the run has met its bound {bound} {getattr(self.job, bound):,} after {spent['num_turns']:,} turns of "
+            f"{_num_tokens(spent):,} tokens, those that were in flight included; the tables stay as they are, and the "
+            "same command goes on"
+        )
+
+
+def _num_tokens(spent: Spent) -> int:
+    return spent["num_prompt_tokens"] + spent["num_completion_tokens"]
+
+
+def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
+    """Takes the next run number of the output: an older run can't commit to its tables any more.
+
+    Raises:
+        OutputError: the output can't be written.
+        StorageError: other runs begin again and again.
+    """
+    with output_errors(output.uri):
+        asked_id = write_asked(output, plan.asked.hashed)
+    make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
+    logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
+    number = begin(output, make, writer=writer_of(job), after=logged)
+    run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
+    _log_started(run)
+    return run
+
+
+def quiet_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
+    """A run that has nothing to read and nothing to write: its one commit is the one that closes it."""
+    make = _record_maker(job, reader=reader, plan=plan, asked_id=write_asked(output, plan.asked.hashed))
+    number = next_number(output, writer=writer_of(job), after=last_run_id(output))
+    run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
+    _log_started(run)
+    return run
+
+
+def writer_of(job: JobConfig) -> str:
+    """Name of the application transaction of a job: drivers of different slices don't stop each other."""
+    return WRITER if job.input.slice is None else f"{WRITER}/slice-{job.input.slice.replace('/', '-of-')}"
+
+
+class _RecordMaker:
+    """Makes the record of a run, by its id."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+
+    def __call__(self, run_id: str) -> RunRecord:
+        return replace(self._record, run_id=run_id)
+
+
+def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_id: str) -> _RecordMaker:
+    return _RecordMaker(
+        RunRecord(
+            run_id="",
+            started_at=datetime.now(UTC).isoformat(),
+            documents=recorded_documents(make_output(job), job),
+            questions=asked_questions(job),
+            asked=plan.num_readings,
+            fingerprint=reader.fingerprint,
+            settings=public_settings(job),
+            tables={**plan.lake_versions},
+            documents_table=documents_record(plan.stored, output=make_output(job)),
+            sample=_sample(job, plan),
+            again=plan.again.record if plan.again else None,
+            asked_id=asked_id,
+        )
+    )
+
+
+def _active(
+    output: Location, job: JobConfig, number: RunNumber, record: RunRecord, *, reader: ReaderIdentity, plan: Plan
+) -> ActiveRun:
+    return ActiveRun(
+        number=number,
+        record=record,
+        output=output,
+        job=job,
+        reader=reader,
+        began_seconds=time.monotonic(),
+        projection=make_projection(output, job, run_id=number.run_id, reader=reader, plan=plan),
+    )
+
+
+def _log_started(run: ActiveRun) -> None:
+    fields = {"run_id": run.run_id, "asked": run.record.asked, "output": mask_url(run.job.output)}
+    message = f"run {run.run_id}: {quantity(run.record.asked, 'reading')} asked"
+    log.info(message, extra={"event": EventKind.RUN_STARTED, **fields})
+
+
+def _sample(job: JobConfig, plan: Plan) -> Sample | None:
+    if job.limit is None or plan.outside is None:
+        return None
+    taken = plan.documents.num_rows
+    return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUpdate:
+    """What a run changes in one table."""
+
+    schema: pa.Schema | None
+    """None if the run has no such table: its rows go."""
+    kept: Sequence[TableFile]
+    added: Sequence[TableFile] = ()
+    removed: Sequence[TableFile] = ()
+    replaces_all: bool = False
+    """Whether the table gets another schema, and all files are new."""
+    is_new: bool = False
+    """Whether the table was not there."""
+
+    @property
+    def files(self) -> list[TableFile]:
+        """All files of the table after the update."""
+        return [*self.kept, *self.added]
+
+
+def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, questions: pa.Table) -> Manifest:
+    """Closes a run in which no row changed, by one commit.
+
+    Raises:
+        SupersededError: a newer run has begun; nothing was changed.
+    """
+    last = before.manifest
+    readings = last["changes"]["readings"]
+    manifest = {
+        **last,
+        "run_id": run.run_id,
+        **_own_fields(run),
+        "changes": {
+            "since": before.run_id,
+            "documents": changes.documents,
+            "questions": changed_questions(before.questions, questions),
+            "readings": {**readings, "read": 0, "kept": readings["read"] + readings["kept"]},
+            "turns": {"asked": 0, "reused": 0},
+            "answers": 0,
+            "tables": _lake_versions(run, before),
+        },
+        "digest_before": last["digest"],
+        "digest": _digest_again(before),
+        "spent": NOTHING_SPENT,
+    }
+    manifest.pop("replicas_given_up", None)
+    manifest.pop("forgotten", None)
+    closed = cast("Manifest", manifest)
+    finish(run.output, run.number, run.record, closed, has_begun=False)
+    _log_closed(closed)
+    return closed
+
+
+def close_run(
+    run: ActiveRun,
+    *,
+    updates: Mapping[str, TableUpdate],
+    changes: RowChanges,
+    sums: ReadingSums,
+    missing: Sequence[str],
+    questions: pa.Table,
+    before: PastRun | None,
+    turns: Mapping[str, int],
+    spent: Spent | None = None,
+    replicas_given_up: int = 0,
+) -> Manifest:
+    """Checks that the counts close, commits the tables, and last the row of the run.
+
+    Raises:
+        CountsError: the files do not hold one row for each reading asked for; names the missing ones. Nothing was
+            committed.
+        SupersededError: a newer run has begun; what was committed is taken back by it.
+    """
+    _require_closed(run, sums, missing)
+    undo_unfinished(run.output, run.number)  # once more: one that was overtaken may have been about to commit
+    versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
+    had = {name for name, update in updates.items() if update.schema is not None}
+    changed = changed_questions(before.questions if before else None, questions)
+    manifest = {
+        "format": FORMAT,
+        "run_id": run.run_id,
+        "counts": {**sums.counts, "asked": run.record.asked, "memories_rows": _num_rows(updates, "memories")},
+        "reasons": sums.reasons,
+        "num_follow_ups_failed": sums.num_follow_ups_failed,
+        "unread": sums.unread,
+        "totals": sums.totals,
+        "changes": {
+            "since": before.run_id if before else None,
+            "documents": changes.documents,
+            "questions": changed,
+            "readings": sums.readings,
+            "turns": turns,
+            "answers": sums.num_changed,
+            "tables": _lake_versions(run, before),
+        },
+        "table_versions": {name: version for name, version in versions.items() if name in had and version is not None},
+        "digest": digest_of(
+            {name: [file.path for file in update.files] for name, update in updates.items() if name in had},
+            before=before.manifest["digest"] if before else "",
+        ),
+        "digest_before": before.manifest["digest"] if before else "",
+        "spent": spent,
+        **_own_fields(run),
+        **({"replicas_given_up": replicas_given_up} if replicas_given_up else {}),
+    }
+    closed = cast("Manifest", manifest)
+    finish(run.output, run.number, run.record, closed)
+    _log_closed(closed)
+    return closed
+
+
+def _own_fields(run: ActiveRun) -> dict[str, Any]:
+    """What a manifest says of the run itself, whatever it changed."""
+    return {
+        "fingerprint": run.reader.fingerprint,
+        "reader": run.reader.parts,
+        "settings": public_settings(run.job),
+        "versions": package_versions(),
+        "started_at": run.record.started_at,
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
+        "tables": {**run.record.tables},
+        "sample": run.record.sample,
+        "again": run.record.again,
+        "asked_id": run.record.asked_id,
+        "documents_table": run.record.documents_table,
+    }
+
+
+def _digest_again(before: PastRun) -> str:
+    """The digest of a run that leaves all tables as they were."""
+    versions = before.manifest["table_versions"]
+    files = {name: list(before.table(name).files(version)) for name, version in versions.items()}
+    return digest_of(files, before=before.manifest["digest"])
+
+
+def digest_of(files: Mapping[str, Sequence[str]], *, before: str) -> str:
+    """SHA-256 over the names of the files of each table, which hold their hashes, and the digest of the run before."""
+    lines = sorted(f"{table}/{path}" for table, paths in files.items() for path in paths)
+    return sha256("\n".join([before, *lines]).encode()).hexdigest()
+
+
+def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
+    """Commits what changes in a table; returns its version, None if it was never there."""
+    table = OutputTable(output=run.output, name=name)
+    if not update.added and not update.removed and not update.replaces_all:
+        version = table.version()
+        if version is not None or update.schema is None:
+            return version
+    return table.commit(
+        run=run.number,
+        schema=table.schema() if update.schema is None else update.schema,
+        add=update.added,
+        remove=() if update.replaces_all else update.removed,
+        partition_by=partition_columns(run.job, update.schema) if update.schema is not None else (),
+        replaces_all=update.replaces_all,
+        most=0 if update.is_new else None,
+    )
+
+
+def partition_columns(job: JobConfig, schema: pa.Schema) -> list[str]:
+    """The columns by which a table is partitioned: those of `record.partition_by` that it has."""
+    return [name for name in job.record.partition_by if name in schema.names]
+
+
+def _num_rows(updates: Mapping[str, TableUpdate], name: str) -> int:
+    return sum(file.num_rows for file in updates[name].files)
+
+
+def _lake_versions(run: ActiveRun, before: PastRun | None) -> dict[str, dict[str, str | None]]:
+    earlier = before.manifest["tables"] if before else {}
+    return {uri: {"before": earlier.get(uri), "now": now} for uri, now in run.record.tables.items()}
+
+
+def _require_closed(run: ActiveRun, sums: ReadingSums, missing: Sequence[str]) -> None:
+    counts = {"asked": run.record.asked, **sums.counts}
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or not counts["asked"] == ended == counts["answers_rows"] == sums.num_readings:
+        named = "; ".join(missing[:SHOWN_MISSING])
+        raise CountsError(
+            f"the counts do not close: {counts}, {sums.num_readings} different readings. {len(missing)} readings have "
+            f"no outcome in the log: {named}. Run the same command again to read them"
+        )
+
+
+def _log_closed(manifest: Manifest) -> None:
+    run_id, counts = manifest["run_id"], manifest["counts"]
+    parts = [f"{counts['ok']} ok"]
+    for status, name, count in (
+        (Status.FAILED, "failed", counts["failed"]),
+        (Status.NOT_READ, "not read", counts["not_read"]),
+    ):
+        why = sum_up(Reason(**reason) for reason in manifest["reasons"][status.value])
+        if why or status == Status.FAILED:
+            parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
+    line = f"run {run_id} closed: {', '.join(parts)}"
+    if unread := unread_line(manifest["unread"]):
+        line += f"; {unread}"
+    if cut := manifest["totals"]["memory_truncations"]:
+        line += f"; {quantity(cut, 'turn')} wrote a memory that was cut at policy.memory_tokens"
+    if counts["failed"] > manifest["unread"]["num_unread_failed"]:
+        line += "; fix the cause and run it again with retry_failed, or failed readings stay as they are"
+    if given_up := manifest.get("replicas_given_up", 0):
+        line += f"; replicas given up since their engine could not start: {given_up}"
+    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"], "replicas_given_up": given_up}
+    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})

@@ -1,0 +1,244 @@
+"""The tables of an output: their columns, and how they are read at the versions that a run names."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from memagent_batch.config.storage import Options
+from memagent_batch.data.store.columns import Column, arrow_schema
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.errors import output_errors
+from memagent_batch.data.store.location import Location, absolute
+from memagent_batch.data.store.turn_log.rows import (
+    TEXT_HASH,
+    CharEnd,
+    CharStart,
+    ChunkIndex,
+    DocumentHash,
+    EndedStatus,
+    Fingerprint,
+    FollowUpColumns,
+    ProvenanceColumns,
+    QuestionHash,
+    ResultColumns,
+    SampleNumber,
+    TokenEnd,
+    TokenStart,
+    TurnKind,
+)
+
+if TYPE_CHECKING:
+    from memagent_batch.run.history import PastRun
+
+READING_TABLES = ("answers", "memories", "evidence", "results")
+"""Tables with the rows of readings, in the order in which they are committed: `runs` comes after them."""
+ANSWERS_TABLE, MEMORIES_TABLE, EVIDENCE_TABLE, RESULTS_TABLE = READING_TABLES
+RUNS_TABLE, ROLLOUTS_TABLE = "runs", "rollouts"
+READING_COLUMNS = ("document_id", "question_id", "sample")
+ReadingIds = tuple[str, str, int]
+
+DocumentId = Annotated[str, Column("unique id of the document")]
+QuestionId = Annotated[str, Column("id of the question")]
+QuestionText = Annotated[str, Column("text of the question")]
+Locator = Annotated[
+    str | None,
+    Column(
+        "place of the span in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
+        "locator, or the text could not be fetched"
+    ),
+]
+
+
+RunId = Annotated[str, Column("the run that wrote this row, whatever changed in it")]
+ReadRunId = Annotated[str, Column("the run that asked the model")]
+
+
+class _ReadingColumns(TypedDict):
+    run_id: RunId
+    read_run_id: ReadRunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+
+
+class _AskedColumns(_ReadingColumns):
+    question: QuestionText
+    status: EndedStatus
+    answer: Annotated[str | None, Column("the answer taken out of the response")]
+
+
+class _AnswerAddress(TypedDict):
+    document_hash: Annotated[str | None, TEXT_HASH]
+    question_hash: QuestionHash
+    fingerprint: Fingerprint
+
+
+class _AskedType(TypedDict):
+    answer_type: Annotated[
+        str | None,
+        Column(
+            "type that the question asks for: text, bool, label, labels, number, date, json; null if it asks for none"
+        ),
+    ]
+    value_unit: Annotated[str | None, Column("unit that `value_number` is asked for in")]
+
+
+class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns, _AskedType, FollowUpColumns):
+    """One row for each reading that was asked for; carried input columns follow."""
+
+    votes: Annotated[
+        float | None,
+        Column(
+            "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
+            "1; null if there is one sample, or no valid value"
+        ),
+    ]
+    value_doubt: Annotated[
+        str | None,
+        Column(
+            "why the value, or an answer that is none, needs a look: the model refused to answer, the value does not "
+            "follow from the answer, or the evidence does not have the value; null if nothing speaks against it"
+        ),
+    ]
+    num_evidence: Annotated[
+        int | None,
+        pa.int32(),
+        Column(
+            "rows of `evidence` that are chosen sentences; null if they were not asked for, or the turn failed",
+            "rows",
+        ),
+    ]
+    inputs_hash: Annotated[
+        str,
+        Column(
+            "hash of all that decides the row beside what the model wrote: document, question, agent, carried columns; "
+            "while it stays the same, later runs keep the row"
+        ),
+    ]
+
+
+class EvidenceRow(_ReadingColumns):
+    """One row for each sentence that an answer rests on, and for each string of the answer that was looked for."""
+
+    how: Annotated[
+        str,
+        Column(
+            "chosen: a sentence that the model pointed at by its number; aligned: a string of the answer that was "
+            "looked for in the text"
+        ),
+    ]
+    rank: Annotated[
+        int, pa.int32(), Column("position among the rows of the same `how`, from 1; the best first if chosen")
+    ]
+    char_start: Annotated[
+        int | None,
+        Column(
+            "first character of the span in the text as stored, in which a CRLF is two; null if an aligned string "
+            "is nowhere",
+            "code points",
+        ),
+    ]
+    char_end: CharEnd
+    text: Annotated[str | None, Column("the span's text, character for character")]
+    chunk_index: Annotated[
+        int | None,
+        pa.int32(),
+        Column("the first chunk that shows the sentence, from 0; null for policies without chunks, and if aligned"),
+    ]
+    locator: Locator
+    alignment: Annotated[
+        str,
+        Column(
+            "how the string equals the span: exact, folded (except for case, width, white space), or none; a chosen "
+            "sentence is exact"
+        ),
+    ]
+    quote: Annotated[str | None, Column("the string as the answer has it; null for a chosen sentence")]
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    fingerprint: Fingerprint
+
+
+class MemoryRow(_ReadingColumns):
+    """One row for each turn of each reading: which span of the document put what into the memory."""
+
+    turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0, in the order of reading")]
+    kind: TurnKind
+    chunk_index: ChunkIndex
+    token_start: TokenStart
+    token_end: TokenEnd
+    char_start: CharStart
+    char_end: CharEnd
+    locator: Locator
+    memory: Annotated[
+        str, Column("the memory after this turn, as the next prompt shows it; for a turn that writes a note, the note")
+    ]
+    changed: Annotated[
+        bool,
+        Column(
+            "whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word, "
+            "and `num_tokens` says where more than this word was written"
+        ),
+    ]
+    num_tokens: Annotated[
+        int, pa.int32(), Column("completion of the turn, without thoughts that an API hides", "tokens")
+    ]
+    finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    fingerprint: Fingerprint
+
+
+ANSWERS = arrow_schema(AnswerRow)
+EVIDENCE = arrow_schema(EvidenceRow)
+MEMORIES = arrow_schema(MemoryRow)
+DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
+
+
+def table(
+    output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
+) -> pa.Table:
+    """Reads a table of an output as a finished run left it.
+
+    Tables that are read of one run fit each other. `deltalake`, Spark, Polars and others read each table alone from
+    its folder below the output.
+
+    Args:
+        output: The folder or URI that was `--output`.
+        name: `answers`, `memories`, `evidence`, `results`, `runs`, `rollouts`, `documents` or `sources`.
+        run_id: The run, `latest`, or `previous`.
+        storage_options: Arguments of the output's file system.
+
+    Raises:
+        OutputError: there is no such run or table, or `VACUUM` has removed files of that version.
+    """
+    place = Location(uri=absolute(output), storage_options=storage_options or {})
+    with output_errors(place.uri):
+        if name == RUNS_TABLE:
+            return OutputTable(output=place, name=name).dataset().to_table()
+        return _past_run(place, run_id).read(name)
+
+
+def dataset(
+    output: str | PathLike[str], name: str, *, run_id: str = "latest", storage_options: Options | None = None
+) -> ds.Dataset:
+    """Opens a table of an output as a dataset, which is read batch by batch; takes and raises what `table` does."""
+    place = Location(uri=absolute(output), storage_options=storage_options or {})
+    with output_errors(place.uri):
+        if name == RUNS_TABLE:
+            return OutputTable(output=place, name=name).dataset()
+        return _past_run(place, run_id).dataset(name)
+
+
+def _past_run(output: Location, run_id: str) -> "PastRun":
+    from memagent_batch.run.history import find_run  # it reads the table of runs, which is described here
+
+    return find_run(output, run_id)
+
+
+def reading_ids(row: Mapping[str, Any]) -> ReadingIds:
+    """The reading that a row belongs to."""
+    return row["document_id"], row["question_id"], row["sample"]
