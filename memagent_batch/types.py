@@ -343,3 +343,17 @@ def cost_of(policy: Policy, prompts: "PromptTokens", document: Document) -> Cost
     if not document.breaks:
         return policy.cost(prompts, num_tokens=document.num_tokens)
     return cast(BreakingPolicy, policy).cost(prompts, num_tokens=document.num_tokens, breaks=document.breaks)
+
+
+class Extraction(StrEnum):
+    """How the answer is taken out of the response."""
+
+    AUTO = "auto"
+    """Boxed if there is a box, else the sentence."""
+    BOXED = "boxed"
+    r"""The content of the last complete `\boxed{...}`."""
+    SENTENCE = "sentence"
+    """What follows the last "the answer is", up to the end of its line, without Markdown emphasis and full stop; the
+    next line that says anything where a colon ends that one."""
+    RAW = "raw"
+    """The whole response, without a thought and white space around it."""

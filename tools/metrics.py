@@ -6,8 +6,8 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = "memagent_batch"
-COMPANIONS = ("cli", "flows", "convert", "pages", "evaluation", "review", "training", "models")
-"""Rooms of the package that are not of the main path, and what puts them together."""
+APPS, READERS = f"{PACKAGE}/apps/", f"{PACKAGE}/data/ingest/readers/"
+"""What is built on runs, and the readers of kinds of files: all else of the package is its core."""
 
 
 def main() -> None:
@@ -20,10 +20,12 @@ def measure(root: Path) -> dict[str, int]:
     """All figures of a checkout."""
     python = tracked(root, "*.py")
     tests = [name for name in python if name.startswith("tests/")]
-    main_path = [name for name in tracked(root, f"{PACKAGE}/*.py") if name.split("/")[1] not in COMPANIONS]
+    package = tracked(root, f"{PACKAGE}/*.py")
+    core = [name for name in package if not name.startswith((APPS, READERS))]
     return {
         "Python outside tests, lines": num_lines(root, python) - num_lines(root, tests),
-        "main path, lines": num_lines(root, main_path),
+        "core (all but apps and readers), lines": num_lines(root, core),
+        "packages at the top": len({name.split("/")[1] for name in package if name.count("/") > 1}),
         "tests, lines": num_lines(root, tests),
         "Markdown, words": sum(len(read(root, name).split()) for name in tracked(root, "*.md")),
     }

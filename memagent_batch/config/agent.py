@@ -6,8 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
 from memagent_batch.config.section import Count, Section, Text
-from memagent_batch.loop.answers import Extraction
-from memagent_batch.types import BreakAt
+from memagent_batch.types import BreakAt, Extraction
 
 
 class SamplingConfig(Section):

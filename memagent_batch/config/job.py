@@ -10,7 +10,6 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
-from memagent_batch.loop.scores import CONTAINMENT_METRICS
 
 
 class LogFormat(StrEnum):
@@ -78,6 +77,8 @@ class PoolConfig(Section):
         return self.max_replicas or self.replicas
 
 
+CONTAINMENT_METRICS = ("sub_em", "ruler_all", "memagent_sub_em")
+"""Metrics by which an answer that lists many candidates is right."""
 FLUSH_SECONDS = 5.0
 """Longest time that a finished turn waits for its file, where few replicas write."""
 MAX_FLUSHES_PER_SECOND = 20

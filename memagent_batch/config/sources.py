@@ -19,7 +19,6 @@ from pydantic import (
 from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.config.section import Count, Section, Text, TextOrTexts, as_tuple
 from memagent_batch.config.storage import StorageOptions, StorageSetting
-from memagent_batch.loop.addresses import permanent_number
 
 
 def _question_form(question: Any) -> str:
@@ -32,8 +31,6 @@ _TextOrRow = Annotated[
 Asked = Annotated[tuple[_TextOrRow, ...], BeforeValidator(as_tuple)]
 """One question or several: texts, or rows of a question list."""
 
-_SLICE_DIGITS = 15
-"""Hex digits of a permanent random number that say which slice a document is in: 60 bits."""
 _Bytes = Annotated[int, Field(ge=1, le=10**15)]
 
 
@@ -97,13 +94,6 @@ class InputConfig(Section):
     def carried(self) -> Mapping[str, str]:
         """Columns to carry, by their names in the input, with the names that they have in the tables."""
         return {**{name: name for name in self.carry_columns}, **self.carry}
-
-    def takes(self, document_id: str) -> bool:
-        """Whether a document is in the slice."""
-        if self.slice is None:
-            return True
-        number, count = map(int, self.slice.split("/"))
-        return int(permanent_number("slice", document_id)[:_SLICE_DIGITS], 16) % count == number - 1
 
     @field_validator("slice")
     @classmethod

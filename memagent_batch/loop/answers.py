@@ -4,24 +4,9 @@ Forms as in the published agent (MemAgent, arXiv 2507.02259): `\boxed{...}`, and
 """
 
 import re
-from enum import StrEnum
 
 from memagent_batch.loop.thoughts import after_thoughts
-
-
-class Extraction(StrEnum):
-    """How the answer is taken out of the response."""
-
-    AUTO = "auto"
-    """Boxed if there is a box, else the sentence."""
-    BOXED = "boxed"
-    r"""The content of the last complete `\boxed{...}`."""
-    SENTENCE = "sentence"
-    """What follows the last "the answer is", up to the end of its line, without Markdown emphasis and full stop; the
-    next line that says anything where a colon ends that one."""
-    RAW = "raw"
-    """The whole response, without a thought and white space around it."""
-
+from memagent_batch.types import Extraction
 
 BOX = "\\boxed{"
 SENTENCE = re.compile(r"\bthe answer is\b[ \t*]*(?P<colon>:?)", re.IGNORECASE)

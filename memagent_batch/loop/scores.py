@@ -58,9 +58,6 @@ class ScoredOn(StrEnum):
 TEXT_METRICS = tuple(metric for metric in Metric if metric is not Metric.VALUE)
 """Metrics of a text; `value` is of a typed value."""
 
-CONTAINMENT_METRICS = (Metric.SUB_EM, Metric.RULER_ALL, Metric.MEMAGENT_SUB_EM)
-"""Metrics by which an answer that lists many candidates is right."""
-
 CLOSED_ANSWERS = ("yes", "no", "noanswer")
 """Answers that HotpotQA's F1 compares as a whole."""
 

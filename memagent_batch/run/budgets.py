@@ -10,6 +10,7 @@ from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import MAX_EVIDENCE_TOKENS, FollowUpConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.loop.follow_ups.answer_types import ValueType
+from memagent_batch.loop.follow_ups.kinds import largest_follow_ups
 from memagent_batch.loop.follow_ups.prompts import COMPLETION_TOKENS, VALUE
 from memagent_batch.loop.follow_ups.values import completion_budget
 from memagent_batch.loop.prompts import PUBLISHED
@@ -81,7 +82,8 @@ def require_follow_up_window(follow_ups: FollowUpConfig, agent: AgentConfig, *, 
         SettingsError: names the turn, its tokens and the settings.
     """
     policy = agent.policy
-    largest = follow_ups.largest_turns(
+    largest = largest_follow_ups(
+        follow_ups,
         make_follow_up_tokens(agent),
         types=types,
         memory_tokens=policy.memory_tokens,
@@ -103,7 +105,8 @@ def require_follow_up_window(follow_ups: FollowUpConfig, agent: AgentConfig, *, 
 def follow_up_cost(follow_ups: FollowUpConfig, agent: AgentConfig, *, value_type: ValueType | None) -> Cost:
     """What the follow-up questions of a question of this type take at most, every slot at its budget."""
     policy, tokens = agent.policy, make_follow_up_tokens(agent)
-    largest = follow_ups.largest_turns(
+    largest = largest_follow_ups(
+        follow_ups,
         tokens,
         types=[value_type] if value_type else [],
         memory_tokens=policy.memory_tokens,

@@ -532,7 +532,7 @@ class _Ingest:
     def _commit_documents(self, reported: pa.Table, changes: Changes, *, schema: pa.Schema) -> None:
         new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
         rewritten, old = rewrite_changed(
-            self._documents, self._version, changes, executor=self._executor, context=self._context(schema)
+            self._documents, self._version, changes, mapped=self._executor.map, context=self._context(schema)
         )
         for file in old:
             del self._files[file.path]

@@ -27,7 +27,7 @@ from memagent_batch.data.store.turn_log.rows import (
 )
 from memagent_batch.data.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.errors import DocumentError
-from memagent_batch.loop.answers import Extraction, extract_answer
+from memagent_batch.loop.answers import extract_answer
 from memagent_batch.loop.follow_ups.doubts import Doubt
 from memagent_batch.loop.follow_ups.values import ValueStatus, stated
 from memagent_batch.loop.unanswered import is_refusal
@@ -54,7 +54,7 @@ from memagent_batch.run.tables import (
     MemoryRow,
 )
 from memagent_batch.run.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, model_name
-from memagent_batch.types import FinishReason, Status
+from memagent_batch.types import Extraction, FinishReason, Status
 
 RUN_ID = ANSWERS.field("run_id")
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))

@@ -28,7 +28,7 @@ from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows import forget as forget_flow
 from memagent_batch.run.flows.answer import answer
-from memagent_batch.run.flows.forget import find_documents, forget
+from memagent_batch.apps.flows.forget import find_documents, forget
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure
 from memagent_batch.run.retention import prune_log, vacuum, vacuum_tables

@@ -80,7 +80,7 @@ with ingested(sys.argv[1], settings=InputConfig()) as stored:
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 print(len(lengths), *set(lengths), peak)
 """
-"""Reads all documents of a folder into an output, and their texts; prints their number, their length, and its own peak memory in KiB."""
+"""Ingests a folder and reads its texts; prints their number and length, and its own peak memory in KiB."""
 Turns = Mapping[str, TurnRow]
 
 

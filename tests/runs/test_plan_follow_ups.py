@@ -9,11 +9,10 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.data.documents.questions import read_questions, type_fields
 from memagent_batch.data.store.turn_log.index import LogIndex
 from memagent_batch.loop.addresses import text_hash
-from memagent_batch.loop.answers import Extraction
 from memagent_batch.loop.follow_ups.answer_types import Bool, Number
 from memagent_batch.run.plan import Plan, count_pending
 from memagent_batch.run.reading.follow_ups import FollowUps, make_follow_ups
-from memagent_batch.types import Status
+from memagent_batch.types import Extraction, Status
 from tests.runs.projections import parts_of
 from tests.runs.recorded_nights import NO_DOCUMENTS
 from tests.runs.recorded_nights import index_of as documents_of

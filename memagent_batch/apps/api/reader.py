@@ -26,6 +26,7 @@ from memagent_batch.loop.answers import extract_answer
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.follow_ups.doubts import Doubt, find_doubt
+from memagent_batch.loop.follow_ups.kinds import guide_kinds
 from memagent_batch.loop.follow_ups.prompts import Support
 from memagent_batch.loop.follow_ups.values import TypedValue, ValueStatus, stated
 from memagent_batch.loop.texts.sentences import Sentences, split_sentences
@@ -279,7 +280,7 @@ class AgentReader:
             )
             require_compiled({value_type: "type"} if value_type else {}, self._config)
             if follow_ups is not None:
-                kinds = follow_ups.config.guide_kinds([value_type] if value_type else [])
+                kinds = guide_kinds(follow_ups.config, [value_type] if value_type else [])
                 await self._engine.require_guides(kinds)
             self._follow_ups_by_type[value_type] = follow_ups
         return self._follow_ups_by_type[value_type]

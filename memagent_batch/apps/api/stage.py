@@ -71,8 +71,8 @@ def read(
         pool: The actors, with an engine each.
 
     Returns:
-        One row for each reading, with the columns of the table `answers`, without those of a source, and those to carry.
-        Each document is a block.
+        One row for each reading, with the columns of the table `answers`, without those of a source, and those to
+        carry. Each document is a block.
 
     Raises:
         SettingsError: the settings don't fit each other or the model, or a question is too long.

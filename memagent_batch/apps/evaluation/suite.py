@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
+from memagent_batch.config.job import CONTAINMENT_METRICS
 from memagent_batch.data.documents.questions import TypeFields, read_questions, type_fields, value_type_of
 from memagent_batch.data.store.claims import read_owner_record, require_complete
 from memagent_batch.data.store.columns import Column, arrow_schema, column
@@ -22,7 +23,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import read_parquet
 from memagent_batch.errors import InputError, OutputError, ValueTypeError
 from memagent_batch.loop.follow_ups.values import says_not_stated, written_value
-from memagent_batch.loop.scores import CONTAINMENT_METRICS, TEXT_METRICS, Metric
+from memagent_batch.loop.scores import TEXT_METRICS, Metric
 from memagent_batch.masking import mask_url
 from memagent_batch.run.tables import ANSWERS, READING_COLUMNS, DocumentId, QuestionId, QuestionText
 

@@ -26,6 +26,7 @@ from memagent_batch.data.documents.lake.table import table_name
 from memagent_batch.data.documents.lake.tables import documents_place, find_table
 from memagent_batch.data.documents.listing import is_delta_folder, list_files
 from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.store.columns import Column as TableColumn
 from memagent_batch.data.store.columns import arrow_schema
 from memagent_batch.data.store.location import Location
@@ -200,7 +201,7 @@ def rows_of_slice(rows: pa.Table, settings: InputConfig) -> pa.Table:
     """The rows without those of documents in other slices; a question of every document has a null for its id."""
     if settings.slice is None:
         return rows
-    taken = [each is None or settings.takes(each) for each in rows["document_id"].to_pylist()]
+    taken = [each is None or is_in_slice(settings, each) for each in rows["document_id"].to_pylist()]
     return rows.filter(pa.array(taken, pa.bool_()))
 
 

@@ -38,6 +38,7 @@ from memagent_batch.data.documents.lake.table import (
 )
 from memagent_batch.data.documents.lake.tables import documents_place, find_table
 from memagent_batch.data.documents.listing import HIDDEN_NAME, InputFile, Listing, list_places
+from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.data.store.database import filter_to_disk, open_database, query_to_disk
 from memagent_batch.data.store.errors import input_errors
@@ -207,7 +208,7 @@ def cut_listing(listed: ListedDocuments, *, settings: InputConfig) -> FoundShard
         found = {each: files if each in GROUPED else filtered(files) for each, files in found.items() if files}
     if settings.slice and Format.TEXT in found:
         texts = found[Format.TEXT]
-        found[Format.TEXT] = _taken(texts, _each_file(texts, lambda file: settings.takes(file.name)))
+        found[Format.TEXT] = _taken(texts, _each_file(texts, lambda file: is_in_slice(settings, file.name)))
     files = [(format_, each) for format_, each in sorted(found.items()) if each]
     _require_some(files, settings=settings)
     shards = (shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_))
@@ -247,7 +248,7 @@ def find_files(listed: ListedDocuments, *, settings: InputConfig) -> FoundFiles:
         numbers = frozenset(each.name for each in key_columns(keys).schema if pa.types.is_integer(each.type))
         listing = _filtered(listing, where=where, numbers=numbers)
     if settings.slice:
-        listing = _taken(listing, _each_file(listing, lambda file: settings.takes(file.name)))
+        listing = _taken(listing, _each_file(listing, lambda file: is_in_slice(settings, file.name)))
     _require_some(listing, settings=settings)
     return FoundFiles(listing=listing, hidden=hidden, numbers=numbers, commits=listed.commits)
 

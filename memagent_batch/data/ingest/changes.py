@@ -1,6 +1,6 @@
 """Brings the tables `documents` and `sources` to what tasks report: files are added, written again or removed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ from memagent_batch.data.store.database import on_disk, open_database, query_to_
 from memagent_batch.data.store.delta import OutputTable, TableFile
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from memagent_batch.run.executors.executor import Executor
 
 _TEXT = pa.large_string()
 SEEN = pa.schema(
@@ -202,9 +201,12 @@ def source_place(source: str, *, root: Location) -> Location:
 
 
 def rewrite_changed(
-    table: OutputTable, version: int | None, changes: Changes, *, executor: Executor, context: TaskContext
+    table: OutputTable, version: int | None, changes: Changes, *, mapped: "MapRewritings", context: TaskContext
 ) -> tuple[list[TableFile], list[TableFile]]:
-    """Writes the files again that hold rows which change or go, without these; returns new and replaced files."""
+    """Writes the files again that hold rows which change or go, without these; returns new and replaced files.
+
+    `mapped` runs the tasks; see `Executor.map`.
+    """
     if not changes.removed.num_rows:
         return [], []
     files = table.files(version)
@@ -213,7 +215,7 @@ def rewrite_changed(
     items = [Rewriting(file=file, without=ids) for file, ids in zip(old, rows["ids"].to_pylist(), strict=True)]
     left = [item for item in items if item.file.num_rows > len(item.without)]
     rewrite = partial(_rewrite, folder=table.place, context=context)
-    return [TableFile(**row) for found in executor.map(rewrite, left) for row in found.to_pylist()], old
+    return [TableFile(**row) for found in mapped(rewrite, left) for row in found.to_pylist()], old
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,9 @@ class Rewriting:
 
     file: TableFile
     without: Sequence[str]
+
+
+MapRewritings = Callable[[Callable[[Rewriting], pa.Table], Iterable[Rewriting]], Iterator[pa.Table]]
 
 
 def _rewrite(item: Rewriting, *, folder: Location, context: TaskContext) -> pa.Table:

@@ -26,6 +26,7 @@ from memagent_batch.data.documents.indexing import shown_columns, text_column, w
 from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.documents.rows import RowText, row_text
 from memagent_batch.data.documents.shards import Shard
+from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.ingest.changes import place_of
 from memagent_batch.data.ingest.columns import StoredColumn
 from memagent_batch.data.ingest.document_files import read_row_groups
@@ -127,7 +128,7 @@ def _file_parts(
                 "error": mask_urls(record.error),
                 "is_bad": True,
             }
-        elif settings.input.takes(str(record.values[0])):
+        elif is_in_slice(settings.input, str(record.values[0])):
             yield {**base, **_part(record, settings)}
 
 

@@ -14,6 +14,7 @@ from memagent_batch.data.documents.formats.records import ColumnKind, InputColum
 from memagent_batch.data.documents.indexing import TEXT_THREADS, document_records, text_column, why_unreadable
 from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.documents.shards import Shard
+from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.ingest.columns import StoredColumn
 from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues, Origin, failed_row, text_row
@@ -94,7 +95,7 @@ def file_rows(documents: Location, path: str, name: str, *, shard: Shard, settin
         if isinstance(record, BadRecord):
             row = failed_row(record.document_id, record.error, origin=origin, error_type=BAD_FILE)
             yield row, record.start, record.stop
-        elif settings.input.takes(str(record.values[0])):
+        elif is_in_slice(settings.input, str(record.values[0])):
             yield _document(record, origin=origin, settings=settings), record.place.start, record.place.stop
 
 

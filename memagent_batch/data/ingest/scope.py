@@ -14,7 +14,7 @@ select cast('0x' || left(sha256('slice|' || if(reader is null, document_id, sour
     as is_inside
 from rows
 """
-"""As `InputConfig.takes`; documents of a file (they have a reader) are in the slice of their file."""
+"""As `is_in_slice`; documents of a file (they have a reader) are in the slice of their file."""
 
 
 def is_inside(rows: pa.Table, settings: InputConfig) -> npt.NDArray[np.bool_]:

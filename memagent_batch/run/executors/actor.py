@@ -25,6 +25,7 @@ from memagent_batch.data.store.turn_log.turns import DocumentTurns
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import EngineDeadError, ReplicaLostError, StorageError
 from memagent_batch.loop.engines.engine import Engine, EngineContext
+from memagent_batch.loop.follow_ups.kinds import guide_kinds
 from memagent_batch.run.executors.progress.board import Board
 from memagent_batch.run.executors.progress.reporter import Reporter
 from memagent_batch.run.reading.agent import LoadedAgent, Questions, make_agent
@@ -241,7 +242,7 @@ class ActorLife:
         turn_files = await self._turn_files(output, fingerprints) if output is not None else {}
         engine = self._lost or await self._start_engine()
         if follow_ups is not None:
-            await engine.require_guides(follow_ups.config.guide_kinds(filter(None, set(questions.types))))
+            await engine.require_guides(guide_kinds(follow_ups.config, filter(None, set(questions.types))))
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )

@@ -18,7 +18,7 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import FollowUpError, MemagentError, ReadingError, ValueTypeError
 from memagent_batch.loop.addresses import fingerprint
-from memagent_batch.loop.answers import Extraction, extract_answer
+from memagent_batch.loop.answers import extract_answer
 from memagent_batch.loop.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.loop.follow_ups.evidence import (
     MAX_CHOSEN,
@@ -31,6 +31,7 @@ from memagent_batch.loop.follow_ups.evidence import (
     evidence_of,
 )
 from memagent_batch.loop.follow_ups.json_schemas import JsonValue
+from memagent_batch.loop.follow_ups.kinds import asked_kinds, guide_kinds
 from memagent_batch.loop.follow_ups.prompts import (
     COMPLETION_TOKENS,
     EVIDENCE,
@@ -61,7 +62,7 @@ from memagent_batch.run.budgets import fitted_follow_ups, require_follow_up_wind
 from memagent_batch.run.reading.read import Reading, place_of
 from memagent_batch.run.reading.turns import ReadingTurns, TurnCounts
 from memagent_batch.run.wiring import make_engine, make_follow_up_tokens
-from memagent_batch.types import Completion, Document, FinishReason, Prompt, Turns
+from memagent_batch.types import Completion, Document, Extraction, FinishReason, Prompt, Turns
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class FollowUps:
 
     def of_type(self, value_type: ValueType | None) -> str | None:
         """The fingerprint under which the log keeps what they bring to a question of this type; None if nothing."""
-        asked = [VALUE] * (value_type is not None) + self.config.kinds()
+        asked = [VALUE] * (value_type is not None) + asked_kinds(self.config)
         if not asked:
             return None
         kinds: list[JsonValue] = [self.of_kind(kind, value_type if kind == VALUE else None) for kind in asked]
@@ -106,7 +107,7 @@ class FollowUps:
     def of_turns(self, types: Iterable[ValueType | None]) -> list[str]:
         """The fingerprints under which the log keeps the turns, for questions of these types."""
         values = [self.of_kind(VALUE, each) for each in set(types) if each is not None and guide_for(each) is not None]
-        return sorted([*values, *map(self.of_kind, self.config.kinds())])
+        return sorted([*values, *map(self.of_kind, asked_kinds(self.config))])
 
 
 def make_follow_ups(config: FollowUpConfig, agent: AgentConfig, *, fingerprint: str) -> FollowUps:
@@ -130,10 +131,10 @@ def checked_follow_ups(
     """
     asked = {each for each in types if each is not None}
     follow_ups = make_follow_ups(config, agent, fingerprint=fingerprint)
-    if not asked and not follow_ups.config.kinds():
+    if not asked and not asked_kinds(follow_ups.config):
         return None
     require_follow_up_window(follow_ups.config, agent, types=asked)
-    make_engine(agent).check_guides(follow_ups.config.guide_kinds(asked))
+    make_engine(agent).check_guides(guide_kinds(follow_ups.config, asked))
     return follow_ups
 
 

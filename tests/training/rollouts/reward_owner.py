@@ -6,7 +6,7 @@ import time
 
 from memagent_batch.apps.training.rollouts.rewarder import Rewarder
 from memagent_batch.config.job import RolloutConfig
-from memagent_batch.loop.answers import Extraction
+from memagent_batch.types import Extraction
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Forks a process for each file: `python -m memagent_batch.data.ingest.readers.process.server FOLDER`, JSON lines in and out.
+"""Forks a process for each file: `python -m` with this module and a folder, JSON lines in and out.
 
 Python and the converters' libraries are loaded once; a fork takes milliseconds. The server has one thread and reads
 no file of the input. When its stdin ends, also because its owner was killed, it kills what runs and removes FOLDER.
