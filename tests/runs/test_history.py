@@ -58,7 +58,7 @@ def test_killed_runs_leave_nothing_in_the_tables_of_the_next(
         assert finished_runs(nights.output) == [first] * has_finished
         if has_finished:
             assert all_tables(nights) == before
-    last = {"documents": {"a": "changed", "b": "two", "d": "four"}, "questions": QUESTIONS}
+    last: dict[str, Any] = {"documents": {"a": "changed", "b": "two", "d": "four"}, "questions": QUESTIONS}
     manifest = nights.run(**last)
     fresh = Nights(Location(uri=f"{nights.output.uri}-fresh"))
     fresh.run(**last)
@@ -79,7 +79,8 @@ def test_run_that_was_overtaken_can_not_commit_whenever_the_newer_one_came(
 ) -> None:
     if has_finished:
         nights.run(DOCUMENTS, QUESTIONS)
-    commit, newer = OutputTable.commit, {"documents": {"a": "newer", "c": "three"}, "questions": QUESTIONS}
+    newer: dict[str, Any] = {"documents": {"a": "newer", "c": "three"}, "questions": QUESTIONS}
+    commit = OutputTable.commit
     overtaking = [overtaken_at]
 
     def commit_late(table: OutputTable, **arguments: Any) -> int:
@@ -104,7 +105,7 @@ def test_run_that_was_overtaken_can_not_commit_whenever_the_newer_one_came(
 def test_run_that_is_overtaken_while_it_commits_is_undone_by_the_newer_one(nights: Nights) -> None:
     """The older one commits `answers`, the newer one begins, and the older one goes on to `memories`."""
     nights.run(DOCUMENTS, QUESTIONS)
-    commit, runs = OutputTable.commit, []
+    commit, runs = OutputTable.commit, list[Any]()
 
     def commit_and_overtake(table: OutputTable, **arguments: Any) -> int:
         if table.name == "memories" and not runs:

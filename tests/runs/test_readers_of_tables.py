@@ -83,11 +83,11 @@ def scanned(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> str:
     """An output of four nights, one killed, of small files, with a partition column and one that came later."""
     monkeypatch.setattr(parts, "PART_READINGS", 2)
     texts: dict[str, str | None] = {"a": "fox", "b": "dog", "c": FAILS, "d": None, "e": "an emu"}
-    settings = {"record": {"partition_by": ("team",)}}
+    settings: dict[str, Any] = {"record": {"partition_by": ("team",)}}
     nights.run(texts, Q, carried={"team": TEAMS}, **settings)
     with pytest.raises(Killed):
         nights.run({"z": "gone"}, Q, carried={"team": TEAMS}, killed_at="memories", **settings)
-    both = {"team": {**TEAMS, "a": "blue"}, "place": {"b": "there"}}
+    both: dict[str, Any] = {"team": {**TEAMS, "a": "blue"}, "place": {"b": "there"}}
     nights.run(texts, Q, carried=both, **settings)
     del texts["e"]
     nights.run({**texts, "b": "lynx", "f": "dog"}, Q, carried=both, **settings)

@@ -235,7 +235,7 @@ def test_night_without_any_change_adds_one_row_of_runs_and_no_other_file(nights:
 def test_night_writes_the_rows_that_change_and_leaves_the_files_of_others(
     nights: Nights, change: dict[str, Any], rewritten: str
 ) -> None:
-    settings = {"documents": DOCUMENTS, "questions": Q, "carried": {"team": TEAMS}}
+    settings: dict[str, Any] = {"documents": DOCUMENTS, "questions": Q, "carried": {"team": TEAMS}}
     nights.run(**settings)
     rows, files = {name: nights.table(name) for name in TABLES[:2]}, nights.files("answers")
     run_id = nights.run(**settings | change)["run_id"]
