@@ -92,7 +92,8 @@ def train(
     if target.exists():
         raise OutputError(f"output: {output} exists already; choose a new folder, or remove it")
     place = Location(uri=rollouts)
-    batches = read_groups(place, files=read_rollouts_record(place)["files"], columns=COLUMNS)
+    read_rollouts_record(place)  # refuses what is no rollouts table
+    batches = read_groups(place, columns=COLUMNS)
     table = pa.concat_tables([ROLLOUTS.empty_table().select(COLUMNS), *batches])
     version = weights_version(model_sha256(str(source)))
     if not allow_other_weights and (others := {*table["weights_version"].to_pylist()} - {version}):
