@@ -6,13 +6,14 @@ other.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.errors import output_errors, table_errors
@@ -111,6 +112,12 @@ class PastRun:
         Raises:
             OutputError: the run has no such table, or files of that version were vacuumed.
         """
+        if name == DOCUMENTS_TABLE:
+            documents = self.manifest["documents_table"]
+            options = self.output.storage_options
+            uri = documents["output"]
+            output = self.output if uri is None else Location(uri=uri, storage_options=options)
+            return OutputTable(output=output, name=name).dataset(documents["version"])
         if name in READING_TABLES or name in self.manifest["table_versions"]:
             return self.table(name).dataset(self.version(name))
         return self.table(name).dataset()

@@ -205,7 +205,7 @@ def _register(database: "duckdb.DuckDBPyConnection", plan: Plan) -> None:
 
 def _described(documents: pa.Table) -> pa.Table:
     carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
-    return documents.select(["document_id", "document_hash", "error", "error_type", "row_hash", *carried])
+    return documents.select(["document_id", "document_hash", "error", "error_type", "parts_hash", *carried])
 
 
 def _quoted(text: str) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from memagent_batch.config.storage import Options
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.errors import output_errors
@@ -217,7 +218,7 @@ def table(
     """
     place = Location(uri=absolute(output), storage_options=storage_options or {})
     with output_errors(place.uri):
-        if name == RUNS_TABLE:
+        if _is_read_alone(place, name):
             return OutputTable(output=place, name=name).dataset().to_table()
         return _past_run(place, run_id).read(name)
 
@@ -228,9 +229,15 @@ def dataset(
     """Opens a table of an output as a dataset, which is read batch by batch; takes and raises what `table` does."""
     place = Location(uri=absolute(output), storage_options=storage_options or {})
     with output_errors(place.uri):
-        if name == RUNS_TABLE:
+        if _is_read_alone(place, name):
             return OutputTable(output=place, name=name).dataset()
         return _past_run(place, run_id).dataset(name)
+
+
+def _is_read_alone(output: Location, name: str) -> bool:
+    """Whether a table is read at its latest version: that of the runs, and those of an output that has no run yet."""
+    is_ingested = name in (DOCUMENTS_TABLE, SOURCES_TABLE)
+    return name == RUNS_TABLE or (is_ingested and not OutputTable(output=output, name=RUNS_TABLE).exists())
 
 
 def _past_run(output: Location, run_id: str) -> "PastRun":

@@ -26,6 +26,7 @@ def stored_row(document_id: str, text: str | None, **columns: Any) -> dict[str, 
         "source": "a.jsonl",
         "source_read": 1.0,
         "run_id": "r",
+        "parts_hash": 0,
         "row_hash": 0,
     }
     return row | columns

@@ -18,7 +18,12 @@ SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW = (
 )
 SOURCE_COLUMNS = pa.schema(
     [
-        column("source", pa.string(), "source of the document, or the first of several, as `sources.source`"),
+        column(
+            "source",
+            pa.string(),
+            "file that the document was read from, or the first of several; null if it is a row of a table",
+            nullable=True,
+        ),
         column("source_hash", pa.string(), "SHA-256 of its bytes; null if it is a row of a table", nullable=True),
         column(SOURCE_READ, pa.float64(), "share of its parts and attachments that were read", unit="0 to 1"),
         column(
@@ -49,9 +54,11 @@ def source_columns(documents: pa.Table) -> pa.Table:
     """Returns the columns of `answers` for rows of `documents`, with the names that they have in an index.
 
     Args:
-        documents: The columns source, source_hash, source_read and losses.
+        documents: The columns source, source_hash, reader, source_read and losses.
     """
-    columns = {name: documents[name] for name in ("source", "source_hash", SOURCE_READ)}
+    columns = {name: documents[name] for name in ("source_hash", SOURCE_READ)}
+    # the data file of a row is no property of the document: a table that is compacted has other files
+    columns["source"] = pc.if_else(pc.is_valid(documents["reader"]), documents["source"], None)
     rows = pc.indices_nonzero(pc.greater(pc.list_value_length(documents["losses"]), 0))
     losses = dict(zip(rows.to_pylist(), documents["losses"].take(rows).to_pylist(), strict=True))
     for name, severities in _SEVERITIES.items():

@@ -55,7 +55,7 @@ class IndexRow(TypedDict):
     num_bytes: Annotated[int, Column("size of the text in UTF-8, bytes; 0 on error")]
     error: Annotated[str | None, _TEXT, Column("why the text can't be read")]
     error_type: Annotated[str | None, _TEXT, Column("kind of that error; null for a `DocumentError`")]
-    row_hash: Annotated[int | None, Column("hash of its row in `documents`; null for a document that is missing")]
+    parts_hash: Annotated[int | None, Column("hash of the spans and locators of its parts; null for a missing one")]
     file: Annotated[str | None, _TEXT, Column("file of the table `documents`; null for a document that is missing")]
     row_group: Annotated[int | None, pa.int32(), Column("row group of the file, from 0")]
     row: Annotated[int | None, pa.int32(), Column("row of the row group, from 0")]

@@ -45,7 +45,7 @@ _IS_INSIDE = "is_inside"
 _STORED_NAMES = {"document_hash": "text_hash"}
 """Columns of the index by other names in the table."""
 _INDEX_COLUMNS = [
-    *("document_id", "text_hash", "num_bytes", "error", "error_type", "row_hash"),
+    *("document_id", "text_hash", "num_bytes", "error", "error_type", "parts_hash"),
     *("source", "source_hash", "reader", "source_read", "losses"),
 ]
 _REMEDY = "its version of the table `documents` was removed; repeat the command, which takes the latest version"

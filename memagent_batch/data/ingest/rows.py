@@ -12,7 +12,7 @@ from memagent_batch.errors import BadFileError, DocumentError, SourceUnreadError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.masking import mask_urls
 
-NOT_HASHED = frozenset({"text", "reader", "run_id", "row_hash"})
+NOT_HASHED = frozenset({"text", "reader", "run_id", "row_hash", "parts_hash"})
 """Columns that are not in `row_hash`; `text_hash` stands for the text."""
 DocumentValues = dict[str, Any]
 """A row of `documents`, with the columns of the input that it holds."""
@@ -144,7 +144,13 @@ def _row(
 
 
 def _with_hash(row: DocumentValues) -> DocumentValues:
-    """The row with the hash of all that a reader of the table can see change."""
+    """The row with the hash of all that a reader of the table can see change, and that of its parts."""
     hashed = {name: value for name, value in row.items() if name not in NOT_HASHED}
-    digest = sha256(repr(hashed).encode("utf-8", "surrogatepass")).digest()
-    return {**row, "row_hash": int.from_bytes(digest[:8], "big", signed=True)}
+    spans = [(part["locator"], part["char_start"], part["char_end"]) for part in row["parts"]]
+    return {**row, "row_hash": _number(hashed), "parts_hash": _number(spans)}
+
+
+def _number(value: object) -> int:
+    """A hash of 64 bits."""
+    digest = sha256(repr(value).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

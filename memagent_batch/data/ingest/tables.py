@@ -81,6 +81,7 @@ class DocumentRow(TypedDict):
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("kind of that error: DocumentError, BadFileError, SourceUnreadError")]
     run_id: Annotated[str, Column("the ingest that wrote this row")]
+    parts_hash: Annotated[int, Column("hash of the spans and locators of its parts, without their sources")]
     row_hash: Annotated[int, Column("hash of the row without `reader` and `run_id`: another one means another row")]
 
 

@@ -16,12 +16,14 @@ from memagent_batch.data.ingest.source_rows import last_place
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import run_query
 from memagent_batch.data.store.delta import OutputTable, RunNumber
+from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.run.claim import require_disjoint
 from memagent_batch.run.executors.executor import LOCAL_FILES, Executor, choose_executor
+from memagent_batch.run.history import require_readable
 from memagent_batch.run.ingest import FoundSources, find_sources, ingest, sources_place
 
 MAX_LOCAL_FILES = 100
@@ -60,6 +62,8 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     )
     output = Location(uri=job.output, storage_options=job.storage_options)
     require_disjoint(sources, output=job.output)
+    with output_errors(output.uri):
+        require_readable(output)
     log_step("listing the sources")
     found = find_sources(sources, output, retry_failed=job.retry_failed)
     if found.is_in_place:
