@@ -4,10 +4,6 @@ Text files and output lie in a bucket of an S3 API on loopback, and the engine a
 every document, the second finds nothing changed, the third one changed document. With `--inventory` each night is given
 a Parquet file with path, size and ETag of each object in place of a listing.
 
-With `--plan-only` the first night reads no document: index and keys of the log are made by a query, and no table has
-more than the number of its rows and their status. All else is as ever, so that nights over a million objects are
-measured in minutes.
-
 The store is in this process, and each night in one of its own. Documents are made when they are asked for; what lies
 elsewhere in the bucket is moto's. `anonymous_mib` and `phases` are as in `scale`.
 """
@@ -20,27 +16,20 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
 from benchmarks.harness import copy_tokenizer, simulated_job
-from benchmarks.scale import FILES_IN_FOLDER, INDEX_ROWS, Phases, flow, in_process, made, write_keys
+from benchmarks.scale import FILES_IN_FOLDER, Phases, flow, in_process
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.documents.document_index import INDEX_SCHEMA
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
-from memagent_batch.run.executors import write
-from memagent_batch.run.flows import plan
-from memagent_batch.run.projection import PartTables
-from memagent_batch.run.tables import ANSWERS
 
 BUCKET, DOCUMENTS, OUTPUT = "lake", "in", "out"
 CHUNK_TOKENS = 64
@@ -52,7 +41,6 @@ CHANGED = "Mon, 01 Jan 2024 00:00:00 GMT", "2024-01-01T00:00:00.000Z"
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--objects", type=int, default=1000, help="text files (default: 1000)")
     parser.add_argument("--inventory", action="store_true", help="give each night an inventory in place of a listing")
-    parser.add_argument("--plan-only", action="store_true", help="read no document on the first night, over a made log")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -82,8 +70,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             if arguments.inventory:
                 (bucket / "inventory.parquet").write_bytes(parquet_bytes(store.inventory()))
             store.forget()
-            night = _plan_only if arguments.plan_only else _night
-            figures = in_process(night, job, arguments.objects if what == "first" else 0)
+            figures = in_process(_night, job)
             yield {"what": what, **vars(arguments), **store.figures(), **figures}
     bucket.fs.rm(bucket.path, recursive=True)  # moto's store outlives its server
     server.shutdown()
@@ -105,7 +92,7 @@ class Store:
         return f"{DOCUMENTS}/{row // FILES_IN_FOLDER:06d}/{row:010d}.txt"
 
     def text(self, row: int) -> bytes:
-        """As the made index and log have it, unless it is changed."""
+        """Line by line, unless it is changed."""
         return self.changed.get(row, f"Line {row}").encode()
 
     def forget(self) -> None:
@@ -169,7 +156,7 @@ def _etag(text: bytes) -> str:
     return f'"{md5(text, usedforsecurity=False).hexdigest()}"'
 
 
-def _night(job: JobConfig, _: int = 0) -> dict[str, Any]:
+def _night(job: JobConfig) -> dict[str, Any]:
     phases, began = Phases.of_flow(), time.monotonic()
     counts = flow.answer(job)["changes"]["readings"]
     return {
@@ -178,29 +165,3 @@ def _night(job: JobConfig, _: int = 0) -> dict[str, Any]:
         "anonymous_mib": max(phase["anonymous_mib"] for phase in phases.figures.values()),
         "phases": phases.figures,
     }
-
-
-def _plan_only(job: JobConfig, num_made: int) -> dict[str, Any]:
-    """The same with tables of empty rows, and as many made documents that are in the log."""
-    writing: Any = write
-    writing.project = _empty_tables
-    if num_made:
-        root = f"{BUCKET}/{DOCUMENTS}/"
-        rows = made(INDEX_ROWS, schema=INDEX_SCHEMA, num_documents=num_made, root=root)
-        plan._indexed_shards = lambda *_, **__: iter([rows])
-        keys = partial(write_keys, num_documents=num_made, ask=job.ask)
-        flow.scan_plan = partial(_scan_made, scan=flow.scan_plan, write_keys=keys)
-    return _night(job)
-
-
-def _scan_made(output: Location, *given: Any, fingerprint: str, scan: Any, write_keys: Any, **options: Any) -> Any:
-    """Writes the log that is then scanned."""
-    write_keys(output, fingerprint=fingerprint)
-    return scan(output, *given, fingerprint=fingerprint, **options)
-
-
-def _empty_tables(part: pa.Table, **_: Any) -> PartTables:
-    num_rows = pc.sum(pc.list_value_length(part["readings"])).as_py()
-    answers = {field.name: pa.nulls(num_rows, field.type) for field in ANSWERS} | {"status": ["ok"] * num_rows}
-    rows = pa.table(answers)
-    return PartTables(answers=rows, memories=rows, evidence=None, results=None, is_whole=True, missing=[])
