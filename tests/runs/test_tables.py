@@ -148,7 +148,7 @@ async def test_answers_carried_columns_follow_the_constants(tmp_path: Path) -> N
     answers = run.tables().answers
     assert answers["signed"].to_pylist() == [date(2026, 11, 29), None]
     assert answers.schema.names == [*ANSWERS.names, *SOURCE_COLUMNS.names, "signed"]
-    assert answers["source"].to_pylist() == ["a.jsonl"] * 2
+    assert answers["source"].to_pylist() == [None] * 2  # rows of a data file
 
 
 async def test_answers_documents_of_one_text_share_the_reading(tmp_path: Path) -> None:
