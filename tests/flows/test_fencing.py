@@ -1,75 +1,111 @@
-"""Two attempts at one output: whatever their order, the tables are those of one of them, and whole."""
+"""Several attempts at one output: whatever their order, no table mixes them, and a stale one ends with 3."""
 
-import json
-import os
-import subprocess
-import sys
+import random
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
-from memagent_batch.run.claim import ANSWER_TABLES, unreferenced_files
-from memagent_batch.run.tables import read_tables
-from tests.flows.racing_attempt import DOCUMENTS, PARTS
+from memagent_batch.run.flows.verify import verify
+from tests.flows.struck_jobs import (
+    FIRST_NIGHT,
+    SECOND_NIGHT,
+    Length,
+    StruckJob,
+    await_moment,
+    look,
+    looked_at,
+    results,
+    strike,
+    wait,
+)
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = Path(__file__).with_name("racing_attempt.py")
-RACES = 8
-"""Outputs in a row, with other pauses each."""
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
-
-
-def race(output: Location, folder: Path, *, seed: int) -> list[list[dict[str, Any]]]:
-    """How the two attempts at each output ended."""
-    folder.mkdir()
-    settings = {"uri": output.uri, "storage_options": dict(output.storage_options)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), name, str(RACES), str(seed), json.dumps(settings), str(folder)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        for name in ("one", "two")
-    ]
-    said = [process.communicate(timeout=300)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    return [list(ends) for ends in zip(*map(json.loads, said), strict=True)]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+LENGTH = Length(seconds=4.0, num_commits=8)
 
 
-def require_one_run(output: Location, ends: list[dict[str, Any]]) -> None:
-    """The tables in an output are those of one run that was not superseded."""
-    manifest = json.loads((output / "manifest.json").read_bytes())
-    (winner,) = [end for end in ends if end["run_id"] == manifest["run_id"]]
-    assert winner["superseded"] is None
-    assert unreferenced_files(output, manifest, tables=ANSWER_TABLES) == []
-    answers = read_tables(output, manifest["files"]["answers"]).to_pylist()
-    assert sorted(row["document_id"] for row in answers) == [f"d{number}" for number in range(DOCUMENTS)]
-    assert {row["run_id"] for row in answers} <= {end["run_id"] for end in ends if not end["superseded"]}
-    assert len(manifest["files"]["answers"]) == PARTS
-    assert manifest["counts"]["asked"] == manifest["counts"]["answers_rows"] == DOCUMENTS
-    for end in ends:
-        if end["superseded"]:
-            assert f"claimed by a newer attempt, run {manifest['run_id']}" in end["superseded"]
+@pytest.fixture(params=["disk", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.s3])])
+def job(request: pytest.FixtureRequest, tmp_path: Path, text_model: str) -> StruckJob:
+    place = Location(uri=str(tmp_path)) if request.param == "disk" else request.getfixturevalue("s3_bucket")
+    job = StruckJob(folder=tmp_path, output=place / "run", model=text_model)
+    job.put(SECOND_NIGHT)
+    return job
 
 
-def require_one_run_each(outputs: Location, races: list[list[dict[str, Any]]]) -> None:
-    for number, ends in enumerate(races):
-        require_one_run(outputs / str(number), ends)
-    assert sum(bool(end["superseded"]) for end in races[0]) == 1  # both had claimed the first output
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> dict[str, list[Any]]:
+    """What a run over the second night ends with."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    job = StruckJob(folder=folder, output=Location(uri=str(folder / "run")), model=text_model)
+    job.put(SECOND_NIGHT)
+    job.run()
+    return results(job)
+
+
+def states(job: StruckJob) -> list[str]:
+    """States of the runs, in the order of their numbers."""
+    rows = OutputTable(output=job.output, name="runs").dataset().to_table().to_pylist()
+    return [row["state"] for row in sorted(rows, key=lambda row: row["run_id"])]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_attempts_on_a_disk_leave_the_tables_of_one(tmp_path: Path, seed: int) -> None:
-    output = Location(uri=str(tmp_path / "outputs"))
-    require_one_run_each(output, race(output, tmp_path / "meeting", seed=seed))
+def test_second_attempt_started_while_the_first_runs_supersedes_it(
+    seed: int, job: StruckJob, undisturbed: dict[str, list[Any]]
+) -> None:
+    with looked_at(job.output):
+        first = job.start()
+        await_moment(job, first, random.Random(seed), LENGTH)
+        second = job.start()
+        codes = [wait(first), wait(second)]
+    assert codes in ([3, 0], [0, 0], [0, 3]), job.console.read_text()[-3000:]
+    assert look(job.output)
+    assert results(job) == undisturbed
+    assert verify(job.output).problems == []
+    assert (3 in codes) >= ("running" in states(job))
 
 
-@pytest.mark.s3
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_two_attempts_in_a_bucket_leave_the_tables_of_one(s3_bucket: Location, tmp_path: Path, seed: int) -> None:
-    output = s3_bucket / "outputs"
-    require_one_run_each(output, race(output, tmp_path / "meeting", seed=seed))
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_older_attempt_that_wakes_up_late_changes_nothing(
+    seed: int, is_changed: bool, job: StruckJob, undisturbed: dict[str, list[Any]]
+) -> None:
+    if is_changed:  # after the first attempt has listed them
+        job.put(FIRST_NIGHT)
+    first = job.start()
+    await_moment(job, first, random.Random(seed), LENGTH)
+    strike(first, signal.SIGSTOP)
+    is_done = not first.is_alive()
+    try:
+        job.put(SECOND_NIGHT)
+        job.run()
+        shown = look(job.output)
+    finally:
+        strike(first, signal.SIGCONT)
+    code = wait(first)
+    assert code == (0 if is_done else 3), job.console.read_text()[-3000:]
+    if code:
+        assert look(job.output) == shown
+        assert "superseded: " in job.console.read_text()
+    assert results(job) == undisturbed
+    assert verify(job.output).problems == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_slices_at_once_fill_one_output_and_a_killed_one_goes_on(
+    seed: int, job: StruckJob, undisturbed: dict[str, list[Any]]
+) -> None:
+    rng, slices = random.Random(seed), [{"input": {"slice": f"{number}/2"}} for number in (1, 2)]
+    with looked_at(job.output, is_sliced=True):
+        first, second = [job.start(**each) for each in slices]
+        await_moment(job, second, rng, LENGTH)
+        strike(second, signal.SIGKILL)
+        assert wait(first) == 0, job.console.read_text()[-3000:]
+        assert wait(second) in (0, -signal.SIGKILL)
+        first, second = [job.start(**each) for each in slices]
+        assert [wait(first), wait(second)] == [0, 0], job.console.read_text()[-3000:]
+    assert look(job.output)
+    assert results(job) == undisturbed
+    assert verify(job.output).problems == []

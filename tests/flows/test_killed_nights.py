@@ -1,128 +1,205 @@
-"""Whatever moment a run dies at, its output shows the tables of the last run or its own: whole, and those alone."""
+"""Commands killed with SIGKILL at random moments: tables stay whole, and the same command goes on to the same end."""
 
-import json
 import os
-import subprocess
-import sys
+import random
+import signal
+import time
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageOutageError
-from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.verify import verify
-from memagent_batch.run.tables import table_files
+from memagent_batch.run.history import find_run, has_pending_erasure
 from tests.faults.loopback.small_disk import small_disk
-from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY, night, real_job
-from tests.runs.recorded_nights import Killed, Nights
-from tests.tables import table_rows
+from tests.flows.struck_jobs import (
+    FIRST_NIGHT,
+    FLUSH_SECONDS,
+    SECOND_NIGHT,
+    Length,
+    StruckJob,
+    await_moment,
+    look,
+    looked_at,
+    results,
+    strike,
+    wait,
+)
+from tests.jobs import put_texts, small_job
 
-SCRIPT = Path(__file__).with_name("killed_nights.py")
-ROOT = Path(__file__).parents[2]
-
-
-def killed_nights(output: Location, *, stride: int, **others: str) -> int:
-    """Strikes; returns the number of outputs whose Tuesday was killed."""
-    settings = json.dumps({"output": output.uri, "storage_options": dict(output.storage_options), **others})
-    command, environment = [sys.executable, str(SCRIPT), settings, str(stride)], {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, env=environment)
-    assert ended.stdout.strip().isdigit(), ended.stdout + ended.stderr
-    return int(ended.stdout)
-
-
-def shown_night(output: Location) -> str:
-    """Which night the manifest's files are of; they are there and hold each row once."""
-    answers = {}
-    for uri in table_files(output.uri, "answers", storage_options=output.storage_options):
-        with Location(uri=uri, storage_options=output.storage_options).open() as stream:
-            for row in pq.read_table(stream).to_pylist():
-                assert row["document_id"] not in answers
-                answers[row["document_id"]] = row["answer"]
-    for table in ("memories", "removed"):
-        for uri in table_files(output.uri, table, storage_options=output.storage_options):
-            assert Location(uri=uri, storage_options=output.storage_options).exists()
-    counts = json.loads((output / "manifest.json").read_bytes())["counts"]
-    assert counts["answers_rows"] == len(answers)
-    (shown,) = (name for name, texts in (("monday", MONDAY), ("tuesday", TUESDAY)) if answers == texts)
-    return shown
+WRITE_SECONDS = 1.5
+"""Longest time that a flush of the log takes on a busy machine, in a store too."""
+FORGOTTEN = "Bob"
 
 
-def require_whole(output: Location, *, moments: int) -> None:
-    """Each output shows one night, and the same command shows Tuesday and leaves no other file."""
-    nights = [shown_night(output / str(number)) for number in range(moments + 1)]  # nothing kills the last one
-    assert nights == sorted(nights)  # Monday's until the switch, Tuesday's from then on
-    assert set(nights) == {"monday", "tuesday"}
-    for number in (0, moments - 1):
-        place = output / str(number)
-        night(place, TUESDAY)
-        assert shown_night(place) == "tuesday"
-        tables = ("answers", "memories")
-        named = [uri for name in tables for uri in table_files(place.uri, name, storage_options=place.storage_options)]
-        replaced = json.loads((place / "manifest.json").read_bytes())["replaced"]  # of the night before, which stay
-        named += [f"{place.uri}/{file}" for run in replaced for file in run["files"]]
-        folders = [path for name in tables for path in (place / name).files(temporary=True)]
-        assert sorted(place.at(path).path for path in folders) == sorted(Location(uri=uri).path for uri in named)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undisturbed:
+    """What the second night ends with, and how long it takes after the first one."""
+
+    results: dict[str, list[Any]]
+    length: Length
 
 
-@pytest.mark.parametrize("stride", [50, pytest.param(1, marks=pytest.mark.slow)])
-def test_night_killed_at_any_change_of_a_disk_leaves_one_night_whole(tmp_path: Path, stride: int) -> None:
-    output = Location(uri=str(tmp_path))
-    require_whole(output, moments=killed_nights(output, stride=stride))
+@pytest.fixture(scope="module")
+def first_night(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> StruckJob:
+    folder = tmp_path_factory.mktemp("first")
+    job = StruckJob(folder=folder, output=Location(uri=str(folder / "run")), model=text_model)
+    job.put(FIRST_NIGHT)
+    job.run()
+    return job
 
 
-@pytest.mark.slow
-def test_job_killed_at_any_change_of_a_disk_goes_on_with_the_index_and_the_parts_of_a_finished_night(
-    tmp_path: Path, text_model: str
+@pytest.fixture(scope="module")
+def undisturbed(first_night: StruckJob, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    folder = tmp_path_factory.mktemp("undisturbed") / "job"
+    job = first_night.copy_to(folder, Location(uri=str(folder / "run")))
+    job.put(SECOND_NIGHT)
+    length = job.run()
+    assert look(job.output)
+    return Undisturbed(results=results(job), length=length)
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.s3])])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """Where outputs are."""
+    return Location(uri=str(tmp_path)) if request.param == "disk" else request.getfixturevalue("s3_bucket") / "outputs"
+
+
+def kill(job: StruckJob, rng: random.Random, length: Length, *words: str, done: int = 0) -> float:
+    """Starts a command and kills it at some moment; returns when, and looks at what it has left.
+
+    `done` is the exit code of a command that an earlier one has left nothing to do.
+    """
+    process = job.start(*words)
+    await_moment(job, process, rng, length)
+    strike(process, signal.SIGKILL)
+    assert wait(process) in (0, done, -signal.SIGKILL), job.console.read_text()[-3000:]
+    killed = time.time()
+    look(job.output)
+    return killed
+
+
+def require_few_asked_again(job: StruckJob, kills: list[float]) -> None:
+    """Requires that turns were asked again only if they had ended in the last flush interval before a kill."""
+    times: dict[str, list[float]] = {}
+    for at, prompt_hash in job.calls:
+        times.setdefault(prompt_hash, []).append(at)
+    for asked in times.values():
+        for first, _ in pairwise(asked):
+            killed = kills[bisect_left(kills, first)]
+            assert killed - first < FLUSH_SECONDS + WRITE_SECONDS
+
+
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_answers_killed_at_random_moments_end_with_the_answers_of_an_undisturbed_run(
+    seed: int, place: Location, first_night: StruckJob, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    output = Location(uri=str(tmp_path / "nights"))
-    moments = killed_nights(output, stride=6, documents=str(folder), model=text_model)
-    for number in range(moments):
-        place = output / str(number)
-        assert hashes(place) in (hashes_of(MONDAY), hashes_of(TUESDAY))
-        changes = answer(real_job(place, TUESDAY, folder=folder, model=text_model))["changes"]["readings"]
-        assert hashes(place) == hashes_of(TUESDAY)
-        assert changes["read"] <= 2, "a and b were not read again"
-        assert not verify(place).problems
+    rng = random.Random(seed)
+    folder, output = tmp_path / "job", place / f"run-{seed}"
+    job = first_night.copy_to(folder, output)
+    if seed % 3 == 0:  # no run has finished yet
+        output.delete()
+    job.put(SECOND_NIGHT)
+    with looked_at(output) as looks:
+        kills = [kill(job, rng, undisturbed.length) for _ in range(2)]
+        job.run()
+    assert looks() > 0
+    look(output)
+    assert results(job) == undisturbed.results
+    assert verify(output).problems == []
+    require_few_asked_again(job, kills)
 
 
-def hashes(output: Location) -> dict[str, str]:
-    """Hashes of the documents that the tables show, each with one row."""
-    rows = table_rows(output.uri, "answers")
-    found = {row["document_id"]: row["document_hash"] for row in rows}
-    assert len(found) == len(rows)
-    return found
+MANY = {f"{name}{number}": f"{name} {number}" for name in "ABCDEFGHIJKLMNOP" for number in range(3)}
+SECOND_MANY = {name: f"{text}!" if name[1] == "0" else text for name, text in MANY.items() if name[0] != "C"}
 
 
-def hashes_of(documents: dict[str, str | None]) -> dict[str, str]:
-    return {f"{name}.txt": text_hash(text) for name, text in documents.items() if text is not None}
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_ingest_killed_at_random_moments_loses_and_doubles_no_document(
+    seed: int, place: Location, text_model: str, tmp_path: Path
+) -> None:
+    rng = random.Random(seed)
+    job = StruckJob(folder=tmp_path, output=place / "run", model=text_model)
+    job.put(MANY)
+    length = job.run("ingest")
+    for texts in (SECOND_MANY, MANY):
+        job.put(texts)
+        for _ in range(2):
+            kill(job, rng, length, "ingest")
+            assert {row["document_id"]: row["text"] for row in latest(job, "documents")}.items() <= {
+                *MANY.items(),
+                *SECOND_MANY.items(),
+            }
+        job.run("ingest")
+        assert {row["document_id"]: row["text"] for row in latest(job, "documents")} == texts
+        assert {row["source"] for row in latest(job, "sources")} == {f.name for f in (tmp_path / "in").iterdir()}
+        look(job.output)
 
 
-@pytest.mark.s3
-@pytest.mark.slow
-def test_night_killed_at_many_changes_of_a_bucket_leaves_one_night_whole(s3_bucket: Location) -> None:
-    output = s3_bucket / "nights"
-    require_whole(output, moments=killed_nights(output, stride=3))
+def latest(job: StruckJob, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = OutputTable(output=job.output, name=name).dataset().to_table().to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_vacuum_and_forget_killed_at_random_moments_end_with_the_same_command(
+    seed: int, place: Location, first_night: StruckJob, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    rng, length = random.Random(seed), Length(seconds=1.0, num_commits=6)
+    job = first_night.copy_to(tmp_path / "job", place / "run")
+    job.put(SECOND_NIGHT)
+    job.run()
+    for _ in range(2):
+        kill(job, rng, length, "vacuum", "--keep-days", "0")
+    job.run("vacuum", "--keep-days", "0")
+    look(job.output)
+    assert results(job) == undisturbed.results
+    forget = ("forget", "--document", FORGOTTEN, "--yes")
+    for _ in range(2):
+        kill(job, rng, length, *forget, done=2)
+    assert wait(job.start(*forget)) in (0, 2)  # 2 if there was nothing to forget any more
+    assert not has_pending_erasure(job.output)
+    assert files_with(job.output, f"day 1 of {FORGOTTEN}") == []
+    look(job.output)
+    assert verify(job.output).problems == []
+    job.run()  # it is still in its source
+    assert results(job) == undisturbed.results
+
+
+def files_with(output: Location, text: str) -> list[str]:
+    """Files that hold a text, in a value of Parquet or as it is."""
+    contents = {path: output.at(path).read_bytes() for path in output.files(temporary=True)}
+    rows = {
+        path: pq.read_table(pa.BufferReader(data)).to_pylist() for path, data in contents.items() if data[:4] == b"PAR1"
+    }
+    return [path for path, data in contents.items() if text in str(rows.get(path, "")) or text.encode() in data]
 
 
 @pytest.mark.system
-def test_night_on_a_full_disk_leaves_the_last_one_and_goes_on_with_room(tmp_path: Path) -> None:
-    text = os.urandom(60_000).hex()
+def test_night_on_a_full_disk_leaves_the_last_one_and_goes_on_with_room(tmp_path: Path, text_model: str) -> None:
+    texts = put_texts(tmp_path / "in", {"a.txt": "fox"})
     with small_disk(tmp_path / "disk", size="1m") as disk:
-        output = Location(uri=str(disk / "run"))
-        Nights(output).run(MONDAY, QUESTIONS)
-        with pytest.raises(Killed):  # the text is read, and in the log
-            Nights(output).run({"a": text}, QUESTIONS, killed_at="reading")
-        filler = disk / "filler"
-        free = os.statvfs(disk)
+        job = small_job(tmp_path, text_model, ask=["Who?"], output=str(disk / "run"))
+        first = answer(job)
+        put_texts(texts, {"b.txt": os.urandom(20_000).hex()})
+        filler, free = disk / "filler", os.statvfs(disk)
         filler.write_bytes(bytes(free.f_bavail * free.f_frsize - 40_000))
         with pytest.raises(StorageOutageError, match="No space left"):
-            Nights(output).run({"a": text}, QUESTIONS)
-        assert shown_night(output) == "monday"
+            answer(job)
+        output = Location(uri=job.output)
+        assert find_run(output).run_id == first["run_id"]
+        assert find_run(output).read("answers").num_rows == 1
         filler.unlink()
-        Nights(output).run({"a": text}, QUESTIONS)
-        assert Nights(output).answers() == {("a", "q"): text}
+        assert answer(job)["counts"]["ok"] == 2
