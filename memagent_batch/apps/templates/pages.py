@@ -26,7 +26,7 @@ _UNSAFE_IN_JSON = str.maketrans(
 
 def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
     """The templates of all pages and those in folders of packages, with the filters that all pages use."""
-    loaders = [jinja2.PackageLoader(*each) for each in (*folders, ("memagent_batch", "templates"))]
+    loaders = [jinja2.PackageLoader(*each) for each in (*folders, ("memagent_batch.apps.templates", "."))]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
