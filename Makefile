@@ -101,7 +101,7 @@ metrics: setup
 # A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
 	$(PYTHON) -m benchmarks start --runs 1
-	$(PYTHON) -m benchmarks scale --documents 10000 --unchanged 1
+	$(PYTHON) -m benchmarks tables --rows 10000 --objects 500 --executors local
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks peers

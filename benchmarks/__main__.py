@@ -12,8 +12,6 @@ MEASUREMENTS = {
     "peers": "How fast is the job against datatrove, which runs the same loop?",
     "slow_server": "How many requests are given up at a chat server with one place?",
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
-    "requests": "What does a night ask of an object store?",
-    "scale": "What does a corpus cost the driver, first and with nothing changed?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }

@@ -1,11 +1,8 @@
 """What several measurements share: corpora, the jobs that read them, and the form of repeated figures."""
 
 import random
-import re
 import shutil
 import statistics
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -16,9 +13,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.apps.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
 from memagent_batch.apps.evaluation.tasks import TASKS
-from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import AgentConfig, PolicyConfig
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.loop.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.tokens.tokenizer import load_tokenizer
@@ -29,38 +24,6 @@ TINY_JOB = ROOT / "jobs" / "tiny.yaml"
 QUESTION = "What colour is the sky?"
 NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
 """Tasks of the suites that documents are made of, in turn."""
-
-LOOK_SECONDS = 0.02
-MEMORY_LINE = re.compile(r"RssAnon:\s+(\d+) kB")
-"""Of `/proc/PID/status`."""
-
-
-def anonymous_mib() -> float:
-    """Memory that only this process can hold, without mapped files, which the system takes back when it is short."""
-    (kib,) = MEMORY_LINE.findall(Path("/proc/self/status").read_text())
-    return int(kib) / 1024
-
-
-class MemoryWatch:
-    """The most memory that only this process held since it was made, or reset, MiB; looked at every 20 ms."""
-
-    def __init__(self) -> None:
-        self._most = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def reset(self) -> None:
-        """Forgets what was held before."""
-        self._most = 0.0
-
-    @property
-    def most(self) -> float:
-        """Looks once more, too."""
-        self._most = max(self._most, anonymous_mib())
-        return self._most
-
-    def _watch(self) -> None:
-        while self.most:
-            time.sleep(LOOK_SECONDS)
 
 
 def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, float | list[float]]:
@@ -110,18 +73,3 @@ def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
         sampling=agent.sampling,
     )
     return arguments, engine_environment(arguments)
-
-
-def simulated_job(place: Path, *, chunk_tokens: int, **settings: Any) -> JobConfig:
-    """A run over `place/documents.parquet` with the simulated engine and small prompts."""
-    policy = PolicyConfig(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
-    given: dict[str, Any] = {
-        "documents": str(place / "documents.parquet"),
-        "ask": (QUESTION,),
-        "output": str(place / "run"),
-        "engine": "simulated",
-        "window_tokens": chunk_tokens + 1024,
-        "policy": policy,
-        "executor": "ray",
-    }
-    return job_of(**given | settings)

@@ -85,7 +85,7 @@ class PluginRegistry:
 
 POLICIES = PluginRegistry(
     setting="policy.kind",
-    group="memagent_batch.loop.policies",
+    group="memagent_batch.policies",
     built_in={
         "overwrite": "memagent_batch.loop.policies.overwrite:OverwritePolicy",
         "gated": "memagent_batch.loop.policies.overwrite:GatedPolicy",
@@ -96,7 +96,7 @@ POLICIES = PluginRegistry(
 )
 ENGINES = PluginRegistry(
     setting="engine",
-    group="memagent_batch.loop.engines",
+    group="memagent_batch.engines",
     built_in={
         "vllm": "memagent_batch.loop.engines.vllm.engine:VllmEngine",
         "openai": "memagent_batch.loop.engines.openai.engine:OpenAIEngine",

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineRequestError, EngineStartError
 from memagent_batch.loop.engines.openai.chat import Markers
 from memagent_batch.loop.engines.openai.engine import OpenAIEngine
@@ -24,6 +25,7 @@ from memagent_batch.loop.prompts import PromptSet
 from memagent_batch.loop.thoughts import after_thoughts
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.history import find_run
 from memagent_batch.run.wiring import identify_reader
 from memagent_batch.types import Completion, FinishReason, Prompt
 from tests.engine_context import context_of
@@ -31,7 +33,7 @@ from tests.engines import test_openai
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import error_reply
 from tests.jobs import put_texts, small_job
-from tests.tables import rows_in
+from tests.tables import rows_in, table_rows
 
 OF_TURNS = ("<|im_start|>", "<|eot_id|>", "<|start_header_id|>", "<｜User｜>", "<start_of_turn>", "[|endofturn|]")
 OF_MODELS = ("[INST]", "[/INST]", "<<SYS>>", "<bos>", "</s>", "<think>", "</think>", "<tool_call>", "[gMASK]", "<0x0A>")
@@ -347,7 +349,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
         openai = {"api": "chat", "base_url": script.base_url, "max_retries": 1}
         engine = {"tokenizer": text_model, "engine": "openai", "openai": openai, "policy": {"chunk_tokens": 100}}
         answer(small_job(tmp_path, "tiny", ask=("What is it?",), **engine))
-    rows = {row["document_id"].removesuffix(".txt"): row for row in rows_in(tmp_path / "run/answers")}
+    rows = {row["document_id"].removesuffix(".txt"): row for row in table_rows(tmp_path / "run", "answers")}
     assert {(rows[name]["status"], rows[name]["answer"]) for name in ("fine", "marked")} == {("ok", "fine")}
     reasons = {
         "filtered": "content filter stopped the completion",
@@ -360,7 +362,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
     for name, reason in reasons.items():
         assert (rows[name]["status"], rows[name]["error_type"]) == ("failed", "EngineRequestError")
         assert reason in rows[name]["error_message"]
-    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    manifest = find_run(Location(uri=str(tmp_path / "run"))).manifest
     assert manifest["reader"]["engine"]["api"] == "chat"
     logged = rows_in(tmp_path / "run/log/turns")
     assert all(turn["text"].startswith("<think>Let me see.</think>") for turn in logged)

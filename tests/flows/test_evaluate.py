@@ -11,7 +11,10 @@ import pytest
 from memagent_batch.apps.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.apps.flows import evaluate as flow
 from memagent_batch.cli import main as cli
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.history import find_run
 from tests.jobs import small_arguments
+from tests.tables import table_rows
 
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
@@ -80,7 +83,7 @@ def test_evaluate_run_scores_each_variant_keeps_its_run_and_writes_no_secret(fin
     assert found["suite"].endswith("/asked")
     assert [*found["variants"]] == ["small", "large"]
     for name, variant in found["variants"].items():
-        manifest = json.loads((finished / "out" / "runs" / name / "manifest.json").read_text())
+        manifest = find_run(Location(uri=str(finished / "out" / "runs" / name))).manifest
         assert variant["fingerprint"] == manifest["fingerprint"]
         assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
         assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
@@ -114,9 +117,7 @@ def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path, t
     assert evaluate(job, "--follow-ups.evidence", "--policy.question-tokens=100", suite="suite") == 0
 
     rows = pq.read_table(job / "out" / "scores" / "overwrite.parquet").to_pylist()
-    run = job / "out" / "runs" / "overwrite"
-    names = json.loads((run / "manifest.json").read_text())["files"]["evidence"]
-    evidence = [row for name in names for row in pq.read_table(run / name).to_pylist() if row["how"] == "chosen"]
+    evidence = [row for row in table_rows(job / "out/runs/overwrite", "evidence") if row["how"] == "chosen"]
     assert [(row["task"], row["answer_type"], row["is_absent"]) for row in rows] == [
         ("stated", "number", False),
         ("absent", "number", True),

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
+from memagent_batch.apps.flows import forget as forget_flow
 from memagent_batch.apps.flows.forget import find_documents, forget
 from memagent_batch.apps.pages.site import write_site
 from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_rows
@@ -27,7 +28,6 @@ from memagent_batch.data.store.turn_log.rewrite import rewrite_log
 from memagent_batch.errors import InputError, OutputError, SupersededError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows import answer as answer_flow
-from memagent_batch.run.flows import forget as forget_flow
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure

@@ -13,12 +13,15 @@ import pytest
 
 from benchmarks.harness import make_tasks
 from memagent_batch.cli import main as cli
+from memagent_batch.data.store.location import Location
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
 from memagent_batch.loop.prompts import Slot
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.history import find_run
 from tests.faults.corpus import Corpus
 from tests.faults.killed_job import KilledJob, Role
+from tests.tables import table_rows
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm]
 
@@ -67,7 +70,7 @@ def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def answers_of(output: Path) -> dict[str, tuple[str, str, str]]:
-    rows = pq.read_table(output / "answers").to_pylist()
+    rows = table_rows(output, "answers")
     return {row["document_id"]: (row["answer"], row["response"], row["memory"]) for row in rows}
 
 
@@ -77,7 +80,7 @@ def turns_of(output: Path) -> list[dict[str, Any]]:
 
 
 def test_main_job_counts_close(finished_run: Path) -> None:
-    counts = json.loads((finished_run / "manifest.json").read_text())["counts"]
+    counts = find_run(Location(uri=str(finished_run))).manifest["counts"]
     assert counts["asked"] == counts["ok"] == counts["answers_rows"] == len(LENGTHS)
     assert counts["failed"] == 0
     assert counts["memories_rows"] == len(turns_of(finished_run))
@@ -102,7 +105,7 @@ def test_main_job_equals_reference_loop_turn_for_turn(corpus: Corpus, finished_r
     questions = pq.read_table(corpus.questions).to_pylist()
     texts = {row["document_id"]: row["text"] for row in pq.read_table(corpus.documents).to_pylist()}
     logged = {(row["document_hash"], row["path"]): row["token_ids"] for row in turns_of(finished_run)}
-    hashes = {row["document_id"]: row["document_hash"] for row in pq.read_table(finished_run / "answers").to_pylist()}
+    hashes = {row["document_id"]: row["document_hash"] for row in table_rows(finished_run, "answers")}
 
     def generate(prompt: list[int], max_tokens: int) -> list[int]:
         with torch.inference_mode():

@@ -16,7 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from memagent_batch.data.store.location import Location
+from memagent_batch.run.history import find_run
 from tests.job_process import run_job
+from tests.tables import table_rows
 
 pytestmark = pytest.mark.ray
 
@@ -138,9 +141,9 @@ def texts_in(folder: Path) -> dict[str, str]:
 
 def test_job_over_planted_secrets_reads_with_them_and_writes_none(written: Path) -> None:
     texts = texts_in(written)
-    counts = json.loads(texts[f"{OUTPUT}/manifest.json"])["counts"]
+    counts = find_run(Location(uri=str(written / OUTPUT))).manifest["counts"]
     assert (counts["asked"], counts["answers_rows"]) == (2, 2), texts["stderr"]
-    errors = " ".join(row["error_message"] for row in pq.read_table(written / OUTPUT / "answers").to_pylist())
+    errors = " ".join(row["error_message"] for row in table_rows(written / OUTPUT, "answers"))
     assert "docs.jsonl?X-Amz-Signature=***, line 2: the text is null" in errors
     assert "prompt at http://host/v1" in errors
     assert [name for name, text in texts.items() if FOUND in text] == []

@@ -6,6 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.apps.training.rollouts.table import ROLLOUTS, read_groups
+from memagent_batch.data.store.location import Location
+
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
 
 
@@ -22,5 +25,6 @@ def write_inputs(folder: Path, texts: dict[str, str | None], *, references: list
 
 
 def rows_of(output: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(output / "rollouts").to_pylist()
-    return rows
+    """The rows of the table `rollouts`, in its order."""
+    groups = read_groups(Location(uri=str(output)), columns=ROLLOUTS.names)
+    return [row for group in groups for row in group.to_pylist()]

@@ -12,14 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.apps.flows.collect import collect, sampled_job, write_rollouts_table
-from memagent_batch.apps.training.rollouts.table import RolloutsRecord
+from memagent_batch.apps.training.rollouts.table import RolloutsRecord, read_rollouts_record
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.store.json_files import read_json
+from memagent_batch.data.store.delta import OutputTable, RunNumber
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows.check import check
 from memagent_batch.run.flows.plan import make_plan
+from memagent_batch.run.history import require_manifest, run_number_of
+from memagent_batch.run.tables import ROLLOUTS_TABLE, RUNS_TABLE
 from memagent_batch.run.wiring import make_output
 from tests.faults.killed_job import KilledJob, Role
 from tests.flows.training import drawing_engine
@@ -54,16 +57,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
 def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
     folder = shutil.copytree(finished, tmp_path / "copy")
     job = settings_of(folder, text_model).model_copy(update={"adopt_output": True})
-    return Collected(folder=folder, job=job, record=json.loads((folder / "run" / "rollouts.json").read_text()))
+    return Collected(folder=folder, job=job, record=read_rollouts_record(make_output(job)))
 
 
 def table_again(job: JobConfig) -> RolloutsRecord:
     """`rollouts` once more, of the run that is there."""
-    manifest = read_json(make_output(job) / "manifest.json")
-    assert manifest is not None
-    sampled = sampled_job(job)
-    plan = make_plan(replace(check(sampled), follow_ups=None, executor=LOCAL))
-    return write_rollouts_table(plan, manifest, job=sampled, executor=LOCAL)
+    checked = replace(check(sampled_job(job)), follow_ups=None, executor=LOCAL)
+    return write_rollouts_table(make_plan(checked), require_manifest(make_output(job)), checked=checked)
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:
@@ -80,21 +80,6 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -
     assert rows_of(output) == rows
 
 
-@pytest.mark.parametrize(
-    ("left", "said"),
-    [({"d": NOISE, "e": None}, r"'asked': 6, 'failed': 3\}"), ({"d": NOISE}, r"'asked': 3, 'failed': 0\}")],
-)
-def test_collect_document_that_changed_or_went_since_it_was_read_is_refused(
-    collected: Collected, left: dict[str, str | None], said: str
-) -> None:
-    record = collected.folder / "run" / "rollouts.json"
-    before = record.read_bytes()
-    write_inputs(collected.folder, left, references=["simulated"])
-    with pytest.raises(CountsError, match=rf"{said} samples where answers has .*'failed': 0\}}.*Put back a document"):
-        table_again(collected.job)
-    assert record.read_bytes() == before
-
-
 def test_collect_names_samples_that_ended_but_can_not_be_replayed(collected: Collected) -> None:
     for log in (collected.folder / "run" / "log" / "turns").glob("*.parquet"):
         turns = pq.read_table(log)
@@ -108,15 +93,15 @@ def test_collect_names_samples_that_ended_but_can_not_be_replayed(collected: Col
 
 
 def test_collect_superseded_leaves_the_newer_rollouts_alone(collected: Collected) -> None:
-    output = collected.folder / "run"
-    run = output / "run.json"
-    run.write_text(json.dumps({**json.loads(run.read_text()), "run_id": "9-newer"}))
-    before = {path: path.read_bytes() for path in output.glob("rollouts*/*")}
-    with pytest.raises(SupersededError, match="9-newer"):
+    output = make_output(collected.job)
+    runs, rollouts = OutputTable(output=output, name=RUNS_TABLE), OutputTable(output=output, name=ROLLOUTS_TABLE)
+    number = run_number_of(output, collected.record["run_id"]).number + 1
+    runs.commit(run=RunNumber(number=number, run_id="9-newer"), schema=runs.schema())
+    before = rollouts.version()
+    with pytest.raises(SupersededError):
         table_again(collected.job)
-    assert before
-    assert {path: path.read_bytes() for path in output.glob("rollouts*/*")} == before
-    assert (output / "rollouts.json").exists()
+    assert rollouts.version() == before
+    assert read_rollouts_record(output) == collected.record
 
 
 async def test_rollouts_are_written_where_an_event_loop_runs_as_in_a_notebook(collected: Collected) -> None:
@@ -162,8 +147,8 @@ def test_collect_leaves_out_groups_that_teach_nothing_where_asked(collected: Col
     assert {row["advantage"] for row in rows_of(collected.folder / "run")} == {0.0}
     dropping = settings_of(collected.folder, text_model, drop_equal=True)
     dropped = collect(dropping.model_copy(update={"adopt_output": True}))
-    assert (dropped["counts"]["dropped_groups"], dropped["counts"]["rows"], dropped["files"]) == (2, 0, [])
-    assert not list((collected.folder / "run" / "rollouts").iterdir())
+    assert (dropped["counts"]["dropped_groups"], dropped["counts"]["rows"]) == (2, 0)
+    assert rows_of(collected.folder / "run") == []
 
 
 def test_collect_rewards_cut_samples_as_asked_without_another_turn(tmp_path: Path, text_model: str) -> None:
@@ -184,7 +169,7 @@ def test_collect_without_any_reference_is_refused(tmp_path: Path, text_model: st
     write_inputs(tmp_path, {"d": NOISE}, references=None)
     with pytest.raises(InputError, match="no question has references"):
         collect(settings_of(tmp_path, text_model))
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run/answers").exists()
 
 
 @pytest.mark.slow
@@ -203,10 +188,10 @@ def test_collect_killed_in_the_middle_ends_with_the_same_rows(tmp_path: Path, te
         job.start()
         assert job.wait_until(lambda: any((killed / "log" / "turns").glob("*.parquet"))), job.last_words()
         job.kill(Role.DRIVER, job.require(Role.DRIVER))
-        assert not (killed / "rollouts.json").exists()
+        assert not (killed / "rollouts").exists()
         job.start()
         assert job.finish() == 0, job.last_words()
     first, second = ([{**row, "run_id": ""} for row in rows_of(output)] for output in (alone, killed))
     assert first == second
-    counts = [json.loads((output / "rollouts.json").read_text())["counts"] for output in (alone, killed)]
-    assert counts[0] == counts[1]
+    one, other = (read_rollouts_record(Location(uri=str(output))) for output in (alone, killed))
+    assert one["counts"] == other["counts"]
