@@ -99,8 +99,6 @@ select count(*) filter (before.document_id is null) as added,
                         and before.document_hash is not distinct from after.document_hash) as unchanged
 from before full join after using (document_id)
 """
-CHANGED_DOCUMENTS = "changed"
-"""Table of a `row_changes` database: numbers of the documents of the plan whose rows are written."""
 
 
 class DocumentChanges(TypedDict):

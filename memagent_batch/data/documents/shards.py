@@ -92,11 +92,6 @@ def pack_paths(paths: Iterable[str]) -> bytes:
     return zlib.compress("\0".join(paths).encode(), level=1)
 
 
-def num_paths(shards: Iterable[Shard]) -> int:
-    """Files of the shards; a large one, cut into several, counts once."""
-    return sum(len(shard.paths) for shard in shards if shard.groups is None or not shard.groups[0])
-
-
 FOUND_FILES = pa.schema([pa.field("path", pa.large_string(), nullable=False), pa.field("version", pa.large_string())])
 """Files and what differs with their content; null if nothing tells without opening them."""
 
@@ -121,16 +116,6 @@ class FoundShards:
     def versions(self) -> Mapping[str, str]:
         """Version of the table, or commits of data sets of the hub, by the place as the user names it."""
         return self.commits if self.table is None else {self.table.uri: self.table.version}
-
-    @property
-    def total_files(self) -> int:
-        """Files of all formats."""
-        return len(self.files)
-
-    @property
-    def total_bytes(self) -> int:
-        """Size of all files, bytes."""
-        return sum(shard.size_bytes for shard in self.shards)
 
 
 def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
