@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.errors import (
     NotReadError,
     TooManyFailedError,

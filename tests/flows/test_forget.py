@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
+from memagent_batch.apps.flows.forget import find_documents, forget
 from memagent_batch.apps.pages.site import write_site
 from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_rows
 from memagent_batch.apps.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash
@@ -28,7 +29,6 @@ from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows import forget as forget_flow
 from memagent_batch.run.flows.answer import answer
-from memagent_batch.apps.flows.forget import find_documents, forget
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure
 from memagent_batch.run.retention import prune_log, vacuum, vacuum_tables
