@@ -56,8 +56,6 @@ class EventKind(StrEnum):
     """The documents are indexed: how many, from which files, and what was left out."""
     FILES_UNREADABLE = "files_unreadable"
     """Files or records of the input can't be read; they become `failed` rows."""
-    SOURCES_LEFT_OUT = "sources_left_out"
-    """`memagent ingest` left out files by their names, so that nothing is asked of them."""
     DOCUMENTS_MISSING = "documents_missing"
     """Questions are bound to documents that are not there; they become `failed` rows."""
     COLUMNS_IGNORED = "columns_ignored"

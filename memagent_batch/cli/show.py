@@ -12,7 +12,7 @@ from memagent_batch.apps.pages.readings import RunReading, document_ids, find_re
 from memagent_batch.apps.review.sign_offs import SignOffs, signed_words
 from memagent_batch.cli.screen import evidence_text
 from memagent_batch.cli.settings import OutputCommand
-from memagent_batch.data.documents.converted import SOURCE_NOTES
+from memagent_batch.data.documents.document_index import SOURCE_NOTES
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.loop.texts.escapes import visible

@@ -1,9 +1,8 @@
 """Why readings have no answer: their error messages, counted by reason. Pure."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 COMPARED_CHARS = 500
 
@@ -25,16 +24,6 @@ class Reason:
     def key(self) -> str:
         """The same text for all messages of one reason, for any document."""
         return f"{self.error_type}: {VARIABLE.sub('…', self.error_message[:COMPARED_CHARS])}"
-
-
-def most_frequent(reasons: Iterable[Reason], *, limit: int) -> list[Reason]:
-    """Adds up equal reasons; the `limit` that concern most readings, each with the message that came first."""
-    counts: Counter[str] = Counter()
-    examples: dict[str, Reason] = {}
-    for reason in reasons:
-        counts[reason.key] += reason.num_readings
-        examples.setdefault(reason.key, reason)
-    return [replace(examples[key], num_readings=count) for key, count in counts.most_common(limit)]
 
 
 def sum_up(reasons: Iterable[Reason]) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
-from memagent_batch.data.documents.document_index import UNREAD_SOURCE
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.store.database import BATCH_ROWS
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.follow_ups.values import ValueStatus

@@ -82,8 +82,6 @@ MIN_FILE_TASK_FILES = 8
 """Least document files of a task: below that, its start takes longer than its work."""
 TASKS_PER_CPU = 4
 """Tasks that a small input is cut into for each CPU, so that all have something to do until the end."""
-HASHES_PER_FILE = 20
-"""Known document files that count as one new file: of each, mostly the hash alone is made."""
 
 Item = TypeVar("Item")
 CHECKPOINT_SECONDS = 60.0

@@ -3,15 +3,15 @@
 Both are columns of the table `runs`, as JSON.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.errors import (
     NotReadError,
     TooManyFailedError,
@@ -64,11 +64,6 @@ class UnreadCounts(TypedDict):
     num_unread_documents: int
     num_unread_failed: int
     """Readings that failed since nothing of their source could be read."""
-
-
-def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:
-    """Reasons as they are written."""
-    return [cast("ReasonRow", asdict(reason)) for reason in reasons]
 
 
 class RunCounts(TypedDict):

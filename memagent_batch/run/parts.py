@@ -47,7 +47,7 @@ from sized order by part, document
 """Documents whose readings ended at about the same time go together, so that few parts need one log file."""
 _PART_READINGS = """
 select part, document, question, sample, inputs_hash from wanted join parts using (document)
-order by part, document, place, sample
+order by part, document, position, sample
 """
 _PART_FILES = "select part, document, kind, file from files join parts using (document) order by part, document, file"
 NOT_READ_COLUMN = "not_read"

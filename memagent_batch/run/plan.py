@@ -53,7 +53,7 @@ BATCHES = f"""
 with pending as (  -- the documents to read, each with the power of two of its size
     select document, num_bytes, floor(log2(greatest(num_bytes, {SHORT_BYTES})))::int as size_class,
            greatest(num_bytes, {LEAST_BYTES}) as counted_bytes
-    from documents semi join todo using (document)),
+    from documents semi join pending_readings using (document)),
 summed as (  -- and the bytes of its class up to its end, in the order of the files
     select *, (sum(counted_bytes) over (
         partition by size_class order by document rows unbounded preceding))::bigint as end_bytes
@@ -96,9 +96,10 @@ CALL_READINGS = 64
 _PLANNED_READINGS = WORK_COLUMNS.field("readings").type
 _ASKED = """
 select * exclude (number), number::int as sample
-from (select document, text, is_unreadable, question, place from texts, shared where is_there
+from (select document, hash_number, is_unreadable, question, position from hashed_documents, shared where is_there
       union all
-      select document, text, is_unreadable, question, place from texts join bound using (document_id)),
+      select document, hash_number, is_unreadable, question, position
+      from hashed_documents join bound using (document_id)),
      range({samples}) as samples(number)
 """
 _COUNTS = """
@@ -109,35 +110,37 @@ select count(*) as asked, count(*) filter (is_ok and not is_unreadable) as done,
 from state
 """
 _NUM_BOUND = "select count(*) as count from bound join documents using (document_id)"
-_TODO = """
-select document, question, place, sample, text, wording, file, to_close from (
+_PENDING_READINGS = """
+select document, question, position, sample, hash_number, question_number, file, to_close from (
     select *, is_open or coalesce($retry_failed and is_ok and not is_closed_ok, false) as to_close
     from state where not is_unreadable)
 where to_close or is_ok is null or ($retry_failed and not is_ok)
-qualify row_number() over (partition by text, wording, sample order by document, place) = 1
+-- documents of the same text share their readings
+qualify row_number() over (partition by hash_number, question_number, sample order by document, position) = 1
 """
-_TO_READ = """
-select number as document, question, sample from todo join numbered using (document)
-where not to_close order by number, place, sample
+_READINGS_OF_BATCHES = """
+select number as document, question, sample from pending_readings join numbered using (document)
+where to_close = {to_close} order by number, position, sample
 """
-_TO_CLOSE = _TO_READ.replace("not to_close", "to_close")
 _OUTCOME_FILES = """
-select distinct number as document, file from todo join numbered using (document) where to_close
+select distinct number as document, file from pending_readings join numbered using (document) where to_close
 order by document, file
 """
 _TURN_FILES = """
-with found as (
+with turn_files as (
     -- turns of the same text, whatever document it was read as
-    select document, logged_turns.file from todo join logged_turns using (text, wording)
+    select document, logged_turns.file
+    from pending_readings join logged_turns using (hash_number, question_number)
     union
     -- turns of other versions of the document
     select document, logged_turns.file
-    from todo join documents using (document) join logged_turns using (document_id, wording))
-select number as document, file from found join numbered using (document) order by document, file
+    from pending_readings join documents using (document)
+    join logged_turns using (document_id, question_number))
+select number as document, file from turn_files join numbered using (document) order by document, file
 """
-_KEPT = """
+_BOUND_AGAIN = """
 select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
-       coalesce(shared.place, bound.place) as place
+       coalesce(shared.position, bound.position) as position
 from again left join shared on shared.question_id = again.question_id
 left join bound on bound.question_id = again.question_id and bound.document_id = again.document_id
 order by again.document_id, again.question_id
@@ -188,10 +191,10 @@ class PlannedQuestions:
             hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(closing, pa.string()))
         self.hashed: pa.Table = hashed
         """The list with the hashes of the addresses; `readings` name its rows."""
-        rows = _placed(hashed)
+        rows = _with_positions(hashed)
         is_shared = pc.is_null(rows["document_id"])
         self.shared: pa.Table = rows.filter(is_shared)
-        """What is asked of every document: question_id, row of the list, and place among those of a document."""
+        """What is asked of every document: question_id, row of the list, and position among those of a document."""
         self.bound: pa.Table = rows.filter(pc.invert(is_shared))
         """What is asked of one document; these come behind the others."""
 
@@ -214,7 +217,7 @@ class PlannedQuestions:
         Raises:
             InputError: one of them is not in the list.
         """
-        bound = run_query(_KEPT, {"again": again, "shared": self.shared, "bound": self.bound})
+        bound = run_query(_BOUND_AGAIN, {"again": again, "shared": self.shared, "bound": self.bound})
         lacking = bound.filter(pc.is_null(bound[QUESTION])).slice(0, 1).to_pylist()
         for row in lacking:
             raise InputError(
@@ -225,12 +228,12 @@ class PlannedQuestions:
         self.shared, self.bound = self.shared.slice(0, 0), bound
 
 
-def _placed(hashed: pa.Table) -> pa.Table:
-    """The rows of a question list with their places: those of one document behind those of all."""
+def _with_positions(hashed: pa.Table) -> pa.Table:
+    """Returns the rows of a question list with their positions: those of one document behind those of all."""
     rows = np.arange(hashed.num_rows)
     is_bound = np.asarray(pc.is_valid(hashed["document_id"]), dtype=bool)
-    placed = hashed.select(["question_id", "document_id"]).append_column(QUESTION, pa.array(rows))
-    return placed.append_column("place", pa.array(rows + is_bound * hashed.num_rows))
+    numbered = hashed.select(["question_id", "document_id"]).append_column(QUESTION, pa.array(rows))
+    return numbered.append_column("position", pa.array(rows + is_bound * hashed.num_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,21 +326,25 @@ class Plan:
         A batch is a table of `INDEX_SCHEMA` with `WORK_COLUMNS`.
         """
         with self.state(index) as database:
-            database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
-            if not database.sql("from todo limit 1").fetchall():
+            database.execute(
+                f"create temp table pending_readings as {_PENDING_READINGS}", {"retry_failed": retry_failed}
+            )
+            if not database.sql("from pending_readings limit 1").fetchall():
                 return
             batches, names = query_to_disk(database, BATCHES), log_files(database)
             database.register("numbered", with_rows(batches, "number"))
-            found = [query_to_disk(database, sql) for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _OUTCOME_FILES)]
+            readings, follow_ups = (_READINGS_OF_BATCHES.format(to_close=each) for each in (False, True))
+            queries = (readings, follow_ups, _TURN_FILES, _OUTCOME_FILES)
+            tables = [query_to_disk(database, sql) for sql in queries]
         places = self.documents.select(INDEX_SCHEMA.names)
-        work = _work(places, batches, found, names=names)
+        work = _work(places, batches, tables, names=names)
         yield from cut_batches(on_disk(work, schema=pa.schema([*places.schema, *WORK_COLUMNS])), batches)
 
 
-def _work(places: pa.Table, batches: pa.Table, found: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
+def _work(places: pa.Table, batches: pa.Table, tables: Sequence[pa.Table], *, names: pa.Array) -> Iterator[pa.Table]:
     """Yields the documents in the order of their batches, with `WORK_COLUMNS`, some at a time."""
     documents = batches[DOCUMENT].to_numpy()
-    for rows, (read, closed, turns, outcomes) in in_blocks(np.arange(batches.num_rows), *found):
+    for rows, (read, closed, turns, outcomes) in in_blocks(np.arange(batches.num_rows), *tables):
         columns = {
             "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
             "turn_files": list_column(turns, names.take(turns["file"].combine_chunks()), documents=rows),

@@ -9,8 +9,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.documents.converted import SOURCE_READ, SOURCE_UNREAD
-from memagent_batch.data.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
+from memagent_batch.data.documents.document_index import CARRY_PREFIX, SOURCE_READ, SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.documents.questions import value_type_of
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.location import Location

@@ -24,36 +24,47 @@ DOCUMENT, QUESTION = "document", "question"
 FILE_COLUMNS = ("outcome_files", "turn_files", "follow_up_files")
 Rows = npt.NDArray[np.int64]
 _LOGGED = """
-select md5_number(document_hash) as text, wording, sample, status = 'ok' as is_ok, number as file,
+select md5_number(document_hash) as hash_number, question_number, sample, status = 'ok' as is_ok, number as file,
        document_id
 from {name} join log_files using (file, run_id)
-join (select distinct question_hash, follow_up_fingerprint, wording from wordings) using (question_hash)
+join (select distinct question_hash, follow_up_fingerprint, question_number from question_numbers) using (question_hash)
 where '{name}' <> 'closed' or fingerprint = follow_up_fingerprint
 """
-_MADE = {
-    "view texts": "select *, md5_number(document_hash) as text, error is not null as is_unreadable from documents",
+_STATE_TABLES = {
+    # the documents, with their hashes as 128-bit numbers
+    "view hashed_documents": """
+        select *, md5_number(document_hash) as hash_number, error is not null as is_unreadable from documents""",
+    # each reading that is asked for
     "view asked": "{asked}",
+    # the files of the log, numbered
     "table log_files": """
         select *, (row_number() over (order by file, run_id) - 1)::int as number
         from (select file, run_id from outcomes union select file, run_id from closed
               union select file, run_id from turns)""",
-    "table wordings": """
-        select *, dense_rank() over (order by question_hash, follow_up_fingerprint)::int as wording from questions""",
+    # the rows of the question list; equal questions with equal follow-up questions have one number
+    "table question_numbers": """
+        select *, dense_rank() over (order by question_hash, follow_up_fingerprint)::int as question_number
+        from questions""",
+    # what the log holds of these questions
     **{f"view logged_{name}": _LOGGED.format(name=name) for name in ("outcomes", "closed", "turns")},
+    # each reading, with what the log holds of it
     "table state": """
-        select document, place, asked.question, asked.sample, text, wording, is_unreadable, outcomes.is_ok,
-               outcomes.file, closed.is_ok as is_closed_ok, closed.file as closed_file,
+        select document, position, asked.question, asked.sample, hash_number, question_number, is_unreadable,
+               outcomes.is_ok, outcomes.file, closed.is_ok as is_closed_ok, closed.file as closed_file,
                coalesce(outcomes.is_ok and follow_up_fingerprint is not null and closed.is_ok is null, false) as is_open
-        from asked join wordings using (question) left join logged_outcomes outcomes using (text, wording, sample)
-        left join logged_closed closed using (text, wording, sample)""",
+        from asked join question_numbers using (question)
+        left join logged_outcomes outcomes using (hash_number, question_number, sample)
+        left join logged_closed closed using (hash_number, question_number, sample)""",
+    # the files of the log that hold something of a document
     "view files": """
         select distinct document, 0 as kind, file from state where file is not null
         union all
-        select distinct document, 1, logged_turns.file from state join logged_turns using (text, wording)
+        select distinct document, 1, logged_turns.file
+        from state join logged_turns using (hash_number, question_number)
         union all
         select distinct document, 2, closed_file from state where closed_file is not null""",
 }
-"""What a state is made of, in order."""
+"""The tables and views of a state, in the order in which they are created."""
 
 
 @contextmanager
@@ -67,19 +78,19 @@ def open_state(
 ) -> Iterator["duckdb.DuckDBPyConnection"]:
     """A database with the tables `state` and `files`.
 
-    `state` has a row for each reading: rows of document and question, sample, the `place` of the question among those
-    of its document, and how it ended. `is_open`: it has an answer, and more is asked after it than the log holds.
-    `files` has a row for each document and log file with something of it; `kind` is the place in `FILE_COLUMNS`.
+    `state` has a row for each reading: rows of document and question, sample, the `position` of the question among
+    those of its document, and how it ended. `is_open`: it has an answer, and more is asked after it than the log holds.
+    `files` has a row for each document and log file with something of it; `kind` is the index in `FILE_COLUMNS`.
 
-    Rows are narrow, so that ten million readings are joined in memory: `text` is 128 bits made of a document's hash,
-    `wording` numbers what is asked, a question with its follow-up questions, and `file` is a number in `log_files`.
+    Rows are narrow, so that ten million readings are joined in memory: `hash_number` is 128 bits made of a document's
+    hash, `question_number` that of a question with its follow-up questions, and `file` a number in `log_files`.
 
     Args:
         documents: Columns document_hash and error, and what `asked` uses.
         questions: `PlannedQuestions.hashed`.
         index: What the log holds.
-        asked: The query of what is asked, of `texts`, which are the documents, and `tables`: document, text,
-            is_unreadable, question, place, sample.
+        asked: The query of what is asked, of `hashed_documents` and `tables`: document, hash_number, is_unreadable,
+            question, position, sample.
         tables: Further tables, by name.
     """
     if FOLLOW_UP_FINGERPRINT not in questions.schema.names:
@@ -88,8 +99,8 @@ def open_state(
     logged = {"outcomes": index.outcomes, "closed": index.closed, "turns": index.turns}
     named = {"documents": with_rows(documents, DOCUMENT), "questions": hashed, **logged, **(tables or {})}
     with open_database(named) as database:
-        for made, query in _MADE.items():
-            database.execute(f"create temp {made} as {query.format(asked=asked)}")
+        for name, query in _STATE_TABLES.items():
+            database.execute(f"create temp {name} as {query.format(asked=asked)}")
         yield database
 
 

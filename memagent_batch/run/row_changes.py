@@ -47,7 +47,7 @@ _QUESTION_INPUTS = (
 )
 _WANTED = """
 create temp table wanted as
-select state.document, document_id, state.question, question_id, sample, place,
+select state.document, document_id, state.question, question_id, sample, position,
        md5(concat($rules::varchar, document_inputs.hash, question_inputs.hash)) as inputs_hash,
        greatest(outcome_files.run_id, closed_files.run_id) as newest_run_id
 from state join described using (document) join listed on listed.question = state.question
@@ -99,8 +99,6 @@ select count(*) filter (before.document_id is null) as added,
                         and before.document_hash is not distinct from after.document_hash) as unchanged
 from before full join after using (document_id)
 """
-CHANGED_DOCUMENTS = "changed"
-"""Table of a `row_changes` database: numbers of the documents of the plan whose rows are written."""
 
 
 class DocumentChanges(TypedDict):

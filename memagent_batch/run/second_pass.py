@@ -33,20 +33,20 @@ ADDED = pa.schema(
 """Columns of the merged answers behind those of `answers`."""
 _MERGED = """
 with first_rows as (select document_id, question_id, sample, document_hash, question, value, confidence
-                    from answers where place = 0),
+                    from answers where output_number = 0),
 chosen as (
-    select document_id, question_id, sample, max(place) as place from (
-        select document_id, question_id, sample, 0 as place from first_rows
+    select document_id, question_id, sample, max(output_number) as output_number from (
+        select document_id, question_id, sample, 0 as output_number from first_rows
         union all
-        select a.document_id, a.question_id, a.sample, a.place from answers a
+        select a.document_id, a.question_id, a.sample, a.output_number from answers a
         join first_rows f using (document_id, question_id, sample, document_hash, question)
-        where a.place > 0 and a.status = 'ok' and a.answer is not null
+        where a.output_number > 0 and a.status = 'ok' and a.answer is not null
         and a.value_status is distinct from 'invalid')
     group by all)
-select a.* exclude (place), list_extract($outputs, a.place + 1) as output,
-       case when a.place > 0 then f.value end as first_value,
-       case when a.place > 0 then f.confidence end as first_confidence
-from answers a join chosen using (document_id, question_id, sample, place)
+select a.* exclude (output_number), list_extract($outputs, a.output_number + 1) as output,
+       case when a.output_number > 0 then f.value end as first_value,
+       case when a.output_number > 0 then f.confidence end as first_confidence
+from answers a join chosen using (document_id, question_id, sample, output_number)
 join first_rows f using (document_id, question_id, sample)
 order by document_id, question_id, sample
 """
@@ -103,8 +103,8 @@ def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: O
 
 def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The same in batches; see `merged_answers`."""
-    with open_database({f"answers_{place}": _answers(output) for place, output in enumerate(outputs)}) as database:
-        tables = [f"select *, {place} as place from answers_{place}" for place in range(len(outputs))]
+    with open_database({f"answers_{number}": _answers(output) for number, output in enumerate(outputs)}) as database:
+        tables = [f"select *, {number} as output_number from answers_{number}" for number in range(len(outputs))]
         database.execute(f"create temp view answers as {' union all by name '.join(tables)}")
         names = [mask_url(output.uri) for output in outputs]
         reader = pa.RecordBatchReader.from_stream(database.sql(_MERGED, params={"outputs": names}))

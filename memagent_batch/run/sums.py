@@ -7,8 +7,7 @@ from typing import Any, TypedDict, cast
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
-from memagent_batch.data.documents.document_index import UNREAD_SOURCE
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.store.database import BATCH_ROWS, open_database, run_query
 from memagent_batch.data.store.delta import TableFile
 from memagent_batch.data.store.location import Location

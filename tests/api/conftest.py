@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
 from tests.tables import OWN_COLUMNS
 
 TEXTS: dict[str, str | None] = {

@@ -22,7 +22,7 @@ import memagent_batch as ma
 from memagent_batch.apps.api import stage
 from memagent_batch.apps.api.stage import AnswerReader
 from memagent_batch.config.job import RunConfig
-from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineStartError, InputError, MemagentError, OutputError, SettingsError
 from memagent_batch.loop.engines.engine import Engine

@@ -40,7 +40,7 @@ def line(caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
     def line(uri: object, settings: InputConfig = AUTO) -> str:
         found = find_shards(Location(uri=str(uri)), settings=settings)
         index = indexed(Location(uri=str(uri)), settings=settings)
-        log_documents(index, num_sources=found.total_files, left_out=found.left_out)
+        log_documents(index, num_sources=len(found.files), left_out=found.left_out)
         return caplog.messages[-1]
 
     return line

@@ -13,7 +13,7 @@ import pytest
 from memagent_batch.apps.pages.spreadsheets import MAX_XLSX_CHARACTERS, WIDTHS, write_readings, write_spreadsheet
 from memagent_batch.apps.review.sheet import unquoted
 from memagent_batch.apps.review.sign_offs import append_sign_offs, reading_hash
-from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.loop.follow_ups.answer_types import Number

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
 from memagent_batch.data.documents.questions import QUESTION_SCHEMA
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.location import Location

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.data.documents.converted import SOURCE_COLUMNS
+from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
 from memagent_batch.data.documents.questions import read_questions
 from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.location import Location

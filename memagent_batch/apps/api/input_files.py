@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.indexing import index_columns
+from memagent_batch.data.documents.indexing import shown_columns
 from memagent_batch.data.documents.where import Condition
 from memagent_batch.data.store.location import Location, absolute
 from memagent_batch.data.store.parquet import parquet_bytes
@@ -129,7 +129,8 @@ def _as_table(documents: Documents) -> pa.Table:
 
 
 def _columns_read(table: pa.Table, settings: InputConfig) -> pa.Table:
-    columns = [column.name for column in index_columns(settings)]
+    columns = [settings.document_id_column, settings.text_column, *settings.carried, *settings.order_columns]
+    columns += [column.name for column in shown_columns(settings)]
     for name in columns:
         if table.schema.names.count(name) != 1:
             count = "no" if name not in table.schema.names else "more than one"

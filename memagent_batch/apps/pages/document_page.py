@@ -19,7 +19,7 @@ from memagent_batch.apps.pages.readings import (
 )
 from memagent_batch.apps.pages.traces import Trace, make_trace
 from memagent_batch.apps.review.sign_offs import SignOffs, reading_hash, signed_words
-from memagent_batch.data.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
+from memagent_batch.data.documents.document_index import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.run.accepted_unread import accepted_reason
 from memagent_batch.run.comparison import AnswerChange

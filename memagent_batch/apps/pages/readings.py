@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
-from memagent_batch.data.documents.document_index import UNREAD_SOURCE
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.store.delta import TableFile
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import Location

@@ -35,7 +35,7 @@ from memagent_batch.apps.pages.readings import (
 )
 from memagent_batch.apps.review.sheet import quoted
 from memagent_batch.apps.review.sign_offs import Decision, SignOff, SignOffs, signed_words
-from memagent_batch.data.documents.converted import SOURCE_UNREAD, UNREAD_JOIN
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_JOIN
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import Row

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from memagent_batch.apps.pages.document_page import ReadingView
 from memagent_batch.apps.pages.readings import INVALID, NEEDS, RunChanges, said_words
 from memagent_batch.apps.templates.pages import brief
-from memagent_batch.data.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_REVIEW, SOURCE_UNREAD
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.run.comparison import AnswerChange
 from memagent_batch.run.manifest import Manifest

@@ -28,7 +28,7 @@ from memagent_batch.apps.review.measures import (
     estimate_measures,
 )
 from memagent_batch.apps.review.population import UNANSWERED, SampleRow, Stratum
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 
 MEANINGS = {
     Measure.PRECISION: "of what was found is right",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.apps.review.labels import Purpose
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.data.documents.where import Condition, matching_rows
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.database import BATCH_ROWS, run_query

@@ -11,7 +11,7 @@ from memagent_batch.apps.review.labels import NO, YES, LabelRow
 from memagent_batch.apps.review.population import SampleRow
 from memagent_batch.apps.review.record import Review
 from memagent_batch.apps.review.sign_offs import HASH_DIGITS, Decision, SignOff
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.errors import InputError
 from memagent_batch.loop.texts.escapes import FORMULA_SIGNS, is_formula
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import Location

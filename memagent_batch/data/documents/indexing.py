@@ -47,23 +47,6 @@ def why_unreadable(text: Value) -> str:
     return text.reason if isinstance(text, Unreadable) else "the text is null"
 
 
-def index_columns(settings: InputConfig) -> list[InputColumn]:
-    """The columns that are indexed: id, text, those to carry, and those of rows."""
-    return [
-        *_index_columns(
-            [settings.document_id_column], ColumnKind.IDENTIFIER, Presence.EVERY, setting="input.document_id_column"
-        ),
-        text_column(settings),
-        *_index_columns(settings.carry_columns, ColumnKind.CARRIED, Presence.SOME, setting="input.carry_columns"),
-        *_index_columns(settings.order_columns, ColumnKind.ORDER, Presence.EVERY, setting="input.order_columns"),
-        *shown_columns(settings),
-    ]
-
-
-def _index_columns(names: Sequence[str], kind: ColumnKind, presence: Presence, *, setting: str) -> list[InputColumn]:
-    return [InputColumn(name=name, kind=kind, presence=presence, setting=setting) for name in names]
-
-
 def text_column(settings: InputConfig) -> InputColumn:
     """The column with the text."""
     return InputColumn(
@@ -80,22 +63,25 @@ def shown_columns(settings: InputConfig) -> list[InputColumn]:
     """The columns that header and locator of a row name, in this order, each as often as they do."""
     header, locator = template_columns(settings.header or ""), template_columns(settings.locator or "")
     return [
-        *_index_columns(header, ColumnKind.CARRIED, Presence.SOME, setting="input.header"),
-        *_index_columns(locator, ColumnKind.CARRIED, Presence.SOME, setting="input.locator"),
+        *_carried_columns(header, setting="input.header"),
+        *_carried_columns(locator, setting="input.locator"),
     ]
 
 
+def _carried_columns(names: Sequence[str], *, setting: str) -> list[InputColumn]:
+    return [InputColumn(name=name, kind=ColumnKind.CARRIED, presence=Presence.SOME, setting=setting) for name in names]
+
+
 def document_records(
-    location: Location, *, name: str, shard: Shard, settings: InputConfig, columns: Columns | None = None
+    location: Location, *, name: str, shard: Shard, settings: InputConfig, columns: Columns
 ) -> Iterator[Record]:
-    """Records of one file with the values of columns, `index_columns` by default; the id of a text file is its name.
+    """Records of one file with the values of columns, id and text first; the id of a text file is its name.
 
     Raises:
         InputError: the file, a column or a value can't be read.
     """
     if shard.format is Format.UNKNOWN:
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
-    columns = columns or index_columns(settings)
     if shard.format is Format.TEXT:
         columns = present_in_shard(columns, location, shard=shard)
         yield from _text_records(location, columns=columns, name=name, shard=shard)
@@ -186,7 +172,7 @@ def _grouped_records(
 
 def _filter_columns(file: GroupedFile, where: Condition, *, location: Location, shard: Shard) -> list[InputColumn]:
     names = where.columns_among(shard.table_columns or [*file.schema.names, *shard_keys(location, shard=shard)])
-    wanted = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
+    wanted = _carried_columns(names, setting="input.where")
     return present_columns(file.schema, columns=present_in_shard(wanted, location, shard=shard), where=location.uri)
 
 

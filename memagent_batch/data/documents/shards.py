@@ -92,13 +92,14 @@ def pack_paths(paths: Iterable[str]) -> bytes:
     return zlib.compress("\0".join(paths).encode(), level=1)
 
 
-def num_paths(shards: Iterable[Shard]) -> int:
-    """Files of the shards; a large one, cut into several, counts once."""
-    return sum(len(shard.paths) for shard in shards if shard.groups is None or not shard.groups[0])
-
-
-FOUND_FILES = pa.schema([pa.field("path", pa.large_string(), nullable=False), pa.field("version", pa.large_string())])
-"""Files and what differs with their content; null if nothing tells without opening them."""
+FOUND_FILES = pa.schema(
+    [
+        pa.field("path", pa.large_string(), nullable=False),
+        pa.field("version", pa.large_string()),
+        pa.field("num_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""Files; `version` differs with their content, and is null if nothing tells without opening them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,23 +115,11 @@ class FoundShards:
     """Commits of data sets of the hub, by their URIs."""
     files: pa.Table = field(default_factory=FOUND_FILES.empty_table)
     """`FOUND_FILES`: a row for each path of each shard, in this order."""
-    sizes: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.int64()))
-    """Size of each of them, bytes."""
 
     @property
     def versions(self) -> Mapping[str, str]:
         """Version of the table, or commits of data sets of the hub, by the place as the user names it."""
         return self.commits if self.table is None else {self.table.uri: self.table.version}
-
-    @property
-    def total_files(self) -> int:
-        """Files of all formats."""
-        return len(self.files)
-
-    @property
-    def total_bytes(self) -> int:
-        """Size of all files, bytes."""
-        return sum(shard.size_bytes for shard in self.shards)
 
 
 def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
@@ -214,28 +203,19 @@ def cut_listing(listed: ListedDocuments, *, settings: InputConfig) -> FoundShard
     shards = (shard for format_, each in files for shard in _shards_of_files(place, each, format_=format_))
     return FoundShards(
         shards=[replace(shard, number_keys=numbers) for shard in shards],
-        files=_found_files([each.files for _, each in files], is_pinned=bool(listed.commits), trust=settings.trust),
-        sizes=pa.concat_tables(each.files for _, each in files)["size_bytes"],
+        files=_found_files([each.files for _, each in files], commits=listed.commits, trust=settings.trust),
         left_out=left_out,
         commits=listed.commits,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFiles:
-    """Files of which each is a document, whatever its kind."""
+def select_files(
+    listed: ListedDocuments, *, settings: InputConfig
+) -> tuple[Listing, tuple[str, ...], frozenset[str] | None]:
+    """Selects the files of a listing for `input.format: files`. Those that can't be taken have the reason.
 
-    listing: Listing
-    hidden: tuple[str, ...]
-    """Names that are left out, since they begin as those of hidden and temporary files do."""
-    numbers: frozenset[str] | None
-    """See `Shard.number_keys`."""
-    commits: Mapping[str, str]
-    """See `FoundShards.commits`."""
-
-
-def find_files(listed: ListedDocuments, *, settings: InputConfig) -> FoundFiles:
-    """The files of a listing for `input.format: files`. Those that can't be taken have the reason.
+    Returns:
+        The files, the names of hidden ones, and `Shard.number_keys`.
 
     Raises:
         InputError: there is none.
@@ -250,7 +230,7 @@ def find_files(listed: ListedDocuments, *, settings: InputConfig) -> FoundFiles:
     if settings.slice:
         listing = _taken(listing, _each_file(listing, lambda file: is_in_slice(settings, file.name)))
     _require_some(listing, settings=settings)
-    return FoundFiles(listing=listing, hidden=hidden, numbers=numbers, commits=listed.commits)
+    return listing, hidden, numbers
 
 
 def without_hidden(listed: ListedDocuments, *, settings: InputConfig) -> tuple[Listing, tuple[str, ...]]:
@@ -302,8 +282,7 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
     versions = [file.fingerprint() for file in files.values()]
     return FoundShards(
         shards=shards,
-        files=pa.table([[*files], versions], schema=FOUND_FILES),
-        sizes=pa.chunked_array([[file.size_bytes for file in files.values()]], pa.int64()),
+        files=pa.table([[*files], versions, [file.size_bytes for file in files.values()]], schema=FOUND_FILES),
         table=replace(table, files=tuple(files.values())),
     )
 
@@ -350,11 +329,13 @@ def _filtered(files: Listing, *, where: Condition, numbers: Collection[str] | No
         ) from error
 
 
-def _found_files(listed: Iterable[pa.Table], *, is_pinned: bool, trust: Trust) -> pa.Table:
-    """The files of listings, `FOUND_FILES`; files of a commit never change."""
-    version = "null" if trust is Trust.CONTENT else "'pinned'" if is_pinned else "version"
+def _found_files(listed: Iterable[pa.Table], *, commits: Mapping[str, str], trust: Trust) -> pa.Table:
+    """Returns the files of listings, `FOUND_FILES`; those of the hub have its commits as their version."""
+    version = "null" if trust is Trust.CONTENT else "$commit" if commits else "version"
+    sql = f"select path, {version} as version, size_bytes as num_bytes from listed"
+    parameters = {"commit": " ".join(sorted(commits.values()))} if version == "$commit" else {}
     with open_database({"listed": pa.concat_tables(listed)}) as database:
-        return query_to_disk(database, f"select path, {version} as version from listed", schema=FOUND_FILES)
+        return query_to_disk(database, sql, schema=FOUND_FILES, **parameters)
 
 
 def _shards_of_files(place: Location, files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:

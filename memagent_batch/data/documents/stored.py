@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.converted import source_columns
 from memagent_batch.data.documents.document_index import (
     CARRY_PREFIX,
     INDEX_SCHEMA,
     SampledDocuments,
+    source_columns,
     split_documents,
 )
 from memagent_batch.data.ingest.columns import WHERE_PREFIX

@@ -20,8 +20,6 @@ GROUP_BYTES = 4 << 20
 """Text of a row group from which it takes no more rows, bytes: one document is read with few others."""
 GROUP_ROWS = 8192
 """Most rows of a row group."""
-COPIED_ROWS = 64
-"""Rows that are copied at once."""
 
 
 class DocumentWriter:

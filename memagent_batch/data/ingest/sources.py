@@ -20,10 +20,10 @@ from memagent_batch.data.documents.shards import (
     ListedDocuments,
     Shard,
     cut_listing,
-    find_files,
     find_shards,
     list_documents,
     pack_paths,
+    select_files,
 )
 from memagent_batch.data.documents.where import parse_where
 from memagent_batch.data.ingest.readers.converter import ending_of
@@ -87,7 +87,7 @@ def list_sources(places: Sequence[Location], *, settings: InputConfig) -> Source
     else:
         shards = cut_listing(listed, settings=settings)
     return SourceListing(
-        sources=_listed_shards(shards, settings=settings),
+        sources=_listed_shards(shards),
         shards=tuple(shards.shards),
         numbers=next((shard.number_keys for shard in shards.shards), None),
         left_out=shards.left_out,
@@ -114,13 +114,13 @@ def has_document_files(files: Listing) -> bool:
 
 
 def _files_listing(listed: ListedDocuments, *, settings: InputConfig) -> SourceListing:
-    found = find_files(listed, settings=settings)
+    files, hidden, numbers = select_files(listed, settings=settings)
     return SourceListing(
-        sources=_listed_files(found.listing, settings=settings),
-        files=found.listing,
-        numbers=found.numbers,
-        left_out=found.hidden,
-        versions=found.commits,
+        sources=_listed_files(files, settings=settings),
+        files=files,
+        numbers=numbers,
+        left_out=hidden,
+        versions=listed.commits,
     )
 
 
@@ -131,16 +131,10 @@ def _listed_files(listing: Listing, *, settings: InputConfig) -> pa.Table:
         return query_to_disk(database, sql, schema=LISTED, start=len(listing.root) + 1)
 
 
-def _listed_shards(found: FoundShards, *, settings: InputConfig) -> pa.Table:
-    """A commit of the hub stands for the version of a file of which nothing else tells."""
-    listed = found.files.append_column("num_bytes", found.sizes)
-    sql = """
-        select substr(path, $start) as source, if(version = 'pinned', $commit, version) as version, num_bytes
-        from listed
-    """
-    commit = " ".join(sorted(found.commits.values()))
-    with open_database({"listed": listed}) as database:
-        return query_to_disk(database, sql, schema=LISTED, start=len(found.shards[0].root) + 1, commit=commit)
+def _listed_shards(found: FoundShards) -> pa.Table:
+    sql = "select substr(path, $start) as source, version, num_bytes from listed"
+    with open_database({"listed": found.files}) as database:
+        return query_to_disk(database, sql, schema=LISTED, start=len(found.shards[0].root) + 1)
 
 
 def scope_of(settings: InputConfig) -> str | None:

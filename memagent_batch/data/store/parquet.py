@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.data.store.database import BATCH_ROWS, on_disk
+from memagent_batch.data.store.database import BATCH_ROWS
 from memagent_batch.data.store.location import Location
 
 
@@ -20,12 +20,6 @@ def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa
     """
     with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
-
-
-def map_parquet(place: Location) -> pa.Table:
-    """The same in a temporary file on this machine's disk, for tables that grow with the corpus; see `on_disk`."""
-    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-        return on_disk(file.iter_batches(BATCH_ROWS, use_threads=False), schema=file.schema_arrow)
 
 
 def write_parquet(place: Location, table: pa.Table) -> None:

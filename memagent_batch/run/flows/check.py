@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.documents.converted import SOURCE_COLUMNS
-from memagent_batch.data.documents.document_index import require_carry_columns
+from memagent_batch.data.documents.document_index import SOURCE_COLUMNS, require_carry_columns
 from memagent_batch.data.documents.questions import asked_types, most_questions, read_questions, rows_of_slice
 from memagent_batch.data.documents.where import parse_where
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE

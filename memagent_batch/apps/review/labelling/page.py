@@ -21,7 +21,7 @@ from memagent_batch.apps.review.population import ReviewedScan, SampleRow
 from memagent_batch.apps.review.record import Review
 from memagent_batch.apps.review.sheet import SHEET_COLUMNS, sheet_bytes
 from memagent_batch.apps.templates.pages import frame_page, page_bytes, page_environment, page_script, page_style
-from memagent_batch.data.documents.converted import SOURCE_UNREAD
+from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.run.document_texts import DocumentTexts

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -95,10 +95,6 @@ def _json_values(line: str | InputError, *, columns: Columns, where: str, there:
     for column in columns:
         if column.presence is Presence.EVERY and column.absent is None and column.name not in item:
             raise missing_column(column, there=tuple(item), where=where)
-    return _item_values(item, columns=columns, where=where)
-
-
-def _item_values(item: Mapping[str, JsonValue], *, columns: Columns, where: str) -> tuple[Value, ...]:
     found = (
         column.substitute if column.is_partition else item.get(column.name, column.substitute) for column in columns
     )
@@ -119,11 +115,6 @@ def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
     if not isinstance(item, dict):
         raise InputError(f"{where} holds {type(item).__name__}, not an object; write one JSON object a line")
     return item
-
-
-def _line_values(lines: ByteLines, *, columns: Columns) -> tuple[Value, ...]:
-    """The values of the one line that is left."""
-    return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")
 
 
 @dataclass(frozen=True, slots=True)
