@@ -249,6 +249,7 @@ def begin(
     writer: str,
     after: str,
     fences_all: bool = False,
+    last_number: int | None = None,
 ) -> RunNumber:
     """Takes the next number of a writer, by a commit to `runs` with a row that says that the run has begun.
 
@@ -258,13 +259,18 @@ def begin(
         writer: Name of the application transaction.
         after: An id behind which the run's id sorts, beside those of the runs before.
         fences_all: Whether the run takes the next numbers of all other writers too.
+        last_number: The writer's number when the sources were listed; None if it doesn't matter whether another run
+            has begun since.
 
     Raises:
+        SupersededError: another run has begun since `last_number`: this one may know an older state of the sources.
         StorageError: other runs begin again and again.
     """
     table = OutputTable(output=output, name=RUNS_TABLE)
     for _ in range(_BEGIN_TRIES):
         run = next_number(output, writer=writer, after=after)
+        if last_number is not None:
+            require_newest(output, replace(run, number=last_number))
         if fences_all:
             others = {row["writer"] for row in _rows(output, columns=["writer"])} - {writer}
             run = replace(run, fences={other: table.run_number(other) + 1 for other in others})

@@ -23,7 +23,7 @@ from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
 from memagent_batch.run.claim import asked_questions, recorded_documents
 from memagent_batch.run.document_texts import documents_record
-from memagent_batch.run.history import PastRun, begin, finish, next_number, undo_unfinished
+from memagent_batch.run.history import PastRun, begin, finish, next_number, require_newest, undo_unfinished
 from memagent_batch.run.manifest import (
     FORMAT,
     Manifest,
@@ -93,10 +93,13 @@ def _num_tokens(spent: Spent) -> int:
     return spent["num_prompt_tokens"] + spent["num_completion_tokens"]
 
 
-def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
+def begin_run(
+    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, last_number: int | None = None
+) -> ActiveRun:
     """Takes the next run number of the output: an older run can't commit to its tables any more.
 
     Raises:
+        SupersededError: another run has begun since `last_number`.
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
@@ -104,16 +107,24 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
         asked_id = write_asked(output, plan.asked.hashed)
     make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
-    number = begin(output, make, writer=writer_of(job), after=logged)
+    number = begin(output, make, writer=writer_of(job), after=logged, last_number=last_number)
     run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
     _log_started(run)
     return run
 
 
-def quiet_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
-    """A run that has nothing to read and nothing to write: its one commit is the one that closes it."""
+def quiet_run(
+    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, last_number: int | None = None
+) -> ActiveRun:
+    """A run that has nothing to read and nothing to write: its one commit is the one that closes it.
+
+    Raises:
+        SupersededError: another run has begun since `last_number`.
+    """
     make = _record_maker(job, reader=reader, plan=plan, asked_id=write_asked(output, plan.asked.hashed))
     number = next_number(output, writer=writer_of(job), after=last_run_id(output))
+    if last_number is not None:
+        require_newest(output, replace(number, number=last_number))
     run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
     _log_started(run)
     return run

@@ -81,7 +81,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
         return manifest
-    run = begin_run(output, job, reader=checked.reader, plan=plan)
+    run = begin_run(output, job, reader=checked.reader, plan=plan, last_number=checked.last_number)
     before = last_run(output)
     progress = Progress(
         run_id=run.run_id,
@@ -107,7 +107,7 @@ def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manif
     before = last_run(output)
     if before is None or has_unfinished(output, writer=writer_of(job)):
         return None
-    run = quiet_run(output, job, reader=checked.reader, plan=plan)
+    run = quiet_run(output, job, reader=checked.reader, plan=plan, last_number=checked.last_number)
     was = {name: before.manifest[name] for name in ("sample", "again")}
     is_same_scope = before.manifest["counts"]["asked"] == run.record.asked and was == {
         "sample": run.record.sample,

@@ -25,7 +25,8 @@ from memagent_batch.run.ingest import FoundSources, find_sources
 from memagent_batch.run.manifest import public_settings
 from memagent_batch.run.reading.documents import require_rows
 from memagent_batch.run.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
-from memagent_batch.run.tables import ANSWERS
+from memagent_batch.run.run import writer_of
+from memagent_batch.run.tables import ANSWERS, RUNS_TABLE
 from memagent_batch.run.wiring import (
     ReaderIdentity,
     identify_reader,
@@ -57,6 +58,8 @@ class CheckedJob:
     reader: ReaderIdentity
     follow_ups: FollowUps | None
     """What is asked after each answer; None for nothing."""
+    last_number: int | None = None
+    """Number of the latest run when the sources were listed: no run may begin between that one and this one."""
 
 
 @shared_tables()
@@ -73,6 +76,7 @@ def check(job: JobConfig) -> CheckedJob:
         job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
+    last_number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer_of(job))
     inputs = read_inputs(job)
     num_files, num_bytes = _size_of(inputs.sources)
     make_engine(job.agent)
@@ -96,6 +100,7 @@ def check(job: JobConfig) -> CheckedJob:
         ),
         reader=reader,
         follow_ups=follow_ups,
+        last_number=last_number,
     )
 
 
