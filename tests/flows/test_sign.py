@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.apps.pages.readings import NEEDS
-from memagent_batch.apps.pages.site import SIGN_SHEET_COLUMNS, write_site
+from memagent_batch.apps.pages.site import CONTEXT_CHARS, SIGN_SHEET_COLUMNS, write_site
 from memagent_batch.apps.pages.spreadsheets import write_readings
 from memagent_batch.apps.review.sign_offs import (
     SIGNED_FOLDER,
@@ -28,11 +27,15 @@ from memagent_batch.apps.review.sign_offs import (
 from memagent_batch.cli.main import main
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, UsageError
-from memagent_batch.run.manifest import require_manifest
-from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
+from memagent_batch.run.history import find_run
+from tests.pages.reviewed_run import Scan, write_scan
 from tests.pages.test_spreadsheets import cells_of
+from tests.runs.written_runs import rewrite_answers
+from tests.tables import table_rows
 
 FAILED = "Calder & Voss 2020/001"
+LATER = "20261123T010000.000Z.cccc"
+"""A run after those that are written."""
 
 
 @pytest.fixture
@@ -61,22 +64,18 @@ def written_sheet(folder: Path, *rows: dict[str, Any], **cells: str) -> Path:
 
 
 def rows_of(scan: Location, document: str = FAILED) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(answers_file(scan)).to_pylist()
-    return [row for row in rows if row["document_id"] == document]
+    return [row for row in table_rows(scan.uri, "answers") if row["document_id"] == document]
 
 
 def signed_rows(scan: Location) -> list[tuple[dict[str, Any], SignOff]]:
     """Rows of `answers` that are signed off, with their sign-offs."""
     signed = SignOffs(scan)
-    rows: list[dict[str, Any]] = pq.read_table(answers_file(scan)).to_pylist()
-    return [(row, by) for row in rows if (by := signed.of(row))]
+    return [(row, by) for row in table_rows(scan.uri, "answers") if (by := signed.of(row))]
 
 
 def replace_rows(scan: Location, **changes: Any) -> None:
-    """Writes other values into the answers of the document whose reading failed."""
-    table = pq.read_table(answers_file(scan))
-    rows = [{**row, **changes} if row["document_id"] == FAILED else row for row in table.to_pylist()]
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), answers_file(scan))
+    """Writes a run with other values in the answers of the document whose reading failed."""
+    rewrite_answers(scan, LATER, lambda rows: [row | changes if row["document_id"] == FAILED else row for row in rows])
 
 
 def sign_document(scan: Location, folder: Path, *, question: str = "", **cells: str) -> int:
@@ -86,14 +85,9 @@ def sign_document(scan: Location, folder: Path, *, question: str = "", **cells: 
 
 
 def summary(scan: Location) -> dict[str, Any]:
-    write_site([scan], scan / "page", context_chars=None, is_large_allowed=False)
+    write_site([scan], scan / "page", context_chars=CONTEXT_CHARS, is_large_allowed=False)
     said: dict[str, Any] = json.loads((scan / "page/summary.json").read_bytes())
     return said
-
-
-def answers_file(scan: Location) -> str:
-    (path,) = (path for path in (scan / "answers").files() if TONIGHT in path)
-    return path
 
 
 def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
@@ -133,7 +127,7 @@ def test_signed_reading_is_open_again_if_what_was_signed_changes(
     replace_rows(scan, **{column: value})
     num_signed = len(signed_rows(scan))
     assert num_signed == (0 if is_open else 5)
-    sign_offs, rows = SignOffs(scan), pq.read_table(answers_file(scan)).to_pylist()
+    sign_offs, rows = SignOffs(scan), table_rows(scan.uri, "answers")
     assert sum(sign_offs.before(row) is not None for row in rows) == 5 - num_signed
 
 
@@ -142,7 +136,7 @@ def test_sheet_and_screen_say_first_that_a_correction_is_open_again(
 ) -> None:
     assert sign_document(scan, tmp_path, question="signatory", decision="correct", correction="Jana") == 0
     replace_rows(scan, document_hash="0" * 64)
-    write_readings(scan, require_manifest(scan), file=tmp_path / "readings.csv")
+    write_readings(find_run(scan), file=tmp_path / "readings.csv")
     first = next(csv.DictReader((tmp_path / "readings.csv").open(encoding="utf-8-sig")))
     assert (first["needs a look"], first["document"]) == (NEEDS[0], FAILED)
     assert first["signed off"].startswith("open again; before: corrected to “Jana” by Ada")
@@ -192,10 +186,13 @@ def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys:
 
 
 def test_sign_offs_of_documents_whose_ids_look_alike_are_each_of_their_own(scan: Location, tmp_path: Path) -> None:
-    rows = pq.read_table(answers_file(scan)).to_pylist()
-    first, second, *_ = sorted({row["document_id"] for row in rows})
-    rows = [{**row, "document_id": f"{first} " if row["document_id"] == second else row["document_id"]} for row in rows]
-    pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(answers_file(scan))), answers_file(scan))
+    first, second, *_ = sorted({row["document_id"] for row in table_rows(scan.uri, "answers")})
+    rewrite_answers(
+        scan,
+        LATER,
+        lambda rows: [row | {"document_id": f"{first} "} if row["document_id"] == second else row for row in rows],
+    )
+    rows = table_rows(scan.uri, "answers")
     alike = [row for row in rows if row["document_id"] in (first, f"{first} ")]
     assert sign(scan, str(written_sheet(tmp_path, *alike))) == 0
     assert {(row["document_id"], by["document_id"]) for row, by in signed_rows(scan)} == {
@@ -212,7 +209,7 @@ def test_sheet_of_the_page_is_taken_if_ids_have_characters_that_nobody_sees(
     (page,) = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
     (site,) = re.findall('<script type="application/json" id="site">(.*?)</script>', page)
     shown = json.loads(site)["readings"][0]
-    (row,) = (each for each in pq.read_table(answers_file(scan)).to_pylist() if reading_hash(each) == shown["hash"])
+    (row,) = (each for each in table_rows(scan.uri, "answers") if reading_hash(each) == shown["hash"])
     sheet = written_sheet(tmp_path, row, document_id=shown["doc"], question_id=shown["question"])
     assert sign(scan, str(sheet)) == 0
     assert json.loads(capsys.readouterr().out) == {"added": 1, "of_other_runs": 0, "signed": 1, "readings": 5}

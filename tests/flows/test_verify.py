@@ -2,25 +2,25 @@
 
 import json
 import shutil
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.store.json_files import json_bytes
+from memagent_batch.data.store.delta import OutputTable, RunNumber
 from memagent_batch.data.store.location import Location
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.verify import check_tables, verify
+from memagent_batch.run.history import find_run, finish
 from tests.flows.grown import Stream
 from tests.flows.scans import make_scan
 from tests.jobs import small_job
 from tests.runs.recorded_nights import Nights
+from tests.runs.written_runs import record_of
 
 
 @pytest.fixture(scope="session")
@@ -41,12 +41,17 @@ def nights(tmp_path: Path) -> Nights:
     return Nights(Location(uri=str(tmp_path / "nights")))
 
 
-def manifest_of(output: Path) -> dict[str, Any]:
-    return dict(json.loads((output / "manifest.json").read_text()))
+def problems(output: Location | Path) -> dict[str, str]:
+    """What is wrong, by file below the output or by table."""
+    found = verify(Location(uri=str(output)) if isinstance(output, Path) else output).problems
+    return {each.where.partition(f"{output}/")[2] or each.where: each.what for each in found}
 
 
-def problems(output: Path) -> dict[str, str]:
-    return {each.where: each.what for each in verify(Location(uri=str(output))).problems}
+def files_of(output: Location | Path, *names: str) -> list[str]:
+    """The files of tables as the last run left them, below the output; by default of all its tables."""
+    run = find_run(Location(uri=str(output)) if isinstance(output, Path) else output)
+    versions = {name: run.version(name) for name in names or run.manifest["table_versions"]}
+    return [f"{name}/{path}" for name, version in versions.items() for path in run.table(name).files(version)]
 
 
 def flip(place: Path) -> None:
@@ -55,25 +60,21 @@ def flip(place: Path) -> None:
     place.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
 
 
-def test_whole_output_has_no_problem_and_its_digest_is_that_of_the_manifest(
-    copy: Path, capsys: pytest.CaptureFixture[str]
+def test_whole_output_has_no_problem_and_its_digest_is_that_of_the_run(
+    scan: Stream, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_id = manifest_of(copy)["run_id"]
-    assert main(["verify", str(copy)]) == 0
-    digest = sha256((copy / "runs" / run_id / "manifest.json").read_bytes()).hexdigest()
-    assert f"run {run_id}, " in (said := capsys.readouterr().out)
-    assert f"digest: {digest}" in said
-    (copy / "manifest.json").write_bytes(json_bytes({**manifest_of(copy), "claimed_by": "a later run"}))
-    assert verify(Location(uri=str(copy))).digest == digest
+    manifest = scan.manifest()
+    assert main(["verify", str(scan.output)]) == 0
+    assert f"run {manifest['run_id']}, " in (said := capsys.readouterr().out)
+    assert f"digest: {manifest['digest']}" in said
 
 
-@pytest.mark.parametrize("settings", [{"table_format": "arrow"}, {"sampling": {"samples": 2, "temperature": 0.7}}])
-def test_outputs_of_other_settings_have_no_problem(settings: dict[str, Any], text_model: str, tmp_path: Path) -> None:
-    assert problems(make_scan(tmp_path, text_model, **settings).output) == {}
+def test_output_with_several_samples_has_no_problem(text_model: str, tmp_path: Path) -> None:
+    assert problems(make_scan(tmp_path, text_model, sampling={"samples": 2, "temperature": 0.7}).output) == {}
 
 
 def test_damaged_and_missing_files_of_every_table_are_named(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = {name for table, names in manifest_of(copy)["files"].items() for name in names if table != "removed"}
+    files = set(files_of(copy))
     assert {name.partition("/")[0] for name in files} == {"answers", "memories", "evidence", "results"}
     missing = min(files)
     (copy / missing).unlink()
@@ -83,30 +84,32 @@ def test_damaged_and_missing_files_of_every_table_are_named(copy: Path, capsys: 
     assert found.keys() == files
     assert found[missing] == "the file is missing"
     assert main(["verify", str(copy), "--json"]) == 1
-    assert {each["where"] for each in json.loads(capsys.readouterr().out)["problems"]} == files
+    assert len(json.loads(capsys.readouterr().out)["problems"]) == len(files)
 
 
-def test_removed_row_is_found_by_the_counts_if_the_hash_was_replaced(copy: Path) -> None:
-    name = manifest_of(copy)["files"]["answers"][0]
-    pq.write_table(pq.read_table(copy / name).slice(1), copy / name)
-    manifest = manifest_of(copy)
-    (recorded,) = [each for part in manifest["parts"] for each in part["hashes"] if each["file"] == name]
-    recorded["sha256"] = sha256((copy / name).read_bytes()).hexdigest()
-    (copy / "manifest.json").write_bytes(json_bytes(manifest))
-    assert "rows, and the run recorded" in problems(copy)[name]
-    for part in manifest["parts"]:
-        part["num_answers"] -= part["answers_file"] == name
-    (copy / "manifest.json").write_bytes(json_bytes(manifest))
-    assert "its rows by status are" in problems(copy)["answers"]
+def test_file_that_was_committed_after_the_run_is_found_by_the_digest(copy: Path) -> None:
+    output = Location(uri=str(copy))
+    manifest = find_run(output).manifest
+    answers = OutputTable(output=output, name="answers")
+    (file, *_) = answers.files().values()
+    run = RunNumber(number=99, run_id="other")
+    version = answers.commit(run=run, schema=answers.schema(), remove=[file])
+    versions = {**manifest["table_versions"], "answers": version}
+    finish(
+        output, run, record_of(manifest), {**manifest, "run_id": "other", "table_versions": versions}, has_begun=False
+    )
+    assert "not the recorded one" in problems(copy)["runs"]
 
 
 def test_kept_file_that_was_damaged_between_two_nights_is_found(nights: Nights) -> None:
-    before = nights.run({"a": "one", "b": "two"}, {"q": "Why?"})
-    name = before["files"]["memories"][0]
+    documents, questions = {"a": "one", "b": "two"}, {"q": "Why?"}
+    nights.run(documents, questions)
+    (name,) = files_of(nights.output, "memories")
     place = nights.output / name
     place.write_bytes(place.read_bytes().replace(b"document_id", b"document_ix"))
-    assert nights.run({"a": "one", "b": "two"}, {"q": "Why?"})["files"]["memories"] == [name]
-    assert [each.where for each in verify(nights.output).problems] == [name]
+    nights.run({**documents, "c": "three"}, questions)
+    assert name in files_of(nights.output, "memories")
+    assert [*problems(nights.output)] == [name]
 
 
 def test_run_that_could_not_read_everything_has_no_problem(nights: Nights) -> None:
@@ -114,7 +117,6 @@ def test_run_that_could_not_read_everything_has_no_problem(nights: Nights) -> No
     assert verify(nights.output).problems == []
 
 
-@pytest.mark.s3
 def test_run_over_a_part_of_the_documents_has_no_problem(text_model: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     rows = [{"document_id": f"d{number}", "text": f"Line {number}. " * 20} for number in range(6)]
@@ -126,12 +128,14 @@ def test_run_over_a_part_of_the_documents_has_no_problem(text_model: str, tmp_pa
     assert problems(Path(job.output)) == {}
 
 
+@pytest.mark.s3
 def test_output_in_a_bucket_is_verified_file_by_file(s3_bucket: Location) -> None:
     nights = Nights(s3_bucket / "scan")
-    name = nights.run({"a": "one", "b": "two"}, {"q": "Why?"})["files"]["answers"][0]
+    nights.run({"a": "one", "b": "two"}, {"q": "Why?"}, storage_options={**s3_bucket.storage_options})
     assert verify(nights.output).problems == []
+    (name,) = files_of(nights.output, "answers")
     (nights.output / name).write_bytes(b"other")
-    assert [each.where for each in verify(nights.output).problems] == [name]
+    assert [*problems(nights.output)] == [name]
 
 
 TEXT = "Né à Köln 🦊. Ann signed."

@@ -143,6 +143,6 @@ def test_only_breaks_that_are_asked_for_are_part_of_the_reader(kind: str) -> Non
 
 def test_breaks_at_rows_are_refused_where_documents_have_none() -> None:
     with pytest.raises(SettingsError, match=r"policy.break_at: rows .* name input.order_columns"):
-        require_rows(agent_of(break_at="rows"), order_columns=())
-    require_rows(agent_of(break_at="rows"), order_columns=("page",))
-    require_rows(AT_LINES, order_columns=())
+        require_rows(agent_of(break_at="rows"), has_rows=False)
+    require_rows(agent_of(break_at="rows"), has_rows=True)
+    require_rows(AT_LINES, has_rows=False)

@@ -86,14 +86,14 @@ def test_export_of_many_small_files_and_batches_is_that_of_one(
 
     run_export(write_table(tmp_path / "split", groups), tmp_path / "out.parquet", to=to)
 
-    assert len(list((tmp_path / "split/rollouts").iterdir())) > 3
+    assert len(list((tmp_path / "split/rollouts").glob("*.parquet"))) > 3
     assert pq.read_table(tmp_path / "out.parquet") == pq.read_table(tmp_path / "whole.parquet")
     assert pq.ParquetFile(tmp_path / "out.parquet").num_row_groups == len(groups)
 
 
 def test_export_of_an_empty_response_leaves_the_turn_out(tmp_path: Path) -> None:
     table = write_table(tmp_path / "in", [[1.0, 0.0]])
-    [file] = (table / "rollouts").iterdir()
+    [file] = (table / "rollouts").glob("*.parquet")
     rows = pq.read_table(file).to_pylist()
     rows[1] |= {"response_token_ids": [], "response_logprobs": [], "response_mask": []}
     pq.write_table(pa.Table.from_pylist(rows, schema=rollouts.ROLLOUTS), file)
@@ -130,7 +130,7 @@ def test_export_of_failed_samples_only_is_refused(tmp_path: Path) -> None:
 
 def test_export_that_lost_a_file_is_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "in", GROUPS)
-    next((table / "rollouts").iterdir()).unlink()
+    next((table / "rollouts").glob("*.parquet")).unlink()
 
     with pytest.raises(InputError, match=r"can.t be read: .*No such file.*; collect the rollouts again"):
         run_export(table, tmp_path / "out.parquet", to="verl")
