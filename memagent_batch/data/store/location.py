@@ -203,7 +203,7 @@ class Location:
                 paths = files_below(Path(self.path))
             else:
                 paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
-        return sorted(path for path in paths if _is_wanted(path.rsplit("/", 1)[-1], temporary=temporary))
+        return sorted(path for path in paths if temporary or not path.rsplit("/", 1)[-1].startswith(TEMPORARY))
 
     def keys_below(self, *, begins: str = "", delimiter: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Path of each key of a bucket below this place, and what S3 says of it: a request for each 1,000.
@@ -312,7 +312,3 @@ def absolute(place: str | os.PathLike[str]) -> str:
     """A place as processes with another working directory find it: a URI as it is, a path from the root."""
     name = os.fspath(place)
     return name if "://" in name or "::" in name else str(Path(name).absolute())
-
-
-def _is_wanted(name: str, *, temporary: bool) -> bool:
-    return temporary or not name.startswith(TEMPORARY)
