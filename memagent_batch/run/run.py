@@ -38,7 +38,7 @@ from memagent_batch.run.plan import Plan
 from memagent_batch.run.projection import Projection, make_projection
 from memagent_batch.run.row_changes import RowChanges
 from memagent_batch.run.sums import ReadingSums, changed_questions
-from memagent_batch.run.tables import READING_TABLES
+from memagent_batch.run.tables import MEMORIES_TABLE, READING_TABLES
 from memagent_batch.run.wiring import ReaderIdentity, make_output
 from memagent_batch.types import Status
 
@@ -269,10 +269,15 @@ def close_run(
     versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
     had = {name for name, update in updates.items() if update.schema is not None}
     changed = changed_questions(before.questions if before else None, questions)
+    num_memories = sum(file.num_rows for file in updates[MEMORIES_TABLE].files)
     manifest = {
         "format": FORMAT,
         "run_id": run.run_id,
-        "counts": {**sums.counts, "asked": run.record.asked, "memories_rows": _num_rows(updates, "memories")},
+        "counts": {
+            **sums.counts,
+            "asked": run.record.asked,
+            "memories_rows": num_memories,
+        },
         "reasons": sums.reasons,
         "num_follow_ups_failed": sums.num_follow_ups_failed,
         "unread": sums.unread,
@@ -354,10 +359,6 @@ def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
 def partition_columns(job: JobConfig, schema: pa.Schema) -> list[str]:
     """The columns by which a table is partitioned: those of `record.partition_by` that it has."""
     return [name for name in job.record.partition_by if name in schema.names]
-
-
-def _num_rows(updates: Mapping[str, TableUpdate], name: str) -> int:
-    return sum(file.num_rows for file in updates[name].files)
 
 
 def _lake_versions(run: ActiveRun, before: PastRun | None) -> dict[str, dict[str, str | None]]:

@@ -25,7 +25,7 @@ from memagent_batch.data.ingest.document_files import DocumentWriter, read_row_g
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import BATCH_ROWS, open_database
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
-from memagent_batch.data.store.disk import LOCK_NAME, TEMPORARY
+from memagent_batch.data.store.disk import TEMPORARY
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
@@ -359,7 +359,6 @@ def _remove_files(output: Location, *, asked_id: str) -> int:
     paths += [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(".html")]
     pages = output / PAGES_FOLDER
     paths += pages.files() if (pages / SITE_RECORD_FILE).exists() else []
-    temporary = (path for path in output.files(temporary=True) if path.rpartition("/")[2].startswith(TEMPORARY))
-    paths += [path for path in temporary if not path.endswith(f"/{LOCK_NAME}")]
+    paths += [path for path in output.files(temporary=True) if path.rpartition("/")[2].startswith(TEMPORARY)]
     output.delete_files(paths)
     return len(paths) + vacuum_tables(output, keep_days=0, uncommitted_days=0)

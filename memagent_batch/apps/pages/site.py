@@ -41,7 +41,7 @@ from memagent_batch.apps.review.record import latest_estimates, share_words
 from memagent_batch.apps.review.sign_offs import SignOffs
 from memagent_batch.apps.templates.pages import brief, frame_page, page_bytes, page_environment, page_script, page_style
 from memagent_batch.data.documents.shards import into_batches
-from memagent_batch.data.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
+from memagent_batch.data.store.claims import ABANDONED_AFTER, read_owner_record
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.json_files import json_bytes
 from memagent_batch.data.store.location import Location
@@ -437,13 +437,12 @@ def open_site(target: Location) -> Iterator[SiteFiles]:
 def publish_site(target: Location, files: SiteFiles, index: bytes) -> None:
     """Shows the build: the one write of the index replaces the site that was there, whose files then go.
 
-    Other builds may be written at the same time: their files stay, unless they were begun a day ago.
-
-    Raises:
-        StorageError: others replace the index again and again.
+    Other builds may be written at the same time: their files stay until a build that ends a day later.
     """
     files.finish()
-    before = replace_shown(target / SITE_INDEX_FILE, index)
+    place = target / SITE_INDEX_FILE
+    before = place.read_bytes_if_there() or b""
+    place.write_bytes(index)
     root = f"{target.path.rstrip('/')}/"
     listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
     abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_BUILD_TIME}}"

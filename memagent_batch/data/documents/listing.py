@@ -171,12 +171,9 @@ def list_places(
                 f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
                 "of its own"
             )
-    root = f"{_common_path([each.root.rstrip('/') for each in found])}/"
+    folders = [each.root.rstrip("/").split("/") for each in found]
+    root = "".join(f"{folder}/" for folder in posixpath.commonprefix(folders))
     return Listing(root=root, files=_sorted_files(pa.concat_tables(each.files for each in found)))
-
-
-def _common_path(paths: Sequence[str]) -> str:
-    return "/".join(posixpath.commonprefix([path.split("/") for path in paths]))
 
 
 def _info(location: Location) -> Mapping[str, Any] | None:

@@ -7,7 +7,6 @@ from string import Formatter
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.formats.records import Value
-from memagent_batch.loop.addresses import text_hash
 
 SEPARATOR = "\n\n"
 """Stands between the rows of a document."""
@@ -21,10 +20,6 @@ class RowText:
     """Its header, if any, and its text."""
     locator: str
     """Its place in the source; empty where none is asked for."""
-
-    def hash(self) -> str:
-        """SHA-256 of both, hex."""
-        return text_hash(f"{text_hash(self.text)} {self.locator}")
 
 
 @lru_cache(maxsize=8)

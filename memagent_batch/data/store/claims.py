@@ -13,7 +13,6 @@ from memagent_batch.errors import InputError, OutputError, StorageError
 
 ABANDONED_AFTER = timedelta(days=1)
 """Age of files that are not shown, and that nobody can be writing any more."""
-_REPLACE_TRIES = 100
 
 
 def read_owner_record(
@@ -39,23 +38,6 @@ def read_owner_record(
             "look at with the version that wrote it, and choose an empty folder"
         )
     return record
-
-
-def replace_shown(place: Location, data: bytes) -> bytes:
-    """Replaces a file that says which files are shown; returns what it said before, nothing if it was not there.
-
-    Several may do so at the same time: each gets what the one before it wrote, and removes the files that this names
-    and no others, so that files of the others that are not shown yet stay.
-
-    Raises:
-        StorageError: others replace it again and again.
-    """
-    for _ in range(_REPLACE_TRIES):
-        version = place.version()
-        before = place.read_bytes_if_there() or b""
-        if place.replace(data, version=version):
-            return before
-    raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes there")
 
 
 def require_complete(

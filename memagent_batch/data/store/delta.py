@@ -5,7 +5,6 @@ number is smaller than the one it has seen, or that opened the table before anot
 replaced by a newer one can't change anything any more.
 """
 
-import io
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from memagent_batch.config.storage import Options
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import parquet_bytes
 from memagent_batch.errors import OutputError, SupersededError
 
 if TYPE_CHECKING:
@@ -116,9 +115,7 @@ def write_table_files(
     """
     files = []
     for values, part in _partitions(rows, partition_by):
-        sink = io.BytesIO()
-        pq.write_table(part, sink, compression="zstd", row_group_size=row_group_rows)
-        data = sink.getvalue()
+        data = parquet_bytes(part, group_rows=row_group_rows)
         name = f"{stem}-{sha256(data).hexdigest()[:HASH_DIGITS]}.parquet"
         (folder / name).write_bytes(data)
         files.append(TableFile(path=name, num_bytes=len(data), num_rows=part.num_rows, partition=values))
@@ -137,11 +134,13 @@ def _partitions(rows: pa.Table, partition_by: Sequence[str]) -> "Iterator[tuple[
         for column, value in values.items():
             is_same = pc.is_null(rows[column]) if value is None else pc.fill_null(pc.equal(rows[column], value), False)
             mask = pc.and_(mask, is_same)
-        texts = {column: None if value is None else _partition_text(value) for column, value in values.items()}
+        texts = {column: _partition_text(value) for column, value in values.items()}
         yield texts, rows.filter(mask).drop_columns(list(partition_by))
 
 
-def _partition_text(value: object) -> str:
+def _partition_text(value: object) -> str | None:
+    if value is None:
+        return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -225,7 +224,7 @@ class OutputTable:
                 path=row["path"],
                 num_bytes=row["size_bytes"],
                 num_rows=row["num_records"] or 0,
-                partition={column: _as_text(row[f"partition.{column}"]) for column in columns},
+                partition={column: _partition_text(row[f"partition.{column}"]) for column in columns},
             )
             for row in actions.to_pylist()
         }
@@ -414,7 +413,3 @@ def _superseded(output: Location, run: RunNumber) -> SupersededError:
         f"output: {output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes nothing. What "
         "it has read is in the log, and is not read again"
     )
-
-
-def _as_text(value: object) -> str | None:
-    return None if value is None else _partition_text(value)

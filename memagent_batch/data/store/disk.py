@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import uuid
@@ -14,9 +13,6 @@ UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, 
 """What a file system says that can't sync a folder."""
 
 TEMPORARY = ".tmp-"
-
-LOCK_NAME = f"{TEMPORARY}lock"
-"""File beside the one that is replaced under its lock."""
 
 
 def files_below(path: Path) -> list[str]:
@@ -92,16 +88,6 @@ def create_whole(place: Path, source: IO[bytes]) -> None:
                 raise
             temporary.replace(place)
     sync_folder(place.parent)
-
-
-@contextlib.contextmanager
-def locked(place: Path) -> Iterator[None]:
-    """The block alone among processes, also of other machines where the disk has such locks; else without a lock."""
-    make_folder(place.parent)
-    with (place.parent / LOCK_NAME).open("ab") as stream:
-        with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def _raise_unless_gone(error: OSError) -> None:

@@ -1,7 +1,6 @@
 """A folder or file anywhere fsspec reaches: local disk, `s3://`, or any other file system."""
 
 import contextlib
-import errno
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -9,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
-from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any
@@ -19,11 +17,9 @@ from fsspec.implementations.local import LocalFileSystem
 
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.data.store.disk import (
-    LOCK_NAME,
     TEMPORARY,
     create_whole,
     files_below,
-    locked,
     normal_path,
     write_whole,
 )
@@ -207,7 +203,7 @@ class Location:
                 paths = files_below(Path(self.path))
             else:
                 paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
-        return sorted(path for path in paths if _is_wanted(path.rsplit("/", 1)[-1], temporary=temporary))
+        return sorted(path for path in paths if temporary or not path.rsplit("/", 1)[-1].startswith(TEMPORARY))
 
     def keys_below(self, *, begins: str = "", delimiter: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Path of each key of a bucket below this place, and what S3 says of it: a request for each 1,000.
@@ -280,49 +276,6 @@ class Location:
                 return self._holds(data)  # a PUT whose answer was lost is sent again, and finds itself
         return True
 
-    def version(self) -> str | None:
-        """An id of the file's present content, which differs from those of earlier content; None without a file.
-
-        An object store's ETag, elsewhere a hash of the content.
-        """
-        with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if self.is_s3:
-                etag: str | None = self.fs.info(self.path).get("ETag")
-                return etag
-            return sha256(self.read_bytes()).hexdigest()
-        return None
-
-    def replace(self, data: bytes, *, version: str | None) -> bool:
-        """Writes the file whole if `version` is still there; returns whether this very file is there now.
-
-        Of several that replace the same version, one succeeds: under a lock on a disk, by a PUT with `If-Match` on S3.
-        Other file systems only compare before they write. Where `version` is None, it is as `create`.
-        """
-        if version is None:
-            return self.create(data)
-        with storage_errors(self.uri, done="written"):
-            if self.is_local:
-                with locked(Path(self.path)):
-                    return self._compare_and_write(data, version=version)
-            if not self.is_s3:
-                return self._compare_and_write(data, version=version)
-            try:
-                one_part = len(data) + 1  # in several parts, s3fs would leave out the condition
-                self.fs.pipe_file(self.path, data, IfMatch=version, chunksize=one_part)
-            except OSError as error:
-                if error.errno == errno.ENOSYS:  # a store that speaks S3 but knows no conditions
-                    return self._compare_and_write(data, version=version)
-                if http_status(error) not in {*CONFLICTS, HTTPStatus.NOT_FOUND}:
-                    raise
-                return self._holds(data)
-        return True
-
-    def _compare_and_write(self, data: bytes, *, version: str) -> bool:
-        if self.version() != version:
-            return self._holds(data)
-        self.write_bytes(data)
-        return True
-
     def _holds(self, data: bytes) -> bool:
         return self.exists() and self.read_bytes() == data
 
@@ -359,7 +312,3 @@ def absolute(place: str | os.PathLike[str]) -> str:
     """A place as processes with another working directory find it: a URI as it is, a path from the root."""
     name = os.fspath(place)
     return name if "://" in name or "::" in name else str(Path(name).absolute())
-
-
-def _is_wanted(name: str, *, temporary: bool) -> bool:
-    return not name.startswith(TEMPORARY) or (temporary and name != LOCK_NAME)

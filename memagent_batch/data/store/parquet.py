@@ -2,13 +2,10 @@
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.data.store.database import BATCH_ROWS
 from memagent_batch.data.store.location import Location
 
 
@@ -20,18 +17,6 @@ def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa
     """
     with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
-
-
-def write_parquet(place: Location, table: pa.Table) -> None:
-    """Writes such a table as one Parquet file, zstd; neither is held in memory.
-
-    Raises:
-        StorageError: it can't be written; what was there is there still.
-    """
-    with NamedTemporaryFile(prefix="memagent-", suffix=".parquet") as file:
-        pq.write_table(table, file, compression="zstd", row_group_size=BATCH_ROWS)
-        file.flush()
-        place.write_file(Path(file.name))
 
 
 def parquet_bytes(table: pa.Table, *, group_rows: int | None = None) -> bytes:

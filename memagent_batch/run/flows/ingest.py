@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypedDict
 
 import pyarrow.compute as pc
@@ -18,18 +19,17 @@ from memagent_batch.data.store.database import run_query
 from memagent_batch.data.store.delta import OutputTable, RunNumber
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.run.claim import require_disjoint
 from memagent_batch.run.executors.executor import LOCAL_FILES, Executor, choose_executor
-from memagent_batch.run.history import require_readable
+from memagent_batch.run.history import next_number, require_readable
 from memagent_batch.run.ingest import FoundSources, find_sources, ingest, sources_place
+from memagent_batch.run.run import WRITER
 
 MAX_LOCAL_FILES = 100
 """Most document files that `executor: auto` reads one after another in this process, some 0.2 s each."""
 LOGGED_FILES = 10
-RUNS_TABLE, WRITER = "runs", "memagent"
 
 log = logging.getLogger(__name__)
 
@@ -84,11 +84,11 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     return {"run_id": run.run_id, "seconds": seconds, "counts": counts, "left_out": [*ingested.left_out]}
 
 
-def next_run(output: Location) -> RunNumber:
-    """The number and id of the next ingest of an output."""
-    tables = [OutputTable(output=output, name=name) for name in (RUNS_TABLE, DOCUMENTS_TABLE, SOURCES_TABLE)]
-    number = 1 + max(table.run_number(WRITER) for table in tables)
-    return RunNumber(number=number, run_id=new_run_id(), writer=WRITER)
+def next_run(output: Location, *, writer: str = WRITER) -> RunNumber:
+    """Returns the number and id of the next ingest of an output, which are greater than those of its runs."""
+    run = next_number(output, writer=writer, after="")
+    tables = (OutputTable(output=output, name=name) for name in (DOCUMENTS_TABLE, SOURCES_TABLE))
+    return replace(run, number=max(run.number, *(1 + table.run_number(writer) for table in tables)))
 
 
 def choose_ingest_executor(found: FoundSources, job: IngestJob) -> Executor:

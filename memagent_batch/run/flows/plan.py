@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TypedDict
 from uuid import uuid4
@@ -26,8 +25,7 @@ from memagent_batch.data.documents.document_index import (
 )
 from memagent_batch.data.documents.questions import missing_documents
 from memagent_batch.data.documents.stored import StoredDocuments
-from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
-from memagent_batch.data.store.delta import OutputTable, RunNumber, shared_tables
+from memagent_batch.data.store.delta import shared_tables
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.errors import InputError
@@ -37,7 +35,7 @@ from memagent_batch.run.budgets import follow_up_cost, require_questions_fit
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.flows.check import CheckedJob
 from memagent_batch.run.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
-from memagent_batch.run.history import next_number
+from memagent_batch.run.flows.ingest import next_run
 from memagent_batch.run.ingest import ingest
 from memagent_batch.run.plan import Plan, PlanCounts, count_pending
 from memagent_batch.run.results import result_questions
@@ -147,7 +145,8 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
         InputError: a file, column or row can't be used; names it.
     """
     job, questions, follow_ups = checked.job, checked.inputs.questions, checked.follow_ups
-    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=_ingest_number(job), scratch=scratch)
+    run = next_run(make_output(job), writer=writer_of(job))
+    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=run, scratch=scratch)
     stored = StoredDocuments(
         output=ingested.output,
         version=ingested.documents_version,
@@ -223,14 +222,6 @@ def summarise_plan(
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
         "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
     }
-
-
-def _ingest_number(job: JobConfig) -> RunNumber:
-    """The number and id of the next ingest of an output."""
-    output, writer = make_output(job), writer_of(job)
-    run = next_number(output, writer=writer, after="")
-    tables = (OutputTable(output=output, name=name) for name in (DOCUMENTS_TABLE, SOURCES_TABLE))
-    return replace(run, number=max(run.number, *(1 + table.run_number(writer) for table in tables)))
 
 
 def _require_documents(index: pa.Table, job: JobConfig) -> None:

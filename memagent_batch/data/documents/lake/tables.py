@@ -44,18 +44,15 @@ def find_table(documents: Location) -> Table | None:
     Raises:
         InputError: it can't be opened; says why.
     """
-    if table_name(documents.uri) is None:
+    name = table_name(documents.uri)
+    if name is None:
         with input_errors(documents.uri), usable_file_system(documents):
             if not is_delta_folder(documents):
                 return None
-    name = _required_name(documents)
+        name = TableName(kind=LakeKind.DELTA, place=documents.uri)
     if name.kind is LakeKind.DELTA:
         return list_delta(name, documents)
     return list_iceberg(name, open_iceberg(name), documents)
-
-
-def _required_name(documents: Location) -> TableName:
-    return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
 
 
 @lru_cache(maxsize=8)
