@@ -143,7 +143,8 @@ class Store:
                 yield f"<Contents><Key>{last}</Key>{changed}<ETag>{_etag(text)}</ETag>{size}</Contents>"
             row = bisect_right(self._rows, last, lo=row, key=self.key) if is_folder else row + 1
         yield f"<IsTruncated>{str(has_more).lower()}</IsTruncated>"
-        yield f"<NextContinuationToken>{last}</NextContinuationToken></ListBucketResult>"
+        yield f"<NextContinuationToken>{last}</NextContinuationToken>" if has_more else ""
+        yield "</ListBucketResult>"
 
     def inventory(self) -> pa.Table:
         """Path, size and ETag of each object."""
