@@ -305,7 +305,7 @@ def test_run_with_json_log_writes_nothing_else_to_stderr(job: Path) -> None:
         (["answer", "--config", "wrong.yaml"], "did you mean documents?"),
         (["answer", "--config", "missing.yaml", "--log-format=json"], "missing.yaml is not there"),
         (["anser", "--log-format", "json"], "did you mean answer?"),
-        (["answer", "--input.carry", "kind", "--log-format", "json"], "did you mean --input.carry-columns?"),
+        (["answer", "--input.carry-column", "kind", "--log-format", "json"], "did you mean --input.carry-columns?"),
     ],
 )
 def test_mistake_with_json_log_is_one_object(job: Path, arguments: list[str], said: str) -> None:

@@ -173,6 +173,7 @@ def test_index_compressed_file_that_is_cut_short_is_refused_by_name(ending: str,
     (tmp_path / f"a.jsonl{ending}").write_bytes(PACKINGS[ending](JSONL.encode())[:-20])
     with pytest.raises(InputError, match=r"a\.jsonl"):
         indexed(Location(uri=str(tmp_path)), settings=InputConfig())
+    (tmp_path / "b.jsonl").write_text('{"document_id": "b", "text": "whole"}\n')
     index = indexed(Location(uri=str(tmp_path)), settings=InputConfig(on_bad_file="record"))
     assert [name for name in index["document_id"].to_pylist() if name.startswith("a.jsonl")] == [f"a.jsonl{ending}"]
 

@@ -5,7 +5,7 @@ import pytest
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageError, TerminatedError
 from memagent_batch.run.executors.leaving import ShutdownRequested, noted_stop
-from memagent_batch.run.state import read_state
+from memagent_batch.run.state import NOTES_FOLDER, read_state
 from tests.runs.recorded_nights import Killed, Nights
 
 
@@ -24,6 +24,7 @@ def test_noted_stop_status_says_why_until_another_run_begins(tmp_path: Path, err
     night = Nights(output)
     with pytest.raises(Killed):
         night.run({"a": "Ann"}, {"q": "Who signed?"}, killed_at="tables")
+    (output / NOTES_FOLDER).delete()  # a kill leaves no note
     state = read_state(output)
     assert state["state"] == "running or killed"
     assert state["last_sign_of_life_at"] >= state["started_at"]
