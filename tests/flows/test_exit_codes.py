@@ -14,52 +14,45 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
-from memagent_batch.data.store.json_files import read_json, write_json
+from memagent_batch.data.store.delta import OutputTable, RunNumber
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineRefusedError
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
 from memagent_batch.loop.prompt_sets.files import save_prompt_set
-from memagent_batch.run.claim import remove_leftovers
 from memagent_batch.run.executors import actor
 from memagent_batch.run.flows import answer as pipeline
+from memagent_batch.run.history import RUNS, finished_runs, require_manifest
+from memagent_batch.run.tables import READING_TABLES
 from memagent_batch.run.wiring import make_engine
 from memagent_batch.types import Completion, Prompt
 from tests.engine_context import MadeEngine
-from tests.jobs import put_documents, put_texts, small_arguments
-from tests.tables import rows_in, table_rows
-
-WINNER = "20991231T000000.000Z.ffff"
+from tests.jobs import put_documents, small_arguments
+from tests.tables import table_rows
 
 
 @pytest.fixture
 def arguments(text_model: str, tmp_path: Path) -> list[str]:
-    documents = put_documents(tmp_path, {f"d{number}": f"{number} and some words " * 20 for number in range(3)})
+    texts = [" ".join(f"{number} and {word} words" for word in range(20)) for number in range(3)]
+    documents = put_documents(tmp_path, {f"d{number}": text for number, text in enumerate(texts)})
     return small_arguments(tmp_path, text_model, documents=documents, ask="Who?", policy={"chunk_tokens": 40})
-
-
-def claim(output: Path) -> None:
-    """Takes the output over, as a newer attempt does."""
-    record = read_json(Location(uri=str(output / "run.json")))
-    write_json(Location(uri=str(output / "run.json")), {**(record or {}), "run_id": WINNER})
 
 
 def test_job_superseded_while_it_writes_its_tables_ends_with_3_and_leaves_none(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "run"
+    output = Location(uri=str(tmp_path / "run"))
+    runs, write = OutputTable(output=output, name="runs"), pipeline.write
 
-    def superseded(*place: Any, **run: Any) -> None:
-        remove_leftovers(*place, **run)
-        claim(output)
+    def superseded(*read: Any, **run: Any) -> Any:
+        runs.commit(run=RunNumber(number=2, run_id="newer"), schema=RUNS)
+        return write(*read, **run)
 
-    monkeypatch.setattr(pipeline, "remove_leftovers", superseded)
+    monkeypatch.setattr(pipeline, "write", superseded)
     assert main(["answer", *arguments]) == 3
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("superseded: ")
-    assert WINNER in last
-    assert not [*output.glob("answers/*"), *output.glob("memories/*"), *output.glob("manifest.json")]
-    assert json.loads((output / "run.json").read_text())["run_id"] == WINNER
+    assert capsys.readouterr().err.splitlines()[-1].startswith("superseded: ")
+    assert [OutputTable(output=output, name=name).exists() for name in READING_TABLES] == [False] * 4
+    assert finished_runs(output) == []
 
 
 def test_job_whose_output_has_doubled_slashes_finds_its_own_log_and_tables(
@@ -67,9 +60,9 @@ def test_job_whose_output_has_doubled_slashes_finds_its_own_log_and_tables(
 ) -> None:
     for _ in range(2):
         assert main(["answer", *arguments, "--output", f"{tmp_path}//./run"]) == 0
-    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    manifest = require_manifest(Location(uri=str(tmp_path / "run")))
     assert (manifest["counts"]["ok"], manifest["changes"]["readings"]["read"]) == (3, 0)
-    assert pq.read_table(tmp_path / "run/answers").num_rows == 3
+    assert len(table_rows(tmp_path / "run", "answers")) == 3
 
 
 def test_job_whose_endpoint_is_not_there_ends_with_2_and_one_line(
@@ -131,37 +124,8 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
     assert pq.read_table(tmp_path / "run" / "log" / "turns").num_rows == 5
     assert not (tmp_path / "run" / "log" / "outcomes").exists()
     assert main(["answer", *arguments]) == 0
-    rows = pq.read_table(tmp_path / "run" / "answers").to_pylist()
+    rows = table_rows(tmp_path / "run", "answers")
     assert sum(row["num_replayed_turns"] for row in rows) == 5
-
-
-def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = put_texts(tmp_path / "texts", {f"{name}.txt": f"{name} has some words. " * 20 for name in "abc"})
-    command, read = [*arguments, "--documents", str(texts)], pipeline.read_documents
-
-    def away(*bundles: Any, **run: Any) -> Any:
-        for name in ("b.txt", "c.txt"):
-            (texts / name).rename(tmp_path / name)
-        return read(*bundles, **run)
-
-    with monkeypatch.context() as gone:
-        gone.setattr(pipeline, "read_documents", away)
-        assert main(["answer", *command]) == 1
-    said = capsys.readouterr()
-    assert "2 of 3 readings were not read (2 x TextUnavailableError: " in said.err.splitlines()[-1]
-    assert sum("reading not read" in line for line in said.err.splitlines()) == 1
-    counts = json.loads(said.out)
-    assert [counts[name] for name in ("asked", "ok", "failed", "not_read", "answers_rows")] == [3, 1, 0, 2, 3]
-    rows = {row["document_id"]: row for row in rows_in(tmp_path / "run" / "answers")}
-    statuses = {name: row["status"] for name, row in rows.items()}
-    assert statuses == {"a.txt": "ok", "b.txt": "not_read", "c.txt": "not_read"}
-    assert "b.txt" in rows["b.txt"]["error_message"]
-    for name in ("b.txt", "c.txt"):
-        (tmp_path / name).rename(texts / name)
-    assert main(["answer", *command]) == 0
-    assert {row["status"] for row in table_rows(str(tmp_path / "run"), "answers")} == {"ok"}
 
 
 def test_job_with_a_share_of_failed_readings_ends_with_4_unless_that_share_is_allowed(
@@ -193,7 +157,7 @@ def test_job_most_of_whose_documents_are_gone_ends_with_4_once_unless_that_is_al
 
 
 class HangingStore(BaseHTTPRequestHandler):
-    """Gives the one text to the plan, and lets whoever reads it wait."""
+    """Lists the one text, and lets whoever reads it wait."""
 
     num_reads = 0
 
@@ -204,10 +168,7 @@ class HangingStore(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         HangingStore.num_reads += 1
-        if HangingStore.num_reads > 2:
-            threading.Event().wait()
-        self.do_HEAD()
-        self.wfile.write(b"Hello")
+        threading.Event().wait()
 
 
 def test_command_that_is_terminated_while_a_store_hangs_ends_soon(text_model: str, tmp_path: Path) -> None:
@@ -217,7 +178,7 @@ def test_command_that_is_terminated_while_a_store_hangs_ends_soon(text_model: st
     arguments = small_arguments(tmp_path, text_model, documents=text, ask="Who?", policy={"chunk_tokens": 40})
     command = subprocess.Popen([sys.executable, "-m", "memagent_batch", "answer", *arguments], stderr=subprocess.PIPE)
     try:
-        while HangingStore.num_reads < 3 and command.poll() is None:
+        while not HangingStore.num_reads and command.poll() is None:
             time.sleep(0.1)
         command.terminate()
         _, lines = command.communicate(timeout=60)
