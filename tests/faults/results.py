@@ -10,6 +10,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run
+from memagent_batch.run.manifest import RunCounts
 from memagent_batch.run.tables import ANSWERS_TABLE
 
 READING = ("document_id", "question_id", "sample")
@@ -21,7 +22,7 @@ ADDRESS = ("document_hash", "question_hash", "sample", "fingerprint", "prompt_ha
 class Results:
     rows: dict[tuple[Any, ...], tuple[Any, ...]]
     """Status, answer, response, memory and error of each reading."""
-    counts: dict[str, int]
+    counts: RunCounts
     logged: Counter[tuple[Any, ...]]
     """Number of log rows for each turn address."""
 
@@ -40,6 +41,6 @@ def read_results(output: Location, *, asked: int) -> Results:
     ]
     return Results(
         rows=rows,
-        counts={**run.manifest["counts"]},
+        counts=run.manifest["counts"],
         logged=Counter(tuple(row[name] for name in ADDRESS) for row in turns),
     )

@@ -274,9 +274,10 @@ def looked_at(output: Location, *, is_sliced: bool = False) -> Iterator[Callable
         looking.result()
 
 
-def results(job: StruckJob) -> dict[str, list[str]]:
+def results(job: StruckJob) -> dict[str, list[Any]]:
     """The rows of all tables that a reader compares, without the columns of the run."""
-    return {
+    rows: dict[str, list[Any]] = {
         name: comparable({key: value for key, value in row.items() if key != "inputs_hash"} for row in job.rows(name))
         for name in ("answers", "memories", "evidence")
-    } | {"documents": sorted((row["document_id"], row["text"]) for row in job.rows("documents"))}
+    }
+    return {**rows, "documents": sorted((row["document_id"], row["text"]) for row in job.rows("documents"))}

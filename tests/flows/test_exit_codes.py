@@ -171,6 +171,7 @@ class HangingStore(BaseHTTPRequestHandler):
         threading.Event().wait()
 
 
+@pytest.mark.slow
 def test_command_that_is_terminated_while_a_store_hangs_ends_soon(text_model: str, tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), HangingStore)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -181,7 +182,7 @@ def test_command_that_is_terminated_while_a_store_hangs_ends_soon(text_model: st
         while not HangingStore.num_reads and command.poll() is None:
             time.sleep(0.1)
         command.terminate()
-        _, lines = command.communicate(timeout=60)
+        _, lines = command.communicate(timeout=90)
     finally:
         command.kill()
         server.shutdown()

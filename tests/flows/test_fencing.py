@@ -97,14 +97,14 @@ def test_older_attempt_that_wakes_up_late_changes_nothing(
 def test_two_slices_at_once_fill_one_output_and_a_killed_one_goes_on(
     seed: int, job: StruckJob, undisturbed: dict[str, list[Any]]
 ) -> None:
-    rng, slices = random.Random(seed), [{"input": {"slice": f"{number}/2"}} for number in (1, 2)]
+    rng, slices = random.Random(seed), [{"slice": f"{number}/2"} for number in (1, 2)]
     with looked_at(job.output, is_sliced=True):
-        first, second = [job.start(**each) for each in slices]
+        first, second = [job.start(input=each) for each in slices]
         await_moment(job, second, rng, LENGTH)
         strike(second, signal.SIGKILL)
         assert wait(first) == 0, job.console.read_text()[-3000:]
         assert wait(second) in (0, -signal.SIGKILL)
-        first, second = [job.start(**each) for each in slices]
+        first, second = [job.start(input=each) for each in slices]
         assert [wait(first), wait(second)] == [0, 0], job.console.read_text()[-3000:]
     assert look(job.output)
     assert results(job) == undisturbed

@@ -1,6 +1,5 @@
 """Commands killed with SIGKILL at random moments: tables stay whole, and the same command goes on to the same end."""
 
-import os
 import random
 import signal
 import time
@@ -16,11 +15,8 @@ import pytest
 
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import StorageOutageError
-from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.verify import verify
-from memagent_batch.run.history import find_run, has_pending_erasure
-from tests.faults.loopback.small_disk import small_disk
+from memagent_batch.run.history import has_pending_erasure
 from tests.flows.struck_jobs import (
     FIRST_NIGHT,
     FLUSH_SECONDS,
@@ -34,7 +30,6 @@ from tests.flows.struck_jobs import (
     strike,
     wait,
 )
-from tests.jobs import put_texts, small_job
 
 WRITE_SECONDS = 1.5
 """Longest time that a flush of the log takes on a busy machine, in a store too."""
@@ -99,7 +94,7 @@ def require_few_asked_again(job: StruckJob, kills: list[float]) -> None:
             assert killed - first < FLUSH_SECONDS + WRITE_SECONDS
 
 
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -126,7 +121,7 @@ MANY = {f"{name}{number}": f"{name} {number}" for name in "ABCDEFGHIJKLMNOP" for
 SECOND_MANY = {name: f"{text}!" if name[1] == "0" else text for name, text in MANY.items() if name[0] != "C"}
 
 
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@pytest.mark.parametrize("seed", SEEDS[:2])
 def test_ingest_killed_at_random_moments_loses_and_doubles_no_document(
     seed: int, place: Location, text_model: str, tmp_path: Path
 ) -> None:
@@ -153,7 +148,7 @@ def latest(job: StruckJob, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@pytest.mark.parametrize("seed", SEEDS[:2])
 def test_vacuum_and_forget_killed_at_random_moments_end_with_the_same_command(
     seed: int, place: Location, first_night: StruckJob, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
@@ -185,21 +180,3 @@ def files_with(output: Location, text: str) -> list[str]:
         path: pq.read_table(pa.BufferReader(data)).to_pylist() for path, data in contents.items() if data[:4] == b"PAR1"
     }
     return [path for path, data in contents.items() if text in str(rows.get(path, "")) or text.encode() in data]
-
-
-@pytest.mark.system
-def test_night_on_a_full_disk_leaves_the_last_one_and_goes_on_with_room(tmp_path: Path, text_model: str) -> None:
-    texts = put_texts(tmp_path / "in", {"a.txt": "fox"})
-    with small_disk(tmp_path / "disk", size="1m") as disk:
-        job = small_job(tmp_path, text_model, ask=["Who?"], output=str(disk / "run"))
-        first = answer(job)
-        put_texts(texts, {"b.txt": os.urandom(20_000).hex()})
-        filler, free = disk / "filler", os.statvfs(disk)
-        filler.write_bytes(bytes(free.f_bavail * free.f_frsize - 40_000))
-        with pytest.raises(StorageOutageError, match="No space left"):
-            answer(job)
-        output = Location(uri=job.output)
-        assert find_run(output).run_id == first["run_id"]
-        assert find_run(output).read("answers").num_rows == 1
-        filler.unlink()
-        assert answer(job)["counts"]["ok"] == 2
