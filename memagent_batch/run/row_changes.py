@@ -39,18 +39,16 @@ create temp table stored as
 select * exclude ({_FILE_NAME}), regexp_extract({_FILE_NAME}, '([^/]+)-[^-]+$', 1) as stem from stored_rows
 """
 """Rows of `answers`. Files of one stem hold the rows of the same documents in each table."""
-_DOCUMENT_INPUTS = (
-    "create temp view document_inputs as select document, md5(to_json({{{fields}}})::varchar) as hash from described"
-)
-_QUESTION_INPUTS = (
-    "create temp view question_inputs as select question, md5(to_json({{{fields}}})::varchar) as hash from listed"
-)
+_INPUTS = """
+create temp view {name}_inputs as select {name}, md5(to_json({{{fields}}})::varchar) as hash from planned_{name}s
+"""
+"""Hash of all that decides the rows of a document, or of a question."""
 _WANTED = """
 create temp table wanted as
 select state.document, document_id, state.question, question_id, sample, position,
        md5(concat($rules::varchar, document_inputs.hash, question_inputs.hash)) as inputs_hash,
        greatest(outcome_files.run_id, closed_files.run_id) as newest_run_id
-from state join described using (document) join listed on listed.question = state.question
+from state join planned_documents using (document) join planned_questions on planned_questions.question = state.question
 join document_inputs using (document) join question_inputs on question_inputs.question = state.question
 left join log_files outcome_files on outcome_files.number = state.file
 left join log_files closed_files on closed_files.number = state.closed_file
@@ -59,22 +57,22 @@ left join log_files closed_files on closed_files.number = state.closed_file
 _GONE = """
 create temp table gone as
 select distinct document_id from stored
-anti join described using (document_id) anti join outside using (document_id)
+anti join planned_documents using (document_id) anti join outside using (document_id)
 """
 _CHANGED = """
 create temp table changed as
-select document from described join (
+select document from planned_documents join (
     select coalesce(wanted.document_id, stored.document_id) as document_id
-    from wanted full join (from stored semi join described using (document_id)) stored
+    from wanted full join (from stored semi join planned_documents using (document_id)) stored
         using (document_id, question_id, sample)
     where stored.inputs_hash is distinct from wanted.inputs_hash or stored.status = 'not_read'
           or wanted.newest_run_id > stored.read_run_id) using (document_id)
 union
-select document from described semi join not_read using (document_hash)
+select document from planned_documents semi join not_read using (document_hash)
 """
 _DROPPED = """
 create temp table dropped as
-select document_id from gone union select document_id from changed join described using (document)
+select document_id from gone union select document_id from changed join planned_documents using (document)
 """
 _STEMS = """
 select stem, count(*) as num_rows, count(*) filter (document_id in (from dropped)) as num_dropped
@@ -88,13 +86,14 @@ with before as (
     select document_id, any_value(document_hash) as document_hash from stored
     where error_type is null or error_type not in ('{MISSING_DOCUMENT}', '{BAD_FILE}') group by document_id),
 after as (
-    select document_id, document_hash from described semi join wanted using (document)
+    select document_id, document_hash from planned_documents semi join wanted using (document)
     where error_type is null or error_type not in ('{MISSING_DOCUMENT}', '{BAD_FILE}'))
 select count(*) filter (before.document_id is null) as added,
        count(*) filter (before.document_id is not null and after.document_id is not null
                         and before.document_hash is distinct from after.document_hash) as changed,
        count(*) filter (after.document_id is null and (document_id in (from gone) or document_id in (
-           select document_id from described where error_type in ('{MISSING_DOCUMENT}', '{BAD_FILE}')))) as removed,
+           select document_id from planned_documents
+           where error_type in ('{MISSING_DOCUMENT}', '{BAD_FILE}')))) as removed,
        count(*) filter (before.document_id is not null and after.document_id is not null
                         and before.document_hash is not distinct from after.document_hash) as unchanged
 from before full join after using (document_id)
@@ -168,7 +167,7 @@ def row_changes(
         (documents,) = database.sql(_DOCUMENT_CHANGES).to_arrow_table().to_pylist()
         ((num_changed,),) = database.sql("select count(*) from changed").fetchall()
         has_others = database.sql(
-            "from stored anti join described using (document_id) anti join gone using (document_id) limit 1"
+            "from stored anti join planned_documents using (document_id) anti join gone using (document_id) limit 1"
         )
         yield (
             RowChanges(
@@ -184,30 +183,23 @@ def row_changes(
 
 def _register(database: "duckdb.DuckDBPyConnection", plan: Plan) -> None:
     """Adds the documents, with all that decides their rows, the questions, and the documents that are left out."""
-    described = _described(plan.documents)
-    database.register("described", with_rows(described, DOCUMENT))
-    listed = plan.asked.hashed
-    if FOLLOW_UP_FINGERPRINT not in listed.schema.names:
-        listed = listed.append_column(FOLLOW_UP_FINGERPRINT, pa.nulls(listed.num_rows, pa.string()))
-    listed = listed.select(["question_id", "question", *NO_TYPE, FOLLOW_UP_FINGERPRINT])
-    listed = listed.rename_columns({"question": "question_text"})
-    database.register("listed", with_rows(listed, QUESTION))
+    carried = [name for name in plan.documents.schema.names if name.startswith(CARRY_PREFIX)]
+    documents = plan.documents.select(["document_id", "document_hash", "error", "error_type", "parts_hash", *carried])
+    database.register("planned_documents", with_rows(documents, DOCUMENT))
+    questions = plan.asked.hashed
+    if FOLLOW_UP_FINGERPRINT not in questions.schema.names:
+        questions = questions.append_column(FOLLOW_UP_FINGERPRINT, pa.nulls(questions.num_rows, pa.string()))
+    questions = questions.select(["question_id", "question", *NO_TYPE, FOLLOW_UP_FINGERPRINT])
+    questions = questions.rename_columns({"question": "question_text"})
+    database.register("planned_questions", with_rows(questions, QUESTION))
     outside = plan.documents.slice(0, 0) if plan.outside is None else plan.outside
     database.register("outside", outside.select(["document_id"]))
-    for sql, table in ((_DOCUMENT_INPUTS, described), (_QUESTION_INPUTS, listed)):
+    for name, table in ((DOCUMENT, documents), (QUESTION, questions)):
         fields = ", ".join(
-            f"'{_quoted(name)}': \"{name.replace(chr(34), chr(34) * 2)}\"" for name in table.schema.names
+            f"'{column.replace(chr(39), chr(39) * 2)}': \"{column.replace(chr(34), chr(34) * 2)}\""
+            for column in table.schema.names
         )
-        database.execute(sql.format(fields=fields))
-
-
-def _described(documents: pa.Table) -> pa.Table:
-    carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
-    return documents.select(["document_id", "document_hash", "error", "error_type", "parts_hash", *carried])
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
+        database.execute(_INPUTS.format(name=name, fields=fields))
 
 
 def _stored_rows(answers: OutputTable, version: int | None) -> pa.Table:

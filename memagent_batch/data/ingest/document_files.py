@@ -62,15 +62,7 @@ class DocumentWriter:
         return number
 
     def copy(self, rows: pa.Table) -> None:
-        """Adds rows of the table's schema that are in memory."""
-        self._write(rows)
-
-    def _flush(self) -> None:
-        if self._rows:
-            rows, self._rows, self._num_bytes = self._rows, [], 0
-            self._write(pa.Table.from_pylist(rows, schema=self._schema))
-
-    def _write(self, rows: pa.Table) -> None:
+        """Adds rows of the table's schema as a row group."""
         if self._writer is None:
             self._file = NamedTemporaryFile(prefix="memagent-", suffix=".parquet")  # noqa: SIM115 - closed when complete
             self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
@@ -78,6 +70,11 @@ class DocumentWriter:
         self._num_rows += rows.num_rows
         if self._file.tell() >= FILE_BYTES:
             self._complete()
+
+    def _flush(self) -> None:
+        if self._rows:
+            rows, self._rows, self._num_bytes = self._rows, [], 0
+            self.copy(pa.Table.from_pylist(rows, schema=self._schema))
 
     def _complete(self) -> None:
         if self._writer is None:

@@ -130,14 +130,6 @@ class RetrievePolicy(DirectPolicy):
         return _join_windows([passages[index] for index in ranked[:num_shown]])
 
 
-def bm25(
-    passages: Sequence[Sequence[int]], question: Sequence[int], *, decode: Callable[[Sequence[int]], str]
-) -> list[float]:
-    """Ranks by words in lower case, without stop words or stems: for languages that put spaces between words."""
-    index = WordIndex([_words(token_ids, decode=decode) for token_ids in passages])
-    return index.scores(_words(question, decode=decode))
-
-
 class DocumentIndexes:
     """Indexes of the documents that were asked for last: all questions of a document share one."""
 
