@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -146,7 +147,8 @@ def test_job_over_planted_secrets_reads_with_them_and_writes_none(written: Path)
     errors = " ".join(row["error_message"] for row in table_rows(written / OUTPUT, "answers"))
     assert "docs.jsonl?X-Amz-Signature=***, line 2: the text is null" in errors
     assert "prompt at http://host/v1" in errors
-    assert [name for name, text in texts.items() if FOUND in text] == []
+    own_folder = quote(OUTPUT, safe="=")  # the log of a Delta table has the place where it lies itself
+    assert [name for name, text in texts.items() if FOUND in text.replace(own_folder, "")] == []
 
 
 def test_job_over_planted_secrets_lets_ray_data_export_its_operators(written: Path) -> None:

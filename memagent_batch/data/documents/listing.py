@@ -24,6 +24,7 @@ from memagent_batch.data.store.database import BATCH_ROWS, on_disk, open_databas
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
+from memagent_batch.masking import mask_url
 
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_", "~$")
@@ -46,6 +47,8 @@ UNSURE_SECONDS = 2.0
 _HUB_FOLDERS = 2
 """Slashes in the name of a data set of the hub, `datasets/OWNER/NAME`; above it nothing can be listed."""
 
+WEB_SCHEMES = ("http://", "https://")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
@@ -64,7 +67,14 @@ class InputFile:
     @property
     def name(self) -> str:
         """Path below the root; the id of a text document."""
-        return self.path.removeprefix(self.root)
+        return source_name(self.path, root=self.root)
+
+
+def source_name(path: str, *, root: str) -> str:
+    """The path of a source below the root; of a web address without what its query holds, which may be a key."""
+    if "?" in path and path.startswith(WEB_SCHEMES):
+        path, root = mask_url(path), mask_url(root)
+    return path.removeprefix(root)
 
 
 LISTED_FILES = pa.schema(

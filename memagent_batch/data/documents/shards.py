@@ -37,7 +37,7 @@ from memagent_batch.data.documents.lake.table import (
     table_name,
 )
 from memagent_batch.data.documents.lake.tables import documents_place, find_table
-from memagent_batch.data.documents.listing import HIDDEN_NAME, InputFile, Listing, list_places
+from memagent_batch.data.documents.listing import HIDDEN_NAME, InputFile, Listing, list_places, source_name
 from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.data.store.database import filter_to_disk, open_database, query_to_disk
@@ -84,7 +84,7 @@ class Shard:
     @property
     def names(self) -> tuple[str, ...]:
         """Paths below the folder or glob root that was asked for; the ids of text documents."""
-        return tuple(path.removeprefix(self.root) for path in self.paths)
+        return tuple(source_name(path, root=self.root) for path in self.paths)
 
 
 def pack_paths(paths: Iterable[str]) -> bytes:

@@ -14,7 +14,14 @@ import pyarrow as pa
 from memagent_batch.config.sources import InputConfig, Trust
 from memagent_batch.data.documents.formats.formats import Format, format_ending, is_data_file
 from memagent_batch.data.documents.lake.table import table_name
-from memagent_batch.data.documents.listing import InputFile, Listing, is_delta_folder, usable_file_system
+from memagent_batch.data.documents.listing import (
+    WEB_SCHEMES,
+    InputFile,
+    Listing,
+    is_delta_folder,
+    source_name,
+    usable_file_system,
+)
 from memagent_batch.data.documents.shards import (
     FoundShards,
     ListedDocuments,
@@ -128,13 +135,24 @@ def _listed_files(listing: Listing, *, settings: InputConfig) -> pa.Table:
     version = "null" if settings.trust is Trust.CONTENT else "version"
     sql = f"select substr(path, $start) as source, {version} as version, size_bytes as num_bytes from listed"
     with open_database({"listed": listing.files}) as database:
-        return query_to_disk(database, sql, schema=LISTED, start=len(listing.root) + 1)
+        listed = query_to_disk(database, sql, schema=LISTED, start=len(listing.root) + 1)
+    return _named(listed, root=listing.root)
 
 
 def _listed_shards(found: FoundShards) -> pa.Table:
     sql = "select substr(path, $start) as source, version, num_bytes from listed"
+    root = found.shards[0].root
     with open_database({"listed": found.files}) as database:
-        return query_to_disk(database, sql, schema=LISTED, start=len(found.shards[0].root) + 1)
+        listed = query_to_disk(database, sql, schema=LISTED, start=len(root) + 1)
+    return _named(listed, root=root)
+
+
+def _named(listed: pa.Table, *, root: str) -> pa.Table:
+    """The listed sources with their names, which show nothing of a web address's query."""
+    if not root.startswith(WEB_SCHEMES):
+        return listed
+    names = [source_name(root + path, root=root) for path in listed["source"].to_pylist()]
+    return listed.set_column(0, LISTED.field(0), pa.array(names, pa.large_string()))
 
 
 def scope_of(settings: InputConfig) -> str | None:

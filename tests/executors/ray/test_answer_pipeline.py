@@ -33,12 +33,12 @@ TEXTS = {
 def write_corpus(place: Location) -> None:
     """Shards of two formats: four readable documents, an empty one, and one without text."""
     names = list(TEXTS)
-    rows = [{"document_id": name, "text": TEXTS[name], "source": f"file {name}"} for name in names[:2]]
-    table = pa.Table.from_pylist([*rows, {"document_id": "broken", "text": None, "source": None}])
+    rows = [{"document_id": name, "text": TEXTS[name], "origin": f"file {name}"} for name in names[:2]]
+    table = pa.Table.from_pylist([*rows, {"document_id": "broken", "text": None, "origin": None}])
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=1)
     (place / "a.parquet").write_bytes(sink.getvalue())
-    lines = [json.dumps({"document_id": name, "text": TEXTS[name], "source": 7}) for name in names[2:]]
+    lines = [json.dumps({"document_id": name, "text": TEXTS[name], "origin": 7}) for name in names[2:]]
     (place / "b.jsonl").write_bytes("\n".join(lines).encode())
 
 
@@ -55,7 +55,7 @@ def test_run_from_bucket_to_bucket_gives_each_reading_one_row_and_keeps_its_keys
         "output": output.uri,
         "questions": f"{s3_bucket.uri}/questions.txt",
         "storage_options": {**s3_bucket.storage_options, "secret": "hunter2-hunter2"},
-        "input": {"carry_columns": ("source",)},
+        "input": {"carry_columns": ("origin",)},
     }
     first = answer(small_job("", text_model, **settings))
     rows = table(output.uri, "answers", storage_options=s3_bucket.storage_options).to_pylist()
