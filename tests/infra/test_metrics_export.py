@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from memagent_batch.data.store.location import Location
 from memagent_batch.run.executors.ray.metrics import COUNTERS
+from memagent_batch.run.history import find_run
 from tests.faults.loopback.cluster import LoopbackCluster, wait_until_listed
 from tests.faults.loopback.prometheus import RULES, Prometheus, loopback_prometheus
 
@@ -99,7 +101,7 @@ def finished_run(
 
 
 def test_run_counts_reach_prometheus_whole_when_it_ends(finished_run: FinishedRun, prometheus: Prometheus) -> None:
-    totals = json.loads((finished_run.output / "manifest.json").read_text())["totals"]
+    totals = find_run(Location(uri=str(finished_run.output))).manifest["totals"]
     turns = pq.read_table(finished_run.output / "log" / "turns").to_pylist()
     expected = {
         "memagent_readings": DOCUMENTS + 1,
