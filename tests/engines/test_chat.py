@@ -367,4 +367,5 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
     logged = rows_in(tmp_path / "run/log/turns")
     assert all(turn["text"].startswith("<think>Let me see.</think>") for turn in logged)
     for spent in (rows["fine"], rows["marked"], manifest["spent"]):
+        assert spent is not None
         assert spent["num_completion_tokens"] == 900 * spent["num_turns"]

@@ -10,6 +10,7 @@ import pytest
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents import listing, shards
 from memagent_batch.data.documents.formats.formats import TextReader
+from memagent_batch.data.documents.indexing import document_records
 from memagent_batch.data.ingest import row_tasks
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
@@ -128,7 +129,7 @@ def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
     opened = set[str]()
-    read = row_tasks.document_records
+    read = document_records
 
     def noting(location: Location, **options: Any) -> Any:
         opened.add(Path(location.path).stem)
