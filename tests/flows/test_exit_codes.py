@@ -171,7 +171,6 @@ class HangingStore(BaseHTTPRequestHandler):
         threading.Event().wait()
 
 
-@pytest.mark.slow
 def test_command_that_is_terminated_while_a_store_hangs_ends_soon(text_model: str, tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), HangingStore)
     threading.Thread(target=server.serve_forever, daemon=True).start()

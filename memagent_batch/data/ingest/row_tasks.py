@@ -81,9 +81,12 @@ def _files_of(shard: Shard, documents: Location, *, settings: RowSettings) -> It
     if documents.is_local or shard.format is not Format.TEXT:
         yield from ((name, read(path, name)) for path, name in zip(shard.paths, shard.names, strict=True))
         return
-    with ThreadPoolExecutor(TEXT_THREADS) as threads:
+    threads = ThreadPoolExecutor(TEXT_THREADS)
+    try:
         found = threads.map(lambda path, name: [*read(path, name)], shard.paths, shard.names)
         yield from ((name, iter(rows)) for name, rows in zip(shard.names, found, strict=True))
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)  # a run that is stopped does not wait for a store that hangs
 
 
 def file_rows(documents: Location, path: str, name: str, *, shard: Shard, settings: RowSettings) -> Iterator[PlacedRow]:
