@@ -514,6 +514,7 @@ class _Ingest:
             read=read.cast(_SOURCE_NAMES),
             unchanged=pa.concat_tables([unchanged, stays.cast(_SOURCE_NAMES)]),
             is_last=is_last,
+            may_move=is_last or not self._found.reads_files,  # the id of a document file begins with its source
         )
         seen = on_disk(map(seen_documents, reports), schema=SEEN)
         if not stored.num_rows:

@@ -98,6 +98,27 @@ def test_new_document_with_the_id_of_a_stored_one_is_refused(tmp_path: Path) -> 
     assert by_id(tmp_path / "out")["a"]["source"] == "b.jsonl"
 
 
+def test_documents_move_to_a_file_of_a_new_name_in_an_ingest_of_several_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(module, "CHECKPOINT_SHARE", 0)
+    monkeypatch.setattr(module, "MIN_TASK_FILES", 1)
+    put_jsonl(tmp_path / "in/a.jsonl", items("a", "old"))
+    put_jsonl(tmp_path / "in/c.jsonl", items("c", "d"))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    (tmp_path / "in/a.jsonl").rename(tmp_path / "in/b.jsonl")
+    put_jsonl(tmp_path / "in/b.jsonl", items("a", "c"))
+    put_jsonl(tmp_path / "in/c.jsonl", items("d", "e"))  # its document c is in the file that is read before it
+    assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out")) == (1, 2, 1)
+    found = {name: row["source"] for name, row in by_id(tmp_path / "out").items()}
+    assert found == {"a": "b.jsonl", "c": "b.jsonl", "d": "c.jsonl", "e": "c.jsonl"}
+    put_jsonl(tmp_path / "in/b.jsonl", items("a", "c", "d"))
+    put_jsonl(tmp_path / "in/c.jsonl", items("e", "d", "f"))
+    with pytest.raises(InputError, match=r"'d' is there twice: in .*b\.jsonl, line 3 and in .*c\.jsonl, line 2"):
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+
+
 def test_bad_lines_and_files_fail_the_run_or_become_rows(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.jsonl").write_text('{"document_id": "a", "text": "fine"}\n{"document_id": \n')

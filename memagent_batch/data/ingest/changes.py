@@ -48,15 +48,20 @@ CHANGED = pa.schema([pa.field("document_id", _TEXT, nullable=False), pa.field("c
 _JUDGED = """
 select
     document_id, stored.source, file, is_inside,
-    unchanged.source is null and (read.source is not null or ($is_last and is_inside)) as may_change
+    unchanged.source is null and (read.source is not null or ($may_move and is_inside)) as may_change,
+    unchanged.source is null and (read.source is not null or ($is_last and is_inside)) as may_go
 from stored
     left join (select distinct source from unchanged) as unchanged using (source)
     left join (select distinct source from read) as read using (source)
 """
-"""Documents of a source that was read, or of none that is there any more, may be replaced or gone."""
+"""Documents of a source that was read, or of none that is there any more, may be replaced or gone.
+
+Before the last commit, those of a source that will be read or is gone may be replaced, as under its new name, but none
+of them is gone yet.
+"""
 _JUDGED_BY_ID = """
 select stored.document_id, source, file, affected.document_id is not null or is_inside as is_inside,
-    affected.document_id is not null as may_change
+    affected.document_id is not null as may_change, affected.document_id is not null as may_go
 from stored left join affected using (document_id)
 """
 _ALL_IDS = "select document_id from seen union all select document_id from judged where not may_change"
@@ -75,12 +80,12 @@ select seen.document_id, if(judged.document_id is null, 'added', 'changed') as c
 from seen left join judged using (document_id)
 where seen.file is not null
 union all
-select document_id, 'removed' from judged anti join seen using (document_id) where may_change and is_inside
+select document_id, 'removed' from judged anti join seen using (document_id) where may_go and is_inside
 """
 _REMOVED = """
 select judged.document_id, judged.file
 from judged left join seen using (document_id)
-where may_change and if(seen.document_id is null, is_inside, seen.file is not null)
+where may_change and if(seen.document_id is null, may_go and is_inside, seen.file is not null)
 """
 _REMOVED_OF_FILES = "select file, list(document_id) as ids from removed group by file order by file"
 
@@ -116,7 +121,9 @@ class Changes:
     """Columns `document_id` and `file`: rows of the table that are no longer those of its documents."""
 
 
-def judge_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool) -> pa.Table:
+def judge_by_source(
+    stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool, may_move: bool
+) -> pa.Table:
     """Which stored documents may be replaced or gone, by their sources.
 
     Args:
@@ -124,9 +131,10 @@ def judge_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is
         read: Column `source`: the sources that tasks have read, whole.
         unchanged: Column `source`: sources whose documents stay as they are.
         is_last: Whether all sources have been read or are unchanged, so that other documents in the scope are gone.
+        may_move: Whether documents of other sources in the scope may be replaced by ones of the sources read.
     """
     with open_database({"stored": stored, "read": read, "unchanged": unchanged}) as database:
-        return query_to_disk(database, _JUDGED, is_last=is_last)
+        return query_to_disk(database, _JUDGED, is_last=is_last, may_move=may_move)
 
 
 def judge_by_id(stored: pa.Table, affected: pa.Table) -> pa.Table:
@@ -140,7 +148,7 @@ def find_changes(seen: pa.Table, judged: pa.Table, *, root: Location) -> Changes
 
     Args:
         seen: `SEEN`.
-        judged: Stored documents, and which of them `may_change`.
+        judged: Stored documents, and which of them `may_change`, that is be replaced, and `may_go`.
         root: The folder of the sources, for messages.
 
     Raises:
