@@ -86,6 +86,22 @@ def test_document_that_had_no_text_is_read_from_all_its_sources_again(tmp_path: 
     assert texts(tmp_path / "out") == {"x": "[1]\none\n\n[2]\ntwo", "y": "[1]\none"}
 
 
+def test_document_without_text_stays_failed_where_a_condition_leaves_out_one_of_its_files(tmp_path: Path) -> None:
+    put(tmp_path / "in/day=1/a.parquet", [("x", 1, "one"), ("y", 1, "one")])
+    put(tmp_path / "in/day=2/b.parquet", [("x", 2, None), ("z", 1, "one")])
+    for condition in ("day >= 1", "day = 1"):
+        night(tmp_path / "in", tmp_path / "out", where=condition, **ORDERED)
+    put(tmp_path / "in/day=1/a.parquet", [("x", 1, "one!"), ("y", 1, "one!")])
+    night(tmp_path / "in", tmp_path / "out", where="day = 1", **ORDERED)
+    assert texts(tmp_path / "out") == {"x": None, "y": "[1]\none!", "z": "[1]\none"}
+    found = by_id(tmp_path / "out")["x"]
+    assert found["error"].endswith("b.parquet, row group 1, row 1: the text is null")
+    assert [part["source"] for part in found["parts"]] == ["day=1/a.parquet", "day=2/b.parquet"]
+    put(tmp_path / "in/day=2/b.parquet", [("x", 2, "two"), ("z", 1, "one")])
+    night(tmp_path / "in", tmp_path / "out", where="day >= 1", **ORDERED)
+    assert texts(tmp_path / "out")["x"] == "[1]\none!\n\n[2]\ntwo"
+
+
 @pytest.mark.parametrize(
     ("pages", "message"),
     [

@@ -248,7 +248,10 @@ def _stored_documents(task: JoinTask, folder: Location) -> Iterator[dict[str, An
 def _stored_parts(
     stored: Mapping[str, Any], *, without: frozenset[str], columns: Sequence[StoredColumn]
 ) -> list[dict[str, Any]]:
-    """The parts of a stored document whose sources have not changed, as rows that are read have them."""
+    """The parts of a stored document whose sources have not changed, as rows that are read have them.
+
+    Those of a document without a text have its error: its other sources are outside the part that the job covers.
+    """
     own = {column.stored: stored.get(column.stored) for column in columns}
     return [
         {
@@ -257,10 +260,10 @@ def _stored_parts(
             "kind": "",
             "start": None,
             "stop": None,
-            "text": stored["text"][part["char_start"] : part["char_end"]],
+            "text": (stored["text"] or "")[part["char_start"] : part["char_end"]],
             "locator": part["locator"],
             "order": json.loads(part["order"] or "[]"),
-            "error": None,
+            "error": stored["error"],
             "is_bad": False,
             **(own if part["carried"] is None else _unpacked(part["carried"], columns)),
         }
