@@ -51,6 +51,17 @@ def test_errors_one_exception_is_classified_by_what_was_done(
     assert of_input.value.__cause__ is error
 
 
+@pytest.mark.parametrize("kind", [FileNotFoundError, PermissionError, TimeoutError, pa.ArrowInvalid])
+def test_input_errors_show_no_secret_of_a_url_with_spaces(kind: type[Exception]) -> None:
+    place = "https://user:secret@host/my report.pdf?X-Amz-Signature=secret"
+    with (
+        pytest.raises(InputError, match=r"^https://host/my report\.pdf\?X-Amz-Signature=\*\*\*") as found,
+        input_errors(place),
+    ):
+        raise kind(f"no answer for {place}")
+    assert "secret" not in str(found.value)
+
+
 def test_output_errors_names_the_cause_of_a_storage_error() -> None:
     with (
         pytest.raises(OutputError, match="can't be reached: PermissionError: no"),

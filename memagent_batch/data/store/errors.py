@@ -134,13 +134,15 @@ def _translated(uri: str, translate: Callable[[Exception], MemagentError | None]
 
 
 def _input_error(error: Exception, *, path: str) -> InputError:
+    place = mask_url(path)  # as a whole: inside a text, a URL would end at a space of its path
+    cause = str(error).strip().replace(path, place)
     if isinstance(error, FileNotFoundError):
-        return InputUnreachableError(f"{path}: no such file or folder; check the path")
+        return InputUnreachableError(f"{place}: no such file or folder; check the path")
     if isinstance(error, PermissionError):
-        return InputUnreachableError(f"{path}: not allowed to read it ({error}); check its rights or your credentials")
+        return InputUnreachableError(f"{place}: not allowed to read it ({cause}); check its rights or your credentials")
     kind = InputError if is_of_content(error) else InputUnreachableError
     return kind(
-        f"{path} can't be read: {str(error).strip() or type(error).__name__}; is it whole, in the format that its "
+        f"{place} can't be read: {cause or type(error).__name__}; is it whole, in the format that its "
         "ending or input.format says, and reachable with storage_options?"
     )
 
