@@ -236,12 +236,45 @@ def test_file_that_can_not_be_fetched_is_read_by_the_next_night(
     assert texts(tmp_path / "out") == {"a.txt": "fine", "b.txt": "fine"}
 
 
+def test_file_that_has_changed_and_can_not_be_fetched_keeps_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = put_texts(tmp_path / "in", {"a.txt": "fine", "b.txt": "fine"})
+    read(tmp_path)
+    before = rows(tmp_path / "out"), rows(tmp_path / "out", "sources")
+    for _ in range(2):
+        (folder / "b.txt").write_text("new")
+        with (
+            vanishing(folder / "b.txt", monkeypatch, is_outage=True),
+            pytest.raises(NotReadError, match=r"1 of 2 sources were not read, such as b\.txt: .*can't be read"),
+        ):
+            read(tmp_path)
+        assert rows(tmp_path / "out") == before[0]
+        source = rows(tmp_path / "out", "sources")[1]
+        assert [loss["kind"] for loss in source["losses"]] == ["not_read"]
+        assert (source["version"], source["content_hash"]) == (None, before[1][1]["content_hash"])
+        (folder / "b.txt").unlink()
+    (folder / "b.txt").write_text("fine")
+    assert num_read(read(tmp_path)) == 1
+    assert rows(tmp_path / "out") == before[0]
+    assert rows(tmp_path / "out", "sources")[1]["losses"] == []
+    (folder / "b.txt").write_text("new")
+    with vanishing(folder / "b.txt", monkeypatch, is_outage=True), pytest.raises(NotReadError):
+        read(tmp_path)
+    (folder / "b.txt").unlink()
+    (folder / "b.txt").write_text("newer")
+    read(tmp_path)
+    assert texts(tmp_path / "out") == {"a.txt": "fine", "b.txt": "newer"}
+
+
 @contextmanager
-def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The file goes when it has been listed."""
+def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch, *, is_outage: bool = False) -> Iterator[None]:
+    """The file goes when it has been listed; in an outage its store has an error for it that passes."""
 
     def compared(*found: Any, **settings: Any) -> Any:
         file.unlink(missing_ok=True)
+        if is_outage:
+            file.symlink_to(file)
         return compare_sources(*found, **settings)
 
     with monkeypatch.context() as patch:

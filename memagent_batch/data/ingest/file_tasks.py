@@ -18,7 +18,7 @@ from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
 from memagent_batch.data.ingest.rows import DocumentValues, Origin, joined_row
 from memagent_batch.data.ingest.tables import Severity
-from memagent_batch.data.store.errors import input_errors
+from memagent_batch.data.store.errors import LASTING_ERRORS, input_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 
@@ -91,6 +91,9 @@ def _read_file(
             copy = server.folder() / f"source{ending_of(file.name)}"
             digest = copy_file(settings.documents.at(file.path), copy)
         except InputError as error:
+            if pending.content_hash is not None and not isinstance(error.__context__, LASTING_ERRORS):
+                report.add_unfetched(file.name, content_hash=pending.content_hash, reason=str(error))
+                return
             refusal, is_retried = Part(status=PartStatus.NOT_READ, reason=str(error)), True
     if digest is not None and digest == pending.content_hash:
         report.add_unchanged(file.name, content_hash=digest)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from memagent_batch.data.ingest.document_files import FILES, DocumentWriter, files_table
+from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues
 from memagent_batch.data.ingest.tables import SOURCES, LossRow, Severity
 from memagent_batch.data.store.location import Location
@@ -70,7 +71,7 @@ class SourceReport:
     """Whether some of its documents have a text."""
     documents: list[tuple[str, int, int, int, bool, int | None]] = field(default_factory=list)
     is_unchanged: bool = False
-    """Whether its content is that of the last ingest, so that its documents stay."""
+    """Whether its documents stay: its content is that of the last ingest, or can't be fetched now."""
     is_retried: bool = False
     """Whether the next ingest reads it again, even if its version is the same: it could not be fetched now."""
     writer: "TaskReport | None" = None
@@ -132,6 +133,21 @@ class TaskReport:
     def add_unchanged(self, source: str, *, content_hash: str) -> None:
         """Reports a source whose content is that of the last ingest."""
         self.add(SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True))
+
+    def add_unfetched(self, source: str, *, content_hash: str, reason: str) -> None:
+        """Reports a source that can't be fetched now: its documents stay, and the next ingest reads it."""
+        loss: LossRow = {"kind": PartStatus.NOT_READ, "severity": Severity.UNREAD, "place": None, "detail": reason}
+        self.add(
+            SourceReport(
+                source=source,
+                content_hash=content_hash,
+                kind="",
+                reader="",
+                losses=[loss],
+                is_unchanged=True,
+                is_retried=True,
+            )
+        )
 
     def tables(self) -> Iterator[pa.Table]:
         """The report, once all files are complete; rows of `REPORTS`."""

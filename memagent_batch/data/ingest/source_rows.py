@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.data.ingest.document_files import read_row_groups, with_schema
+from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.tables import SOURCES
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
@@ -33,15 +34,25 @@ group by source
 _KEPT = ", ".join(
     f"if(new.is_unchanged, old.{name}, new.{name}) as {name}"
     for name in _COMPARED
-    if name not in ("version", "num_bytes")
+    if name not in ("version", "num_bytes", "losses")
 )
+_KEPT_LOSSES = f"""
+if(
+    new.is_unchanged,
+    if(old.version is null, [loss for loss in old.losses if loss.kind != '{PartStatus.NOT_READ}'], old.losses)
+        || new.losses,
+    new.losses
+) as losses
+"""
+"""A source that could not be fetched has the losses of its documents, which stay, and that it was not read."""
 _CHANGED_ROWS = f"""
 with
     new as ({_REPORTED}),
     old as (from sources where scope is not distinct from $scope),
     -- what is the same by its content keeps its row, with the version of now
     merged as (
-        select new.source, new.scope, new.version, new.num_bytes, new.run_id, new.ingested_at, {_KEPT}
+        select new.source, new.scope, new.version, new.num_bytes, new.run_id, new.ingested_at, {_KEPT},
+            {_KEPT_LOSSES}
         from new left join old using (source)
     )
 select {", ".join(f"merged.{name}" for name in SOURCES.names)}
