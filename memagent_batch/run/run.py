@@ -16,7 +16,7 @@ from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import last_run_id
 from memagent_batch.data.store.turn_log.question_list import write_asked
-from memagent_batch.errors import CountsError
+from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.reasons import Reason, sum_up
 from memagent_batch.loop.texts.shares import quantity
@@ -262,10 +262,12 @@ def close_run(
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones. Nothing was
             committed.
+        FilesChangedError: another slice has replaced files that this run replaces too. Nothing was committed.
         SupersededError: a newer run has begun; what was committed is taken back by it.
     """
     _require_closed(run, sums, missing)
     undo_unfinished(run.output, run.number)  # once more: one that was overtaken may have been about to commit
+    files = {name: _files_after(run, name, update) for name, update in updates.items()}
     versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
     had = {name for name, update in updates.items() if update.schema is not None}
     changed = changed_questions(before.questions if before else None, questions)
@@ -293,7 +295,7 @@ def close_run(
         },
         "table_versions": {name: version for name, version in versions.items() if name in had and version is not None},
         "digest": digest_of(
-            {name: [file.path for file in update.files] for name, update in updates.items() if name in had},
+            {name: paths for name, paths in files.items() if name in had},
             before=before.manifest["digest"] if before else "",
         ),
         "digest_before": before.manifest["digest"] if before else "",
@@ -336,6 +338,31 @@ def digest_of(files: Mapping[str, Sequence[str]], *, before: str) -> str:
     """SHA-256 over the names of the files of each table, which hold their hashes, and the digest of the run before."""
     lines = sorted(f"{table}/{path}" for table, paths in files.items() for path in paths)
     return sha256("\n".join([before, *lines]).encode()).hexdigest()
+
+
+class FilesChangedError(SupersededError):
+    """Another slice has replaced files of a table that this run replaces too."""
+
+
+def _files_after(run: ActiveRun, name: str, update: TableUpdate) -> list[str]:
+    """The paths of a table's files after an update, with those that other slices have added meanwhile.
+
+    Raises:
+        FilesChangedError: files that the update replaces are gone, or it replaces all and there are others.
+    """
+    added = [file.path for file in update.added]
+    table = OutputTable(output=run.output, name=name)
+    if update.is_new and not table.exists():
+        return added
+    there = {*table.files()}
+    gone = {file.path for file in update.removed}
+    if not gone <= there or (update.replaces_all and there != gone | {file.path for file in update.kept}):
+        raise FilesChangedError(
+            f"output: another slice has changed files of {table.place} that run {run.run_id} replaces too, or it was "
+            "stopped while it did; run it to its end, then run this one again. What was read is in the log, and is not "
+            "read again"
+        )
+    return [*(there - gone), *added]
 
 
 def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:

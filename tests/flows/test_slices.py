@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
@@ -11,6 +13,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
+from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.manifest import Manifest
 from tests.documents.lake.forms import list_shards
@@ -60,6 +63,53 @@ def test_slices_in_one_output_are_the_whole_run(job: JobConfig, tmp_path: Path) 
         assert 0 < manifest["counts"]["ok"] == manifest["counts"]["asked"] < NUM_DOCUMENTS
         assert (manifest["changes"]["documents"]["removed"], manifest["changes"]["readings"]["read"]) == (0, 0)
     assert main(["verify", one.output]) == 0
+
+
+@pytest.mark.parametrize("is_typed", [False, True], ids=["texts", "types"])
+def test_slices_that_replace_the_same_files_at_once_lose_and_double_no_row(
+    job: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_typed: bool
+) -> None:
+    answer(job)
+    documents = (tmp_path / "in/all.jsonl").read_text()
+    (tmp_path / "in/all.jsonl").write_text(documents.replace("Line", "Row"))
+    if is_typed:
+        questions = [{"question": "Who?", "answer_type": "text"}, {"question": "When?", "document_id": "d0"}]
+        (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    read_plan = answer_flow.read_plan
+
+    def overtaken(*args: Any, **kwargs: Any) -> answer_flow.ReadPlan:
+        read = read_plan(*args, **kwargs)
+        monkeypatch.undo()
+        answer(in_slice(job, "2/2"))
+        return read
+
+    monkeypatch.setattr(answer_flow, "read_plan", overtaken)
+    answer(in_slice(job, "1/2"))
+    whole = job.model_copy(update={"output": str(tmp_path / "whole")})
+    answer(whole)
+    for table in ("answers", "memories", *(["results"] if is_typed else [])):
+        assert len(table_rows(job.output, table)) == len(table_rows(whole.output, table)) > 0
+    assert answers(job.output) == answers(whole.output)
+    assert main(["verify", job.output]) == 0
+    assert answer(in_slice(job, "1/2"))["changes"]["readings"]["read"] == 0
+
+
+def test_condition_leaves_the_questions_about_other_documents_as_they_are(job: JobConfig, tmp_path: Path) -> None:
+    rows = [
+        {"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20, "year": year}
+        for number, year in enumerate([2025, 2026, 2026])
+    ]
+    (tmp_path / "in/all.jsonl").unlink()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in/all.parquet")
+    answer(job)
+    before = answers(job.output)
+    manifest = answer(job.model_copy(update={"input": InputConfig(where="year = 2026")}))
+    assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == 2
+    assert answers(job.output) == before
+    for year, count in ((2025, 2), (2026, 2), (2025, 2)):  # as many readings, of other documents
+        each = answer(job.model_copy(update={"input": InputConfig(where=f"year = {year}")}))
+        assert (each["counts"]["asked"], each["settings"]["input"]["where"]) == (count, f"year = {year}")
+    assert answers(job.output) == before
 
 
 def test_slices_in_several_outputs_are_read_as_one(

@@ -1,10 +1,12 @@
 """The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,7 +26,7 @@ from memagent_batch.run.executors.write import WriteTask, copy_part, table_file,
 from memagent_batch.run.flows.check import CheckedJob, check
 from memagent_batch.run.flows.plan import make_plan, scan_plan
 from memagent_batch.run.history import PastRun, has_unfinished, last_run, require_newest, undo_unfinished
-from memagent_batch.run.manifest import Manifest
+from memagent_batch.run.manifest import Manifest, public_settings
 from memagent_batch.run.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.run.plan import Plan, count_pending, group_documents
 from memagent_batch.run.projection import table_schemas
@@ -33,6 +35,7 @@ from memagent_batch.run.retention import vacuum_tables
 from memagent_batch.run.row_changes import RowChanges, row_changes
 from memagent_batch.run.run import (
     ActiveRun,
+    FilesChangedError,
     TableUpdate,
     begin_run,
     close_quiet_run,
@@ -49,6 +52,9 @@ from memagent_batch.types import Status
 
 CLAIM_LOST = "a newer run has taken over the output"
 """What readings name that are given up since the run has lost its output."""
+
+WRITE_ATTEMPTS = 4
+"""How often the rows that change are written, if another slice replaces the same files meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -108,12 +114,10 @@ def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manif
     if before is None or has_unfinished(output, writer=writer_of(job)):
         return None
     run = quiet_run(output, job, reader=checked.reader, plan=plan, last_number=checked.last_number)
-    was = {name: before.manifest[name] for name in ("sample", "again")}
-    is_same_scope = before.manifest["counts"]["asked"] == run.record.asked and was == {
-        "sample": run.record.sample,
-        "again": run.record.again,
-    }
-    if not is_same_scope:
+    last = before.manifest
+    was = [last["sample"], last["again"], last["counts"]["asked"], *_scope(last["settings"])]
+    now = [run.record.sample, run.record.again, run.record.asked, *_scope(public_settings(job))]
+    if was != now:
         return None
     answers = OutputTable(output=output, name=ANSWERS_TABLE)
     version = before.version(ANSWERS_TABLE)
@@ -121,6 +125,11 @@ def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manif
         if not changes.is_empty:
             return None
     return close_quiet_run(run, before=before, changes=changes, questions=plan.asked.hashed)
+
+
+def _scope(settings: Mapping[str, Any]) -> list[object]:
+    """Which part of its inputs a run with these settings asks about."""
+    return [settings["input"].get("where"), settings["input"].get("slice")]
 
 
 def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
@@ -239,16 +248,43 @@ def write(
 ) -> Manifest:
     """Writes the rows that changed, and commits the tables; returns the manifest.
 
-    Files of which no row changes stay as they are.
+    Files of which no row changes stay as they are. If another slice has replaced files that this run replaces too, the
+    rows are written once more, beside those of the other slice.
+
+    Raises:
+        FilesChangedError: another slice still has the files; nothing was committed.
     """
-    versions = before.manifest["table_versions"] if before else {}
+    write_once = partial(_write_once, plan, read, run=run, executor=executor, before=before, progress=progress)
+    base = before
+    for attempt in range(1, WRITE_ATTEMPTS):
+        try:
+            return write_once(base=base)
+        except FilesChangedError as error:
+            log.info("%s", error, extra={"run_id": run.run_id})
+            time.sleep(attempt - 1)  # the other slice commits its tables one after another
+            base = last_run(run.output)
+    return write_once(base=base)
+
+
+def _write_once(
+    plan: Plan,
+    read: ReadPlan,
+    *,
+    run: ActiveRun,
+    executor: Executor,
+    before: PastRun | None,
+    base: PastRun | None,
+    progress: Progress,
+) -> Manifest:
+    """The same for the tables as the run `base` left them."""
+    versions = base.manifest["table_versions"] if base else {}
     answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
-    base = versions.get(ANSWERS_TABLE)
+    version = versions.get(ANSWERS_TABLE)
     rules, not_read = _rules(run, plan), read.not_read
-    compared = row_changes(plan, read.index, answers=answers, version=base, rules=rules, not_read=not_read)
+    compared = row_changes(plan, read.index, answers=answers, version=version, rules=rules, not_read=not_read)
     with compared as (changes, database):
         parts = list(attach_not_read(plan_parts(plan, database), not_read))
-        updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, before=before)
+        updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, versions=versions)
     folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
     update = updates[ANSWERS_TABLE]
     sums = sum_readings(
@@ -279,12 +315,11 @@ def _write_files(
     *,
     run: ActiveRun,
     executor: Executor,
-    before: PastRun | None,
+    versions: Mapping[str, int],
 ) -> tuple[dict[str, TableUpdate], list[str]]:
     """Writes new files beside those that are there; returns what changes in each table, and missing readings."""
     schemas = table_schemas(run.projection, plan.documents.schema)
     partition_by = run.job.record.partition_by
-    versions = before.manifest["table_versions"] if before else {}
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
     files = {name: tables[name].files(versions.get(name)) for name in READING_TABLES if tables[name].exists()}
     other = {

@@ -155,17 +155,18 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
     )
     documents = stored.read_index(job.input)
     index = documents.taken
+    known = index if documents.outside is None else pa.concat_tables([index, documents.outside])
     _require_documents(index, job)
     is_slice = job.input.slice is not None  # which may have none of the documents that are asked for
     bound = questions["document_id"].drop_null()
     is_all_bound = len(bound) == questions.num_rows and not is_slice
-    missing = missing_documents(bound, index, refusal=_NO_BOUND_DOCUMENT if is_all_bound else None)
+    missing = missing_documents(bound, known, refusal=_NO_BOUND_DOCUMENT if is_all_bound else None)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job)
     if again is not None:
         document_ids = pc.unique(again.readings["document_id"])
         sample = documents_named(index, document_ids)
-        missing = missing_documents(document_ids, index, refusal=None if is_slice else _NO_DOCUMENT_AGAIN)
+        missing = missing_documents(document_ids, known, refusal=None if is_slice else _NO_DOCUMENT_AGAIN)
     plan = Plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
