@@ -94,6 +94,28 @@ def test_slices_that_replace_the_same_files_at_once_lose_and_double_no_row(
     assert answer(in_slice(job, "1/2"))["changes"]["readings"]["read"] == 0
 
 
+def test_condition_with_other_questions_leaves_the_values_of_other_documents(job: JobConfig, tmp_path: Path) -> None:
+    rows = [
+        {"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20, "year": year, "place": "here"}
+        for number, year in enumerate([2025, 2026, 2026])
+    ]
+    (tmp_path / "in/all.jsonl").unlink()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in/all.parquet")
+    typed = [{"question_id": name, "question": "Who?", "answer_type": "text"} for name in ("who", "whom")]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, typed)))
+    answer(job.model_copy(update={"input": InputConfig(carry={"place": "place"})}))
+    before = {row["document_id"]: row for row in table_rows(job.output, "results")}
+    (tmp_path / "questions.jsonl").write_text(json.dumps(typed[0]))
+    answer(job.model_copy(update={"input": InputConfig(where="year = 2026")}))
+    after = {row["document_id"]: row for row in table_rows(job.output, "results")}
+    assert after["d0"] == before["d0"]
+    assert after["d0"]["place"] == "here"
+    assert {after[name]["whom"] for name in ("d1", "d2")} == {None}
+    assert main(["verify", job.output]) == 0
+    answer(job)
+    assert {"whom", "place"}.isdisjoint(table_rows(job.output, "results")[0])
+
+
 def test_condition_leaves_the_questions_about_other_documents_as_they_are(job: JobConfig, tmp_path: Path) -> None:
     rows = [
         {"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20, "year": year}

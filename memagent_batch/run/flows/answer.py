@@ -322,6 +322,9 @@ def _write_files(
     partition_by = run.job.record.partition_by
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
     files = {name: tables[name].files(versions.get(name)) for name in READING_TABLES if tables[name].exists()}
+    if changes.has_others:
+        there = {name: tables[name].schema(versions.get(name)) for name in files if name in schemas}
+        schemas |= {name: _with_columns_of(schemas[name], there[name]) for name in there}
     other = {
         name
         for name in files
@@ -352,6 +355,11 @@ def _write_files(
             is_new=name not in files,
         )
     return updates, [row["missing"] for row in rows if row["missing"] is not None]
+
+
+def _with_columns_of(schema: pa.Schema, there: pa.Schema) -> pa.Schema:
+    """A schema with the columns that only the table has: rows of documents that a run leaves out keep their values."""
+    return pa.schema([*schema, *(field for field in there if field.name not in schema.names)])
 
 
 def _has_layout(table: OutputTable, version: int | None, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
