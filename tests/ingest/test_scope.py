@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.ingest.nights import by_id, changes, night, put_jsonl, put_parquet, rows, texts
 
@@ -58,3 +60,17 @@ def test_slices_go_into_one_output_and_each_looks_after_its_own(tmp_path: Path) 
     removed = [changes(night(tmp_path / "in", tmp_path / "out", slice=f"{part}/3"))[2] for part in (1, 2, 3)]
     assert sum(removed) == 20
     assert sorted(texts(tmp_path / "out")) == sorted(item["document_id"] for item in items[:20])
+
+
+def test_rows_that_another_job_has_written_otherwise_are_read_again(tmp_path: Path) -> None:
+    columns = {"document_id": ["a", "b"], "text": ["1", "2"], "year": [2025, 2026], "state": ["new", "old"]}
+    put_parquet(tmp_path / "in/a.parquet", **columns)
+    place, output = tmp_path / "in", tmp_path / "out"
+    night(place, output, carry={"state": "state"})
+    assert changes(night(place, output, where="year = 2026")) == (0, 1, 0)
+    assert by_id(output)["b"]["state"] is None
+    assert changes(night(place, output, carry={"state": "state"})) == (0, 1, 0)
+    assert {name: row["state"] for name, row in by_id(output).items()} == {"a": "new", "b": "old"}
+    version = OutputTable(output=Location(uri=str(output)), name="sources").version()
+    assert changes(night(place, output, carry={"state": "state"})) == (0, 0, 0)
+    assert OutputTable(output=Location(uri=str(output)), name="sources").version() == version

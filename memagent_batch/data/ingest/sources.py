@@ -177,17 +177,28 @@ def settings_hash(
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
 
-_KNOWN_SOURCES = """
+OTHER_SLICE = """
+regexp_replace(other.scope, 'slice [0-9]+/', 'slice ') = regexp_replace(s.scope, 'slice [0-9]+/', 'slice ')
+"""
+"""Whether the scopes of two rows of `sources`, which differ, have no document in common: slices of one division."""
+_KNOWN_SOURCES = f"""
 select source, version, content_hash
-from (select *, regexp_extract(lower(source), '[.][a-z0-9]{1,10}$') as ending from sources)
+from (select *, regexp_extract(lower(source), '[.][a-z0-9]{{1,10}}$') as ending from sources) as s
 where scope is not distinct from $scope and settings_hash = $settings_hash
     and list_has_all($readers, string_split(reader, '; '))
     and (
         not list_contains($endings, ending)
         or list_contains(string_split(reader, '; '), $ending_readers[list_position($endings, ending)])
     )
+    and not exists (
+        from sources as other
+        where other.source = s.source and other.scope is distinct from s.scope and other.ingested_at > s.ingested_at
+            and (other.settings_hash <> s.settings_hash or other.version is distinct from s.version)
+            and not coalesce({OTHER_SLICE}, false)
+    )
     and not ($retry_failed and (status = 'failed' or list_contains([loss.kind for loss in losses], 'failed')))
 """
+"""Sources that this scope has read as they are asked for now, and whose documents no other scope has written since."""
 _UNCHANGED = """
 select row
 from (select source, version, row_number() over () - 1 as row from listed) semi join known using (source, version)
