@@ -22,7 +22,11 @@ from memagent_batch.run.tables import ANSWERS_TABLE, RUNS_TABLE
 
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-OWN_FOLDERS = (INPUT_FOLDER, "log", "sources", "documents", "runs")
+INGEST_FOLDER = "_ingest"
+"""Where an ingest keeps rows that are not joined yet, in a folder for each run."""
+SCRATCH_FOLDER = "scratch"
+"""Where a plan of an output in a store keeps its documents, in a folder for each plan."""
+OWN_FOLDERS = (INPUT_FOLDER, INGEST_FOLDER, SCRATCH_FOLDER, "log", "sources", "documents", "runs")
 """What may be there before the first run has begun."""
 OUTPUT_FILES = (
     "answers/part-00000-RUN-HASH.parquet",

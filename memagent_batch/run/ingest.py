@@ -68,6 +68,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.masking import mask_url
 from memagent_batch.plugins import CONVERTERS
+from memagent_batch.run.claim import INGEST_FOLDER
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.wiring import make_documents
 
@@ -88,8 +89,6 @@ CHECKPOINT_SECONDS = 60.0
 """Least time between commits of what tasks have read: a kill costs little more."""
 CHECKPOINT_SHARE = 10
 """How many times as long as the last of these commits took the next one waits."""
-TEMPORARY_FOLDER = "_ingest"
-"""Folder of the output for rows that are not joined yet."""
 _SOURCE_NAMES = pa.schema([pa.field("source", pa.large_string())])
 
 log = logging.getLogger(__name__)
@@ -560,7 +559,7 @@ class _Ingest:
         self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
     ) -> pa.Table:
         """Reads and joins documents of many rows, and commits them; returns `CHANGED`."""
-        folder = (self._scratch or self._found.output) / TEMPORARY_FOLDER / self._run.run_id
+        folder = (self._scratch or self._found.output) / INGEST_FOLDER / self._run.run_id
         try:
             return self._join(shards, columns=columns, schema=schema, folder=folder)
         finally:

@@ -171,6 +171,9 @@ def write_reviews(nights: Nights) -> None:
     (nights.output / "review/r/documents/1.html").write_bytes(text_of(GONE).encode())
     (nights.output / "input/documents/x.parquet").write_bytes(nights.file.read_bytes())
     (nights.output / "answers/.tmp-0123").write_bytes(text_of(GONE).encode())
+    (nights.output / "_ingest/killed/bucket-0.parquet").write_bytes(nights.file.read_bytes())
+    (nights.output / f"scratch/{'0f' * 16}/part.parquet").write_bytes(nights.file.read_bytes())
+    (nights.output / "scratch/own/notes.txt").write_bytes(b"what somebody keeps here")
 
 
 def forget_gone(nights: Nights) -> Any:
@@ -182,12 +185,14 @@ def test_forgotten_document_is_in_no_file_and_all_other_rows_stay(nights: Nights
     others = {name: nights.rows(name) for name in ("answers", "memories", "evidence", "results")}
     texts = strings_of(nights.output, GONE) | {f"day 1 of {GONE}", f"{GONE} said so", f"{GONE} Smith"}
     places = {path.removeprefix(nights.output.path).split("/")[1] for path in files_with(nights.output, texts)}
-    assert places == {"answers", "memories", "evidence", "results", "documents", "log", "pages", "review", "input"}
+    tables = {"answers", "memories", "evidence", "results", "documents"}
+    assert places == tables | {"log", "pages", "review", "input", "_ingest", "scratch"}
     before = find_run(nights.output)
     hashes = {text_hash(text_of(GONE, days=days)) for days in (3, 4)}
     assert files_with(nights.output / "log", hashes)
     report = forget_gone(nights)
     assert files_with(nights.output, texts) == files_with(nights.output / "log", hashes) == set()
+    assert (nights.output / "scratch/own/notes.txt").exists()
     assert {name: nights.rows(name, without="") for name in others} == others
     assert report["documents"] == 1
     assert report["rows"]["answers"] == len(ASK)

@@ -35,7 +35,8 @@ def begin(output: Location, job: JobConfig) -> None:
 
 @pytest.mark.parametrize("name", ["logs/turns/a.parquet", "input.txt"])
 def test_claim_output_beside_a_log_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
-    for path in ("log/turns/a.parquet", "log/outcomes/a.parquet", "input/documents/a.parquet"):
+    killed = ("_ingest/run/a.parquet", "scratch/plan/a.parquet")
+    for path in ("log/turns/a.parquet", "log/outcomes/a.parquet", "input/documents/a.parquet", *killed):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))

@@ -6,6 +6,7 @@ the table `runs` says what is left to remove.
 """
 
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER, read_log_file
 from memagent_batch.data.store.turn_log.question_list import ASKED_FOLDER, write_asked
 from memagent_batch.data.store.turn_log.rewrite import rewrite_log
 from memagent_batch.errors import InputError
-from memagent_batch.run.claim import INPUT_FOLDER
+from memagent_batch.run.claim import INGEST_FOLDER, INPUT_FOLDER, SCRATCH_FOLDER
 from memagent_batch.run.executors.leaving import LEAVE_SECONDS
 from memagent_batch.run.history import (
     ERASING,
@@ -63,6 +64,8 @@ with used as (
 select source from used group by source having bool_and(document_id in (from forgotten))
 """
 """Sources of which no other document has a part."""
+_PLAN_FILE = re.compile(f"/{SCRATCH_FOLDER}/[0-9a-f]{{32}}/")
+"""A file of a plan, and none that someone else has put there."""
 
 log = logging.getLogger(__name__)
 
@@ -352,10 +355,12 @@ def _remove_files(output: Location, *, asked_id: str) -> int:
     """Removes all files that may hold something of a forgotten document, except for the log; returns their number.
 
     These are earlier versions of the tables, question lists and notes of earlier runs, input that a program passed,
-    pages, and half-written files.
+    pages, half-written files, and what an ingest or a plan left that was killed.
     """
     paths = [path for path in (output / ASKED_FOLDER).files() if path.rpartition("/")[2] != f"{asked_id}.parquet"]
     paths += (output / NOTES_FOLDER).files() + (output / INPUT_FOLDER).files()
+    paths += (output / INGEST_FOLDER).files()
+    paths += [path for path in (output / SCRATCH_FOLDER).files() if _PLAN_FILE.search(path)]
     paths += [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(".html")]
     pages = output / PAGES_FOLDER
     paths += pages.files() if (pages / SITE_RECORD_FILE).exists() else []

@@ -32,6 +32,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.loop.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.budgets import follow_up_cost, require_questions_fit
+from memagent_batch.run.claim import SCRATCH_FOLDER
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.flows.check import CheckedJob
 from memagent_batch.run.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
@@ -129,7 +130,7 @@ def _scratch_folder(output: Location) -> Iterator[Location]:
         with TemporaryDirectory(prefix="memagent-") as local:
             yield Location(uri=local)
         return
-    folder = output / f"scratch/{uuid4().hex}"
+    folder = output / SCRATCH_FOLDER / uuid4().hex
     try:
         yield folder
     finally:
