@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict, cast
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.errors import output_errors, table_errors
@@ -22,7 +22,7 @@ from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import OutputError, StorageError, SupersededError
 from memagent_batch.run.manifest import FORMAT, Manifest, RunRecord
-from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
+from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, ROLLOUTS_TABLE, RUNS_TABLE
 
 LATEST = "latest"
 """Names the last finished run."""
@@ -258,7 +258,8 @@ def begin(
         make_record: Makes the record of the run, by its id.
         writer: Name of the application transaction.
         after: An id behind which the run's id sorts, beside those of the runs before.
-        fences_all: Whether the run takes the next numbers of all other writers too.
+        fences_all: Whether the run takes the next numbers of all other writers too, and may commit to all tables: also
+            to those that `memagent ingest` commits to, whose numbers may be ahead of `runs`.
         last_number: The writer's number when the sources were listed; None if it doesn't matter whether another run
             has begun since.
 
@@ -273,7 +274,11 @@ def begin(
             require_newest(output, replace(run, number=last_number))
         if fences_all:
             others = {row["writer"] for row in _rows(output, columns=["writer"])} - {writer}
-            run = replace(run, fences={other: table.run_number(other) + 1 for other in others})
+            run = replace(
+                run,
+                number=_last_number(output, writer) + 1,
+                fences={other: _last_number(output, other) + 1 for other in others},
+            )
         try:
             _commit(table, run, _row(run, make_record(run.run_id)), is_first=True)
         except SupersededError:
@@ -286,6 +291,12 @@ def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
     """The number and id that the next run of a writer takes, if no other takes it first."""
     number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer) + 1
     return RunNumber(number=number, run_id=new_run_id(after=max(after, last_record_run_id(output))), writer=writer)
+
+
+def _last_number(output: Location, writer: str) -> int:
+    """The largest number with which a writer has committed to any table; 0 if it has not."""
+    names = (RUNS_TABLE, SOURCES_TABLE, DOCUMENTS_TABLE, *READING_TABLES, ROLLOUTS_TABLE)
+    return max(OutputTable(output=output, name=name).run_number(writer) for name in names)
 
 
 def finish(

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_
 from memagent_batch.apps.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.ingest_job import IngestJob
+from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log import merge
@@ -29,6 +31,7 @@ from memagent_batch.errors import InputError, OutputError, SupersededError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.ingest import ingest_documents
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure
 from memagent_batch.run.retention import prune_log, vacuum, vacuum_tables
@@ -434,6 +437,36 @@ def test_log_that_was_rewritten_and_killed_before_its_keys_is_read_as_it_is(disk
     night = disk_nights.run(texts)
     assert night["counts"]["ok"] == len(ASK) * len(texts)
     assert night["changes"]["readings"]["read"] > 0
+
+
+def test_documents_that_were_ingested_more_often_than_read_are_forgotten_at_once(
+    tmp_path: Path, text_model: str
+) -> None:
+    output, folder = Location(uri=str(tmp_path / "run")), tmp_path / "in"
+    folder.mkdir()
+    nights = Nights(tmp_path, text_model, output, documents=str(folder))
+    nights.file = folder / "documents.parquet"
+    for days in (1, 2, 3):
+        rows = {"document_id": NAMES, "text": [text_of(name, days=days) for name in NAMES], "team": ["x"] * len(NAMES)}
+        pq.write_table(pa.table(rows), nights.file)
+        settings = nights.job.input.model_copy(update={"format": "auto"})
+        ingest_documents(
+            IngestJob(documents=(str(folder),), output=output.uri, input=settings, executor=ExecutorKind.LOCAL)
+        )
+    answer(nights.job)
+    number_of_slice = 7
+    slice_run = RunNumber(number=1, run_id="slice", writer="memagent/slice-1-of-2")
+    runs, documents = (OutputTable(output=output, name=name) for name in ("runs", "documents"))
+    rows = {**runs.dataset().to_table().to_pylist()[0], "run_id": "slice", "writer": slice_run.writer}
+    begun = pa.Table.from_pylist([{**rows, "state": "running", "manifest": None}], schema=runs.schema())
+    runs.commit(run=slice_run, schema=runs.schema(), add=write_table_files(runs.place, begun, stem="run-slice"))
+    documents.commit(run=replace(slice_run, number=number_of_slice), schema=documents.schema())
+    forget_gone(nights)
+    assert not has_pending_erasure(output)
+    assert GONE not in {row["document_id"] for row in nights.rows("documents", without="")}
+    assert documents.run_number(slice_run.writer) > number_of_slice
+    assert verify(output).problems == []
+    assert answer(nights.job)["counts"]["ok"] == len(ASK) * len(NAMES)  # it is still in its source
 
 
 def test_documents_sources_and_rollouts_lose_their_rows_too(tmp_path: Path, text_model: str) -> None:
