@@ -37,6 +37,7 @@ OLD_FILES = ("manifest.json", "run.json")
 COMPACT_FILES = 64
 """Files of `runs` from which they are written as one: each night adds one."""
 _BEGIN_TRIES = 20
+_COMMIT_TRIES = 20
 
 
 class RunRow(TypedDict):
@@ -371,21 +372,38 @@ def _row(run: RunNumber, record: RunRecord) -> RunRow:
 def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
     """Commits a row in place of the one that the run has, and those of many small files as one file.
 
-    A run that forgets documents writes all rows again, without messages that may quote them.
+    A run that forgets documents writes all rows again, without messages that may quote them. What another writer
+    commits meanwhile is read, and the row committed to that.
+
+    Raises:
+        SupersededError: a newer run has begun; nothing was changed.
     """
-    files = table.files() if table.exists() else {}
+    for tries_left in reversed(range(_COMMIT_TRIES)):
+        version = table.version()
+        try:
+            _commit_at(table, version, run, row, is_first=is_first)
+        except SupersededError:
+            if not tries_left or table.version() == version:
+                raise
+        else:
+            return
+
+
+def _commit_at(table: OutputTable, version: int | None, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
+    files = {} if version is None else table.files(version)
     replaced = [each for path, each in files.items() if run.run_id in path]
     rows = pa.Table.from_pylist([row], schema=RUNS)
     is_erasure = row["documents_forgotten"] is not None and row["state"] != RUNNING
-    if is_erasure or (len(files) >= COMPACT_FILES and row["state"] == FINISHED):
+    is_among_others = not is_first and not replaced  # another run has written the rows of many files as one
+    if files and (is_erasure or is_among_others or (len(files) >= COMPACT_FILES and row["state"] == FINISHED)):
         replaced = list(files.values())
-        others = table.dataset().to_table(filter=ds.field("run_id") != run.run_id).cast(RUNS)
+        others = table.dataset(version).to_table(filter=ds.field("run_id") != run.run_id).cast(RUNS)
         if is_erasure:
             others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
         rows = pa.concat_tables([others, rows])
     written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
     most = run.number - 1 if is_first else None
-    table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most)
+    table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most, read_version=version)
 
 
 def _without_messages(row: RunRow) -> RunRow:

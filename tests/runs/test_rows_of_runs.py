@@ -1,0 +1,116 @@
+"""The table `runs` where drivers of several slices commit to it at once: each run has one row."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import SupersededError
+from memagent_batch.run import history
+from memagent_batch.run.history import begin, finish
+from memagent_batch.run.manifest import RunRecord
+
+MANIFEST: Any = {
+    "counts": {"ok": 1, "failed": 0, "not_read": 0},
+    "changes": {"answers": 0, "documents": {"added": 0, "changed": 0, "removed": 0}},
+    "finished_at": datetime.now(UTC).isoformat(),
+    "seconds": 1.0,
+    "table_versions": {},
+    "digest": "",
+}
+
+
+def record_of(run_id: str) -> RunRecord:
+    return RunRecord(
+        run_id=run_id,
+        started_at=datetime.now(UTC).isoformat(),
+        documents="docs",
+        questions=[],
+        asked=1,
+        fingerprint="f",
+        settings={},
+        documents_table={"output": None, "version": 0},
+    )
+
+
+def begin_slice(output: Location, number: int) -> RunNumber:
+    return begin(output, record_of, writer=f"memagent/slice-{number}-of-9", after="")
+
+
+def finish_run(output: Location, run: RunNumber) -> None:
+    finish(output, run, record_of(run.run_id), MANIFEST)
+
+
+def states(output: Location) -> list[tuple[str, str]]:
+    rows = OutputTable(output=output, name="runs").dataset().to_table().to_pylist()
+    return sorted((row["run_id"], row["state"]) for row in rows)
+
+
+def all_finished(*runs: RunNumber) -> list[tuple[str, str]]:
+    return sorted((run.run_id, "finished") for run in runs)
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
+    """An output in which rows of three files become one file."""
+    monkeypatch.setattr(history, "COMPACT_FILES", 3)
+    return Location(uri=str(tmp_path / "run"))
+
+
+def once_before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Does something when the next commit has read the table and has written its file."""
+    writing = "memagent_batch.run.history.write_table_files"
+
+    def write_and_act(*args: Any, **settings: Any) -> Any:
+        monkeypatch.setattr(writing, write_table_files)
+        written = write_table_files(*args, **settings)
+        act()
+        return written
+
+    monkeypatch.setattr(writing, write_and_act)
+
+
+def test_run_that_finishes_after_its_row_was_written_with_others_has_one_row(output: Location) -> None:
+    first, second, third = (begin_slice(output, number) for number in range(1, 4))
+    for run in (first, second, third):
+        finish_run(output, run)
+    assert states(output) == all_finished(first, second, third)
+
+
+def test_run_that_finishes_while_rows_become_one_file_has_one_row(
+    output: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (begin_slice(output, number) for number in range(1, 4))
+    once_before_commit(monkeypatch, lambda: finish_run(output, first))
+    finish_run(output, second)
+    finish_run(output, third)
+    assert states(output) == all_finished(first, second, third)
+
+
+def test_runs_that_finish_or_begin_at_once_have_one_row_each(output: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = begin_slice(output, 1), begin_slice(output, 2)
+    others = list[RunNumber]()
+    once_before_commit(monkeypatch, lambda: others.append(begin_slice(output, 3)))
+    finish_run(output, first)
+    once_before_commit(monkeypatch, lambda: finish_run(output, second))
+    finish_run(output, others[0])
+    with ThreadPoolExecutor(6) as threads:
+        more = list(threads.map(lambda number: begin_slice(output, number), range(4, 10)))
+        list(threads.map(lambda run: finish_run(output, run), more))
+    assert states(output) == all_finished(first, second, *others, *more)
+
+
+def test_run_that_was_overtaken_while_it_finishes_changes_nothing(
+    output: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = begin_slice(output, 1)
+    newer = list[RunNumber]()
+    once_before_commit(monkeypatch, lambda: newer.append(begin_slice(output, 1)))
+    with pytest.raises(SupersededError):
+        finish_run(output, first)
+    assert states(output) == sorted([(first.run_id, "running"), (newer[0].run_id, "running")])
