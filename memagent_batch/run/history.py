@@ -29,7 +29,7 @@ LATEST = "latest"
 PREVIOUS = "previous"
 """Names the finished run before it."""
 RUNNING, ERASING, FINISHED = "running", "erasing", "finished"
-"""`memagent forget` is erasing once it has committed all tables, while files of earlier versions are removed."""
+"""States of a run. One that is erasing is a `memagent forget` that now deletes the files of earlier versions."""
 SHOWN_RUNS = 10
 GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
 OLD_FILES = ("manifest.json", "run.json")
@@ -252,7 +252,7 @@ def begin(
     fences_all: bool = False,
     last_number: int | None = None,
 ) -> RunNumber:
-    """Takes the next number of a writer, by a commit to `runs` with a row that says that the run has begun.
+    """Begins a run: takes the next number of its writer, and commits a row with the state "running" to `runs`.
 
     Args:
         output: The output.

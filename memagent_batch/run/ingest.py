@@ -503,7 +503,7 @@ class _Ingest:
     def _commit(
         self, reports: Sequence[pa.Table], *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
     ) -> pa.Table:
-        """Commits what is reported of sources; returns `CHANGED`."""
+        """Commits the documents of the sources that tasks have reported; returns the changed ones as `CHANGED`."""
         reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
         is_same = reported["is_unchanged"]
         stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))

@@ -174,7 +174,7 @@ class SampledDocuments:
 
     taken: pa.Table
     outside: pa.Table | None
-    """What is left out; None where nothing can be."""
+    """The documents that were not taken; None if the run takes all."""
 
 
 def documents_named(index: pa.Table, document_ids: pa.Array) -> SampledDocuments:

@@ -127,7 +127,7 @@ def present_in_shard(columns: Columns, location: Location, *, shard: Shard) -> l
 
 
 def _text_records(location: Location, *, columns: Columns, name: str, shard: Shard) -> Iterator[Record]:
-    """The one record of a text file: its name, its text, and the keys of its folders."""
+    """Yields a text file as one record: its name as id, its text, and the `key=value` parts of its path."""
     others = columns[2:]
     lacking = next((column for column in others if column.absent is None), None)
     if lacking is not None:

@@ -146,7 +146,7 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDocuments:
-    """The files of the documents, before anything is left out."""
+    """The files at the places of `documents`, before a condition, a slice or a limit is applied."""
 
     places: tuple[Location, ...]
     """Of data sets of the hub, at the commit that is read."""

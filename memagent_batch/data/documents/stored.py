@@ -60,7 +60,7 @@ class StoredText:
     text: str
     """Empty where only parts were asked for."""
     parts: Sequence[LocatedRow]
-    """Where its parts stand in the text, with their places in the source."""
+    """The parts of the text: first and last character of each, and where it is in the source (a page, a sheet)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class StoredDocuments:
         return {place.path.rpartition("/")[2]: place for place in self.files or ()}
 
     def _map_files(self, read: Callable[[tuple[TableFile, Location]], list[pa.Table]]) -> Iterator[pa.Table]:
-        """Reads all files, some at once where each request takes time; yields their tables in order."""
+        """Yields what a function reads of each file, in their order. Those in an object store are read in parallel."""
         if self.files is None:
             of_table = self.table.files(self.version)
             files = [(file, self.table.place / path) for path, file in sorted(of_table.items())]

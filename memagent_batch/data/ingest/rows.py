@@ -84,7 +84,7 @@ def joined_row(
     source_read: float = 1.0,
     unread: str | None = None,
 ) -> DocumentValues:
-    """A document of several parts, which are in order; their spans are filled in.
+    """Joins the parts of a document, given in their order, to one text, and fills in where each part stands in it.
 
     `unread` is why a document without any text has none.
     """

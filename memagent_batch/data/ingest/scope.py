@@ -18,7 +18,7 @@ from rows
 
 
 def is_inside(rows: pa.Table, settings: InputConfig) -> npt.NDArray[np.bool_]:
-    """Whether rows of `documents` are inside the scope of a job: its condition and its slice.
+    """Returns, for each row of `documents`, whether the job covers it: `input.where` and `input.slice` both take it.
 
     Args:
         rows: The columns document_id, source and reader, and those of the condition.

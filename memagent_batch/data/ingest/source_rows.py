@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.data.ingest.document_files import read_row_groups, with_schema
 from memagent_batch.data.ingest.readers.converter import PartStatus
-from memagent_batch.data.ingest.sources import OTHER_SLICE
+from memagent_batch.data.ingest.sources import IS_REWRITTEN
 from memagent_batch.data.ingest.tables import SOURCES
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
@@ -53,9 +53,7 @@ with
     -- rows that are older than those of another scope are written again, else their sources would be read each night
     overtaken as (
         select distinct s.source from old as s join sources as other using (source)
-        where other.scope is distinct from s.scope and other.ingested_at > s.ingested_at
-            and (other.settings_hash <> s.settings_hash or other.version is distinct from s.version)
-            and not coalesce({OTHER_SLICE}, false)
+        where {IS_REWRITTEN}
     ),
     -- what is the same by its content keeps its row, with the version of now
     merged as (

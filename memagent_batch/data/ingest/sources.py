@@ -177,10 +177,16 @@ def settings_hash(
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
 
-OTHER_SLICE = """
-regexp_replace(other.scope, 'slice [0-9]+/', 'slice ') = regexp_replace(s.scope, 'slice [0-9]+/', 'slice ')
+IS_REWRITTEN = """
+other.scope is distinct from s.scope and other.ingested_at > s.ingested_at
+and (other.settings_hash <> s.settings_hash or other.version is distinct from s.version)
+and not coalesce(
+    regexp_replace(other.scope, 'slice [0-9]+/', 'slice ') = regexp_replace(s.scope, 'slice [0-9]+/', 'slice '), false
+)
 """
-"""Whether the scopes of two rows of `sources`, which differ, have no document in common: slices of one division."""
+"""Whether another job has written documents of a source otherwise since. `s` and `other` are the rows of two jobs for
+one source in `sources`. Different slices of the same division have no document in common.
+"""
 _KNOWN_SOURCES = f"""
 select source, version, content_hash
 from (select *, regexp_extract(lower(source), '[.][a-z0-9]{{1,10}}$') as ending from sources) as s
@@ -192,9 +198,7 @@ where scope is not distinct from $scope and settings_hash = $settings_hash
     )
     and not exists (
         from sources as other
-        where other.source = s.source and other.scope is distinct from s.scope and other.ingested_at > s.ingested_at
-            and (other.settings_hash <> s.settings_hash or other.version is distinct from s.version)
-            and not coalesce({OTHER_SLICE}, false)
+        where other.source = s.source and {IS_REWRITTEN}
     )
     and not ($retry_failed and (status = 'failed' or list_contains([loss.kind for loss in losses], 'failed')))
 """

@@ -77,7 +77,7 @@ class ReadingTurns:
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     _num_asked: int = field(default=0, init=False)
     _hashes: dict[int, str] = field(default_factory=dict, init=False)
-    """`hash_turn` of the turns of the reading that have ended, by number."""
+    """The hash (`hash_turn`) of each finished turn of the reading, by the number of the turn."""
     _follow_ups: dict[tuple[str, str], Completion] = field(default_factory=dict, init=False)
     """Completions of follow-up questions, by fingerprint and hash of the prompt."""
 
