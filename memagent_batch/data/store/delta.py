@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from memagent_batch.config.storage import Options
 from memagent_batch.data.store.errors import storage_errors
@@ -172,7 +173,7 @@ class OutputTable:
         """The latest version; None if the table was not created yet."""
         with storage_errors(self.place.uri):
             table = self._open()
-            return None if table is None else table.to_pyarrow_dataset()
+            return None if table is None else self._dataset_of(table)
 
     def exists(self) -> bool:
         """Whether the table was created."""
@@ -211,7 +212,12 @@ class OutputTable:
     def dataset(self, version: int | None = None) -> ds.Dataset:
         """A version as an Arrow dataset: it streams, and reads only the columns and files that are asked for."""
         with storage_errors(self.place.uri):
-            return self.open(version).to_pyarrow_dataset()
+            return self._dataset_of(self.open(version))
+
+    def _dataset_of(self, table: "DeltaTable") -> ds.Dataset:
+        # with deltalake's own reader of local files, Python may abort when it exits
+        local = SubTreeFileSystem(self.place.path, LocalFileSystem()) if self.place.is_local else None
+        return table.to_pyarrow_dataset(filesystem=local)
 
     def files(self, version: int | None = None) -> dict[str, TableFile]:
         """The files of a version, by their paths below the table."""
