@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.harness import TINY_JOB, make_tasks, spread, write_tasks
+from benchmarks.harness import make_tasks, spread
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,11 +40,12 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _run(folder: Path, *, executor: str) -> dict[str, float]:
-    write_tasks(folder, make_tasks([512]))
+    (task,) = make_tasks([512])
+    (folder / "document.txt").write_text(task.document)
     command = [
-        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--executor", executor),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", "tiny", "--executor", executor),
         *("--log-format", "json", "--output", str(folder / "run")),
-        *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
+        *("--documents", str(folder / "document.txt"), "--ask", task.question),
     ]
     began = time.time()
     environment = os.environ | {"RAY_TMPDIR": str(folder)}
