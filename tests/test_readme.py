@@ -39,10 +39,10 @@ def test_readme_uses_name_every_pipeline() -> None:
     assert named == {path.name for path in (ROOT / "pipelines").glob("*.py")}
 
 
-def test_files_that_llm_txt_names_are_there() -> None:
-    text = (ROOT / "llm.txt").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([\w./-]+(?:/|\.\w+))`", text))
-    assert len(named) > 30
+@pytest.mark.parametrize("page", ["llm.txt", "CONTRIBUTING.md"])
+def test_files_that_a_page_for_developers_names_are_there(page: str) -> None:
+    named = set(re.findall(r"`((?:[\w.-]+/)+(?:[\w.-]+\.\w+)?)`", (ROOT / page).read_text(encoding="utf-8")))
+    assert len(named) > 20
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
