@@ -39,6 +39,8 @@ class PluginRegistry:
     group: str
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
+    extra: str = ""
+    """The extra that installs what the built-in ones import."""
 
     def require(self, kind: str, *, allows_code: bool) -> None:
         """Checks the name of a kind without importing anything.
@@ -77,6 +79,11 @@ class PluginRegistry:
         try:
             return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
+            if self.extra and kind in self.built_in and isinstance(error, ModuleNotFoundError):
+                raise SettingsError(
+                    f"{self.setting}: {error.name} is not installed; `pip install 'memagent-batch[{self.extra}]'` "
+                    "installs it, on every node"
+                ) from error
             raise SettingsError(
                 f"{self.setting}: {kind!r} can't be imported: {type(error).__name__}: {error}; where its module is not "
                 "found, put its folder on PYTHONPATH, on every node"
@@ -121,6 +128,7 @@ Metrics of containment are not among them: a policy would earn them by listing c
 CONVERTERS = PluginRegistry(
     setting="converter",
     group="memagent_batch.converters",
+    extra="convert",
     built_in={
         "pdf": "memagent_batch.data.ingest.readers.pdf:PdfConverter",
         "html": "memagent_batch.data.ingest.readers.html:HtmlConverter",

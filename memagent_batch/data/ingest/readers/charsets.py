@@ -5,8 +5,11 @@ import re
 import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
-from memagent_batch.data.ingest.readers.charset_guess import guess_encoding
+import chardet
+import webencodings
+
 from memagent_batch.errors import ConversionError
 
 BYTE_ORDER_MARKS = {
@@ -38,7 +41,71 @@ ISO_2022 = {b"\x1b$)C": "iso2022_kr", b"\x1b$": "iso2022_jp_ext"}
 CHARACTERS_PER_CONTROL = 50
 """Bytes of which one may be a control character if they are text."""
 REPLACEMENT = "\ufffd"
+OLD_CODECS = frozenset({"mac-roman", "mac-cyrillic", "cp437", "cp737", "cp850", "cp852", "cp862", "cp866", "cp874"}) | {
+    *(f"cp125{number}" for number in range(9)),
+    *(f"iso8859-{number}" for number in (1, 2, 5, 6, 7, 15)),
+    *("koi8-r", "koi8-u", "cp932", "euc_jp", "gb18030", "big5hkscs", "cp949"),
+}
+"""Encodings in which programs wrote texts before UTF-8; `chardet` knows rarer ones too."""
+ODD_LETTERS = re.compile(
+    "[A-Za-zÀ-ɏ](?=[Ͱ-ۿ])|[Ͱ-ۿ](?=[A-Za-zÀ-ɏ])|[Ͱ-Ͽ](?=[Ѐ-ӿ])|[Ѐ-ӿ](?=[Ͱ-Ͽ])"  # two scripts in a word
+    r"|[a-zß-öø-ÿа-я](?=[A-ZÀ-ÖØ-ÞА-Я])"  # a capital after a small letter
+    r"|(?<=[^\W\d_])[¡-¿×÷‐-⯿](?<![’‘·])(?=[^\W\d_])|[\x80-\x9f\ufffd]"  # a sign inside a word, or no character
+)
+"""What a text in a wrong encoding has many of."""
+ODD_LETTER_FACTOR = 0.5
+"""By which each of them makes an encoding less likely."""
+SAMPLE_LINES = 500
+"""Lines by which an encoding is guessed."""
+NOT_ASCII_LINE = re.compile(rb"[^\r\n]{0,200}[\x80-\xff][^\r\n]{0,200}")
 MULTI_BYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+CODE_PAGES = {
+    708: "iso8859-6",
+    936: "gb18030",
+    949: "cp949",
+    950: "big5hkscs",
+    1361: "johab",
+    1200: "utf-16-le",
+    1201: "utf-16-be",
+    12000: "utf-32-le",
+    12001: "utf-32-be",
+    65000: "utf-7",
+    65001: "utf-8",
+    10000: "mac_roman",
+    10001: "shift_jis",
+    10002: "big5",
+    10003: "euc_kr",
+    10004: "mac_arabic",
+    10006: "mac_greek",
+    10007: "mac_cyrillic",
+    10008: "gb2312",
+    10010: "mac_romanian",
+    10029: "mac_latin2",
+    10079: "mac_iceland",
+    10081: "mac_turkish",
+    10082: "mac_croatian",
+    20127: "ascii",
+    20261: "latin-1",
+    20866: "koi8-r",
+    21866: "koi8-u",
+    20932: "euc_jp",
+    20936: "gb18030",
+    20949: "cp949",
+    20000: "big5",
+    **{28590 + part: f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))},
+    38598: "iso8859-8",
+    **dict.fromkeys((50220, 50221, 50222), "iso2022_jp_ext"),
+    50225: "iso2022_kr",
+    50227: "gb18030",
+    51932: "euc_jp",
+    51936: "gb18030",
+    51949: "cp949",
+    51950: "big5hkscs",
+    52936: "hz",
+    54936: "gb18030",
+    37: "cp037",
+}
+"""Python's encodings of the code pages whose names in Python are not their numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +119,6 @@ class Decoded:
 
 def find_codec(label: str) -> str | None:
     """Returns Python's codec for a label, by the WHATWG Encoding Standard or else by Python; None if unknown."""
-    import webencodings
-
     label = label.strip().strip("\"'").lower()
     encoding = webencodings.lookup(label)
     if encoding is not None:
@@ -63,6 +128,11 @@ def find_codec(label: str) -> str | None:
         return codecs.lookup(label).name
     except (LookupError, ValueError):
         return None
+
+
+def code_page_label(page: int) -> str:
+    """Returns the name of an encoding; one that Python may not know."""
+    return CODE_PAGES.get(page, f"cp{page}")
 
 
 def is_ascii_label(label: str) -> bool:
@@ -182,6 +252,21 @@ def _guess(data: bytes) -> Decoded:
     _require_text(data)
     codec = guess_encoding(data)
     return Decoded(text=data.decode(codec, "replace"), doubt=_guess_doubt(codec))
+
+
+def guess_encoding(data: bytes) -> str:
+    """Returns Python's codec for the most likely encoding of a text with bytes above 127.
+
+    `chardet` ranks the encodings by the letters that each language uses; those that give odd words come later.
+    """
+    sample = b"\n".join(line[0] for line in islice(NOT_ASCII_LINE.finditer(data), SAMPLE_LINES))
+    scores = dict[str, float]()
+    for guess in chardet.detect_all(sample, ignore_threshold=True):
+        codec = find_codec(guess["encoding"] or "")
+        if codec in OLD_CODECS and codec not in scores:
+            odd_letters = ODD_LETTERS.findall(sample.decode(codec, "replace"))
+            scores[codec] = guess["confidence"] * ODD_LETTER_FACTOR ** len(odd_letters)
+    return max(scores, key=lambda codec: scores[codec], default="cp1252")
 
 
 def _is_utf8(data: bytes) -> bool:

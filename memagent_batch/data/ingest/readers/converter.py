@@ -105,22 +105,22 @@ class Converter(Protocol):
 class BuiltIn:
     """A built-in converter says which library it uses."""
 
-    own: ClassVar[int]
-    """Its own number, raised with every change of what it reads."""
+    revision: ClassVar[int]
+    """Raised with every change of what it reads."""
     package: ClassVar[str | None] = None
     extra: ClassVar[str] = "convert"
     modules: ClassVar[tuple[str, ...]] = ()
 
     def version(self) -> str:
-        """Its own number, and the version of its package.
+        """Its revision, and the version of its package.
 
         Raises:
             SettingsError: the package is not installed.
         """
         if self.package is None:
-            return str(self.own)
+            return str(self.revision)
         try:
-            return f"{self.own} ({self.package} {version(self.package)})"
+            return f"{self.revision} ({self.package} {version(self.package)})"
         except PackageNotFoundError as error:
             raise SettingsError(
                 f"converter: {self.package} is not installed; `pip install 'memagent-batch[{self.extra}]'` installs "

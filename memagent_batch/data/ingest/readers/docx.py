@@ -32,7 +32,7 @@ class DocxConverter(BuiltIn):
     out, and the part says so.
     """
 
-    package, own, modules = "python-docx", 8, ("docx",)
+    package, revision, modules = "python-docx", 8, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each section of the body, then one for each header, footer and list of comments.

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from lxml import etree
+
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus, picture_parts
 from memagent_batch.data.ingest.readers.docx_numbers import W
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
@@ -130,8 +132,6 @@ def _related_item(part: Any, relation: Any, *, place: str, number: str, read: Re
 
 def _xml_part(part: Any, kind: str, locator: str, read: ReadPart) -> Part:
     """Returns the text of a part; one whose XML is damaged costs itself."""
-    from lxml import etree
-
     try:
         if kind == "control":
             return _control_part(part, locator)

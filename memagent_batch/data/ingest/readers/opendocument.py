@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lxml import etree
+
 from memagent_batch.data.ingest.readers.converter import (
     Attachment,
     BuiltIn,
@@ -59,7 +61,7 @@ class OpenDocumentConverter(BuiltIn):
     What a tracked change deleted is left out, and the first part says so.
     """
 
-    package, own, modules = "lxml", 3, ("lxml.etree",)
+    package, revision, modules = "lxml", 3, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the parts of the body, then one for each text, picture or file beside it.
@@ -99,8 +101,6 @@ def _root(package: zipfile.ZipFile, name: str) -> Any:
     Raises:
         ConversionError: it declares entities.
     """
-    from lxml import etree
-
     root = etree.fromstring(
         package.read(name), etree.XMLParser(resolve_entities=False, no_network=True, collect_ids=False)
     )
@@ -120,8 +120,6 @@ def _decoded(letters: str | None) -> bytes:
 
 def _equations(package: zipfile.ZipFile) -> dict[str, str]:
     """Returns the formulas among the objects of a package, by the paths of the objects."""
-    from lxml import etree
-
     equations = dict[str, str]()
     for name in package.namelist():
         inner = OBJECT.fullmatch(name)
@@ -184,8 +182,6 @@ def _inner_items(package: zipfile.ZipFile, name: str, *, number: str) -> Iterato
 
 def _object_part(package: zipfile.ZipFile, name: str, locator: str) -> Part:
     """Returns the text of an object; one that can't be read costs itself."""
-    from lxml import etree
-
     try:
         root = _root(package, name)
     except (ConversionError, etree.XMLSyntaxError) as error:

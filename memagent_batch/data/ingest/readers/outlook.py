@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.data.ingest.readers.charsets import Decoded
-from memagent_batch.data.ingest.readers.code_pages import code_page_label
+import olefile
+
+from memagent_batch.data.ingest.readers.charsets import Decoded, code_page_label
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.html import decode_page
 from memagent_batch.data.ingest.readers.mail import HEADERS, message_items
 from memagent_batch.data.ingest.readers.mail_headers import decode_text_or_bytes
-from memagent_batch.data.ingest.readers.outlook_rtf import unpack_rtf
 from memagent_batch.data.ingest.readers.rtf import rtf_parts
 from memagent_batch.errors import ConversionError
 
@@ -102,12 +102,21 @@ NAMED_FIELDS = {
 }
 """Fields of contacts, appointments and tasks, by the numbers of their names."""
 MAX_INNER = 8
+RTF_HEADER = struct.Struct("<II4sI")
+"""Of packed RTF (MS-OXRTFCP): packed size, size, kind and check sum, which is not looked at."""
+DICTIONARY_BYTES = 4096
+FIRST_DICTIONARY = (
+    rb"{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript \fdecor MS Sans Serif"
+    rb"SymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0" + b"\r\n" + rb"\par \pard\plain\f0\fs20\b\i\u"
+    rb"\tab\tx"
+)
+"""What the dictionary holds before the first byte is unpacked."""
 
 
 class OutlookConverter(BuiltIn):
     """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
 
-    package, own, modules = "olefile", 4, ("olefile", "lxml.etree")
+    package, revision, modules = "olefile", 4, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The message, its attachments, and what can't be read of them.
@@ -115,8 +124,6 @@ class OutlookConverter(BuiltIn):
         Raises:
             ConversionError: it is damaged, or not a message.
         """
-        import olefile
-
         losses = _Losses()
         try:
             with olefile.OleFileIO(file) as ole:
@@ -280,13 +287,51 @@ def _rtf_text(message: _Folder, losses: _Losses) -> str:
     if not data:
         return ""
     try:
-        parts = [*rtf_parts(unpack_rtf(data))]
+        parts = [*rtf_parts(_unpack_rtf(data))]
     except ConversionError as error:
         losses.unread.append(f"its packed RTF is not read: {error}; save it as EML")
         return ""
     losses.doubts |= {part.reason: None for part in parts if part.status is PartStatus.NEEDS_REVIEW and part.reason}
     losses.parts += [part for part in parts if not part.text]
     return "\n\n".join(part.text for part in parts if part.text)
+
+
+def _unpack_rtf(data: bytes) -> bytes:
+    """Unpacks RTF: runs of eight tokens, each a byte or a reference to bytes among the last 4,096 ones.
+
+    Raises:
+        ConversionError: it is damaged.
+    """
+    if len(data) < RTF_HEADER.size:
+        raise ConversionError("it is cut off")
+    packed_size, size, kind, _ = RTF_HEADER.unpack_from(data)
+    content = data[RTF_HEADER.size : packed_size + 4]
+    if kind == b"MELA":
+        return content[:size]
+    if kind != b"LZFu":
+        raise ConversionError("it is packed in an unknown way")
+    text = _unpack_tokens(content)
+    if len(text) < size:
+        raise ConversionError(f"it ends after {len(text):,} of {size:,} bytes")
+    return text[:size]
+
+
+def _unpack_tokens(content: bytes) -> bytes:
+    out, at, first = bytearray(FIRST_DICTIONARY), 0, len(FIRST_DICTIONARY)
+    while at < len(content):
+        flags, at = content[at], at + 1
+        for bit in range(8):
+            if not flags >> bit & 1:
+                out += content[at : at + 1]
+                at += 1
+                continue
+            reference, at = int.from_bytes(content[at : at + 2], "big"), at + 2
+            start = len(out) - ((len(out) - (reference >> 4)) % DICTIONARY_BYTES)
+            if at > len(content) or start == len(out):
+                return bytes(out[first:])
+            for position in range(start, start + (reference & 0xF) + 2):
+                out.append(out[position] if position >= 0 else 0)
+    return bytes(out[first:])
 
 
 def _fields(message: _Folder, losses: _Losses) -> Iterator[str]:

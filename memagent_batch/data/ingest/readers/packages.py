@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
 
+from lxml import etree
+
 STRICT = re.compile(rb"""(?<=["'])http://purl\.oclc\.org/ooxml/(\w+)/""")
 """Start of a namespace of Strict Open XML, such as `http://purl.oclc.org/ooxml/drawingml/` before `main`."""
 TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
@@ -45,8 +47,6 @@ def open_package(file: Path) -> Path | BytesIO:
 
 def _repair_relations(name: str, xml: bytes, names: Mapping[str, str]) -> bytes:
     """Returns a list of relations in which every internal target is a member; names are those of the members."""
-    from lxml import etree
-
     try:
         root = etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True))
     except etree.XMLSyntaxError:
@@ -85,8 +85,6 @@ class PackagePart:
     @cached_property
     def rels(self) -> dict[str, "Relation"]:
         """The relations of the part by their ids; an empty name is the package itself."""
-        from lxml import etree
-
         folder, name = posixpath.split(self._name)
         member = posixpath.join(folder, "_rels", f"{name}.rels")
         if member not in self._package.NameToInfo:

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from lxml import etree
+
 from memagent_batch.data.ingest.readers.docx_numbers import formatted
 from memagent_batch.data.ingest.readers.equations import mathml_equation
 from memagent_batch.data.ingest.readers.marks import (
@@ -95,8 +97,6 @@ class VisibleText:
 
 def visible_text(page: str) -> VisibleText:
     """Reads a page, a line for each block or row. Nothing is left out as unimportant."""
-    from lxml import etree
-
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     source = _without_sections(page).translate(CONTROLS).encode("utf-8", errors="replace")
     root = etree.fromstring(source, parser) if page.strip() else None
@@ -186,8 +186,6 @@ class _PageReader:
 
     def read(self) -> str:
         """Returns the text with signs for the edges of its blocks and cells."""
-        from lxml import etree
-
         for style in self._root.iter("style"):
             self._read_rules(style.text or "")
         walk = etree.iterwalk(self._root, events=("start", "end"))

@@ -10,9 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pypdfium2
+import pypdfium2.raw as pdfium
+
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
-from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, embedded_file, read_annotations
+from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, embedded_file
 from memagent_batch.data.ingest.readers.pdf_shapes import (
     Box,
     PageInk,
@@ -61,7 +64,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
 
-    package, own, modules = "pypdfium2", 5, ("pypdfium2", "numpy")
+    package, revision, modules = "pypdfium2", 5, ("pypdfium2", "numpy")
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:
@@ -73,8 +76,6 @@ class PdfConverter(BuiltIn):
         Raises:
             ConversionError: the file is encrypted or no PDF that can be opened.
         """
-        import pypdfium2
-
         document, content = _open(file), _FileContent(file.read_bytes())
         for number in range(len(document)):
             try:
@@ -88,8 +89,6 @@ class PdfConverter(BuiltIn):
 
 
 def _open(file: Path) -> Any:
-    import pypdfium2
-
     try:
         document = pypdfium2.PdfDocument(file)
     except pypdfium2.PdfiumError as error:
@@ -107,11 +106,9 @@ def _open(file: Path) -> Any:
 
 
 def _page_items(document: Any, number: int, *, ocr: bool, has_layers: bool) -> Iterator[Part | Attachment]:
-    import pypdfium2.raw as pdfium
-
     page, annotations = document[number], Annotations()
     if pdfium.FPDFPage_GetAnnotCount(page):
-        annotations = read_annotations(document, page, number=number + 1)
+        annotations.read(document, page, number=number + 1)
         page.close()
         page = document[number]
     is_layer_hidden = has_layers and remove_hidden_layers(page)
@@ -273,8 +270,6 @@ class _FileContent:
 
     def losses(self, document: Any) -> Iterator[str]:
         """What the file holds that is not read, in words."""
-        import pypdfium2.raw as pdfium
-
         if document.get_formtype() == pdfium.FORMTYPE_XFA_FULL:
             yield "its form (XFA) is not read: only programs of Adobe show it; print it to a PDF"
         if b"/Encrypt" in self.data:

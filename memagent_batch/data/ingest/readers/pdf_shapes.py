@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+import pypdfium2
+import pypdfium2.raw as pdfium
+
 FORM_DEPTH = 5
 """How deep forms inside forms of a page are looked into."""
 MAX_OBJECTS = 10_000
@@ -122,8 +126,6 @@ class Shapes:
 
 def read_shapes(page: Any) -> Shapes:
     """Collects what is drawn on a page."""
-    import pypdfium2.raw as pdfium
-
     shapes = Shapes()
     for order, (handle, kind, matrix) in enumerate(_objects(page, pdfium.FPDFPage_CountObjects, matrix=None)):
         shapes.is_blank &= kind == pdfium.FPDF_PAGEOBJ_FORM
@@ -143,9 +145,6 @@ def read_shapes(page: Any) -> Shapes:
 
 def _objects(parent: Any, count: Any, *, matrix: Any, depth: int = 1) -> Iterator[tuple[Any, int, Any]]:
     """Objects of a page with their kinds; those of a form follow it, with the matrix that leads to the page."""
-    import pypdfium2
-    import pypdfium2.raw as pdfium
-
     get = pdfium.FPDFPage_GetObject if count is pdfium.FPDFPage_CountObjects else pdfium.FPDFFormObj_GetObject
     for index in range(count(parent)):
         handle = get(parent, index)
@@ -160,8 +159,6 @@ def _objects(parent: Any, count: Any, *, matrix: Any, depth: int = 1) -> Iterato
 
 
 def _bounds(handle: Any, matrix: Any) -> Box:
-    import pypdfium2.raw as pdfium
-
     sides = [ctypes.c_float() for _ in range(4)]
     pdfium.FPDFPageObj_GetBounds(handle, *sides)
     box = Box(*(side.value for side in sides))
@@ -169,8 +166,6 @@ def _bounds(handle: Any, matrix: Any) -> Box:
 
 
 def _may_show_letters(picture: Any) -> bool:
-    import pypdfium2.raw as pdfium
-
     width, height = ctypes.c_uint(), ctypes.c_uint()
     is_known = pdfium.FPDFImageObj_GetImagePixelSize(picture, width, height)
     return not is_known or min(width.value, height.value) >= MIN_PICTURE_PIXELS
@@ -178,17 +173,11 @@ def _may_show_letters(picture: Any) -> bool:
 
 def is_blank_picture(picture: Any) -> bool:
     """Whether a picture has one colour alone, or can't be decoded."""
-    import numpy as np
-    import pypdfium2
-    import pypdfium2.raw as pdfium
-
     handle = pdfium.FPDFImageObj_GetBitmap(picture)
     return not handle or np.ptp(pypdfium2.PdfBitmap.from_raw(handle).to_numpy()) <= BLANK_CONTRAST
 
 
 def _add_path(shapes: Shapes, handle: Any, matrix: Any, order: int) -> None:
-    import pypdfium2.raw as pdfium
-
     num_segments = pdfium.FPDFPath_CountSegments(handle)
     if num_segments > BOX_SEGMENTS:
         shapes.num_curves += num_segments
@@ -232,8 +221,6 @@ def _is_under(text: Box, cover: Box) -> bool:
 
 
 def _is_opaque(cover: Path) -> bool:
-    import pypdfium2.raw as pdfium
-
     if pdfium.FPDFPageObj_HasTransparency(cover.handle):
         return False
     if not cover.num_segments:
@@ -311,8 +298,6 @@ class PageInk:
     """Where a page, drawn small, shows edges as letters do."""
 
     def __init__(self, page: Any) -> None:
-        import numpy as np
-
         rotation = page.get_rotation()
         page.set_rotation(0)
         left, bottom, _, top = page.get_bbox()
@@ -328,8 +313,6 @@ class PageInk:
 
     def unread_blocks(self, box: Box, rects: Iterable[Box]) -> tuple[int, int]:
         """Counts the blocks of a box that show edges: those away from the text layer, and all."""
-        import numpy as np
-
         covered = np.zeros_like(self._has_edges)
         for rect in rects:
             covered[self._blocks(rect.grown(rect.height / 2))] = True
@@ -348,8 +331,6 @@ def remove_hidden_layers(page: Any) -> bool:
 
     Whether a layer is off is seen by drawing its objects alone.
     """
-    import pypdfium2.raw as pdfium
-
     groups = defaultdict[str, list[Any]](list)
     handles = [pdfium.FPDFPage_GetObject(page, index) for index in range(pdfium.FPDFPage_CountObjects(page))]
     for number, handle in enumerate(handles):
@@ -367,9 +348,6 @@ def remove_hidden_layers(page: Any) -> bool:
 
 def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> bool:
     """Whether objects draw nothing. Text that is invisible on purpose, as under a scan, tells nothing of its layer."""
-    import numpy as np
-    import pypdfium2.raw as pdfium
-
     inner = [item for handle in objects for item in _with_inner_objects(handle)]
     texts = [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_TEXT]
     has_picture = any(kind == pdfium.FPDF_PAGEOBJ_IMAGE for _, kind in inner)
@@ -382,8 +360,6 @@ def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> boo
 
 
 def _with_inner_objects(handle: Any) -> Iterator[tuple[Any, int]]:
-    import pypdfium2.raw as pdfium
-
     kind = pdfium.FPDFPageObj_GetType(handle)
     yield handle, kind
     if kind == pdfium.FPDF_PAGEOBJ_FORM:
@@ -393,8 +369,6 @@ def _with_inner_objects(handle: Any) -> Iterator[tuple[Any, int]]:
 
 def _layer_name(handle: Any) -> str | None:
     """The name of the layer that an object belongs to, if any."""
-    import pypdfium2.raw as pdfium
-
     for index in range(pdfium.FPDFPageObj_CountMarks(handle)):
         mark = pdfium.FPDFPageObj_GetMark(handle, index)
         if _mark_text(pdfium.FPDFPageObjMark_GetName, mark) == LAYER_MARK:
@@ -403,8 +377,6 @@ def _layer_name(handle: Any) -> str | None:
 
 
 def _mark_text(function: Any, *arguments: Any) -> str:
-    import pypdfium2.raw as pdfium
-
     num_bytes = ctypes.c_ulong()
     function(*arguments, None, 0, num_bytes)
     text = (pdfium.FPDF_WCHAR * (num_bytes.value // 2))()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise, repeat
 from typing import Any
 
+import pypdfium2.raw as pdfium
+
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs
 from memagent_batch.data.ingest.readers.pdf_annotations import CheckBox
 from memagent_batch.data.ingest.readers.pdf_shapes import Box
@@ -95,7 +97,7 @@ class TextReader:
         self._text = _text_of(self._texts)
         self._characters = list(self._text)
         self._boxes, self._loose_boxes = dict[int, Box](), dict[int, Box]()
-        self.rects = _text_rects(self._texts)
+        self.rects = [Box(*self._texts.get_rect(index)) for index in range(self._texts.count_rects())]
 
     def text_in(self, box: Box) -> str:
         """The text that stands in a box, without white space."""
@@ -136,22 +138,14 @@ class TextReader:
         )
 
     def _box(self, index: int) -> Box:
-        import pypdfium2.raw as pdfium
-
         if index not in self._boxes:
-            left, right, bottom, top = (ctypes.c_double() for _ in range(4))
-            pdfium.FPDFText_GetCharBox(self._texts, index, left, right, bottom, top)
-            self._boxes[index] = Box(left.value, bottom.value, right.value, top.value)
+            self._boxes[index] = Box(*self._texts.get_charbox(index))
         return self._boxes[index]
 
     def _loose_box(self, index: int) -> Box:
         """The box of a character that is as high as its font, turned so that its line runs from left to right."""
-        import pypdfium2.raw as pdfium
-
         if index not in self._loose_boxes:
-            rect = pdfium.FS_RECTF()
-            pdfium.FPDFText_GetLooseCharBox(self._texts, index, rect)
-            box = Box(rect.left, rect.bottom, rect.right, rect.top)
+            box = Box(*self._texts.get_charbox(index, loose=True))
             for _ in range(_quarter_turns(self._texts, index) if self._has_turned_text else 0):
                 box = Box(box.bottom, -box.right, box.top, -box.left)
             self._loose_boxes[index] = box
@@ -159,15 +153,11 @@ class TextReader:
 
     def _text_object(self, index: int) -> int:
         """The address of the object that draws a character, in one size and on one line."""
-        import pypdfium2.raw as pdfium
-
         handle = pdfium.FPDFText_GetTextObject(self._texts, index)
         return ctypes.addressof(handle.contents) if handle else 0
 
     def _count_unreadable(self) -> tuple[int, int, int]:
         """Counts the visible characters, those without a meaning, and most of these in a row."""
-        import pypdfium2.raw as pdfium
-
         num_visible = len(self._text) - len(BLANK.findall(self._text))
         errors = list(map(pdfium.FPDFText_HasUnicodeMapError, repeat(self._texts.raw), range(len(self._text))))
         unreadable = {found.start() for found in UNREADABLE.finditer(self._text)}
@@ -181,8 +171,6 @@ class TextReader:
 
     def _join_cut_words(self) -> None:
         """Drops spaces that PDFium puts between letters that stand no farther apart than those before them."""
-        import pypdfium2.raw as pdfium
-
         for space in SPACE_IN_WORD.finditer(self._text):
             index = space.start()
             if pdfium.FPDFText_IsGenerated(self._texts, index) != 1:
@@ -207,8 +195,6 @@ class TextReader:
 
     def _mark_columns(self, rules: Sequence[Box]) -> list[tuple[float, float]]:
         """Marks wide gaps in lines, but not those of tables with rules across them; returns where the gaps are."""
-        import pypdfium2.raw as pdfium
-
         gaps = [
             (left, right)
             for left, right in pairwise(self.rects)
@@ -269,8 +255,6 @@ class TextReader:
 
     def _covered(self, covers: Sequence[tuple[Box, set[int]]]) -> set[int]:
         """Characters under shapes that were drawn after them."""
-        import pypdfium2.raw as pdfium
-
         covered = set[int]()
         for box, earlier in covers:
             handles = {index: pdfium.FPDFText_GetTextObject(self._texts, index) for index in self._inside([box])}
@@ -287,8 +271,6 @@ class TextReader:
 
     def _place(self, box: CheckBox) -> bool:
         """Puts the mark of a check box beside the nearest character of its line; returns whether there is one."""
-        import pypdfium2.raw as pdfium
-
         across, up = box.box.center
         widths = (1000.0, max(4.0, box.box.height / 2 + 2))
         index = pdfium.FPDFText_GetCharIndexAtPos(
@@ -340,8 +322,6 @@ def _upright_text(page: Any) -> tuple[Any, set[int]]:
 
 def _quarter_turns(texts: Any, index: int) -> int:
     """Quarter turns, clockwise, that set a character upright."""
-    import pypdfium2.raw as pdfium
-
     angle: float = pdfium.FPDFText_GetCharAngle(texts, index)
     return round(angle / (math.pi / 2)) % 4
 
@@ -351,8 +331,6 @@ def _text_of(texts: Any) -> str:
 
     A font that gives codes of Windows-1252 instead of Unicode has its characters.
     """
-    import pypdfium2.raw as pdfium
-
     num_characters = texts.count_chars()
     buffer = (pdfium.c_ushort * (num_characters + 1))()
     num_units = pdfium.FPDFText_GetText(texts, 0, num_characters, buffer)
@@ -366,17 +344,6 @@ def _text_of(texts: Any) -> str:
 def _with_pairs(text: str) -> str:
     """The text with one character for both halves of a surrogate pair."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _text_rects(texts: Any) -> list[Box]:
-    import pypdfium2.raw as pdfium
-
-    rects = list[Box]()
-    left, top, right, bottom = (ctypes.c_double() for _ in range(4))
-    for index in range(texts.count_rects()):
-        pdfium.FPDFText_GetRect(texts, index, left, top, right, bottom)
-        rects.append(Box(left.value, bottom.value, right.value, top.value))
-    return rects
 
 
 def _script(box: Box, usual: Box) -> Script:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.data.ingest.readers.charsets import find_codec
-from memagent_batch.data.ingest.readers.code_pages import code_page_label
+from memagent_batch.data.ingest.readers.charsets import code_page_label, find_codec
 from memagent_batch.data.ingest.readers.converter import (
     WHOLE_SOURCE,
     Attachment,
@@ -58,7 +57,7 @@ UNDEFINED = 25
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    own = 4
+    revision = 4
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, and a part for each kind of text beside it.

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lxml import etree
+
 from memagent_batch.data.ingest.readers.converter import Attachment, Part
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
 from memagent_batch.data.ingest.readers.office import related_items, root_of
@@ -185,8 +187,6 @@ def _caption_controls(controls: Mapping[str, Control], sheet: PackagePart) -> No
 
 
 def _xml(root: Any) -> bytes:
-    from lxml import etree
-
     return bytes(etree.tostring(root))
 
 
@@ -236,8 +236,6 @@ def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, A
 
 def _forgiving_root(part: PackagePart) -> Any:
     """Returns the XML of a drawing in VML, in which Excel itself does not close line breaks."""
-    from lxml import etree
-
     root = etree.fromstring(
         part.blob.replace(b"<br>", b"<br/>"), etree.XMLParser(recover=True, resolve_entities=False, no_network=True)
     )

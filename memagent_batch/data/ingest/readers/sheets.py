@@ -10,6 +10,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from lxml import etree
+
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
 from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, NumberFormat, general, parse_number
@@ -62,7 +64,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, own, modules = "lxml", 4, ("lxml.etree", "docx")
+    package, revision, modules = "lxml", 4, ("lxml.etree", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it.
@@ -326,8 +328,6 @@ class Elements:
         Raises:
             ConversionError: the part declares entities.
         """
-        from lxml import etree
-
         with self._part.open() as stream:
             events = etree.iterparse(stream, tag=self._tag, resolve_entities=False, no_network=True, collect_ids=False)
             for _, element in events:

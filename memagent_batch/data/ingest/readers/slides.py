@@ -20,7 +20,7 @@ from memagent_batch.data.ingest.readers.symbols import symbol_note
 class SlidesConverter(BuiltIn):
     """Slides in the order of the show, hidden ones too; shapes in the order in which they are drawn."""
 
-    package, own, modules = "python-docx", 3, ("docx",)
+    package, revision, modules = "python-docx", 3, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each slide, and for each text beside it.
