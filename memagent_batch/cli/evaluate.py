@@ -21,8 +21,7 @@ from memagent_batch.loop.texts.escapes import unescaped
 from memagent_batch.masking import mask_url, printable
 
 if TYPE_CHECKING:
-    from memagent_batch.apps.evaluation.make import SuitePlan
-    from memagent_batch.apps.evaluation.suite import Suite
+    from memagent_batch.apps.evaluation.suite import Suite, SuitePlan
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -59,7 +58,7 @@ class MakeSuite(StorageCommand):
     """Ask for a number if a task's answer is one."""
 
     def run(self) -> None:
-        from memagent_batch.apps.evaluation.make import make_suite
+        from memagent_batch.apps.evaluation.suite import make_suite
 
         output = self.locate(self.output)
         if make_suite(self._plan(), self.model, output, say=partial(print, flush=True)):
@@ -68,7 +67,7 @@ class MakeSuite(StorageCommand):
             print(f"{output} holds this suite already; nothing to do")
 
     def _plan(self) -> "SuitePlan":
-        from memagent_batch.apps.evaluation.make import SuitePlan
+        from memagent_batch.apps.evaluation.suite import SuitePlan
         from memagent_batch.apps.evaluation.tasks import TASKS
 
         tasks = tuple(dict.fromkeys(self.tasks))
@@ -137,7 +136,7 @@ class RunSuite(ReaderSettings, StorageCommand):
         listed = read_variants(self.variants) if self.variants else {}
         changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
-        from memagent_batch.apps.flows.evaluate import Variant, evaluate_suite, require_variants
+        from memagent_batch.apps.evaluation.evaluate import Variant, evaluate_suite, require_variants
 
         suite = self._suite()
         variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.apps.evaluation.scoring import score_answers
-from memagent_batch.apps.evaluation.suite import ANSWER_COLUMNS, own_suite
+from memagent_batch.apps.evaluation.scores import ANSWER_COLUMNS, score_answers
+from memagent_batch.apps.evaluation.suite import own_suite
 from memagent_batch.cli import main as cli
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.scores import Metric
-from tests.evaluation.test_scoring import answer
+from tests.evaluation.test_scores import answer
 from tests.jobs import small_arguments
 
 DOCUMENTS = [

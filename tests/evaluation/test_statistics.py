@@ -31,13 +31,10 @@ def test_wilson_ends_hold_the_share_and_mirror_each_other(num_right: int, num_wr
         assert 0.0 <= interval.low <= num_right / num_scores <= interval.high <= 1.0
 
 
-def test_mean_interval_zeros_and_ones_of_documents_of_their_own_have_wilsons() -> None:
-    assert mean_interval([[1.0], [0.0], [1.0], [1.0]]) == wilson(3, 4)
-
-
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 def test_mean_interval_documents_that_are_all_alike_count_once_each(value: float) -> None:
     assert mean_interval([[value] * 20] * 10) == wilson(10 * value, 10)
+    assert mean_interval([[1.0], [0.0], [1.0], [1.0]]) == wilson(3, 4)
 
 
 @pytest.mark.parametrize(("num_documents", "num_questions"), [(6, 16), (20, 5), (60, 3)])

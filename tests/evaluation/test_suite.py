@@ -7,9 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.apps.evaluation.suite import SUITE_FORMAT, SUITE_QUESTIONS, read_suite_questions
+from memagent_batch.apps.evaluation.suite import (
+    SUITE_FORMAT,
+    SUITE_QUESTIONS,
+    SuitePlan,
+    make_suite,
+    read_suite_questions,
+)
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, StorageError
 
 QUESTION = {
     "question_id": "q",
@@ -20,7 +26,6 @@ QUESTION = {
     "metric": "em",
     "is_absent": False,
 }
-UNTYPED = dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated", "gold_spans"])
 LABELLED = QUESTION | {"answer_type": "label", "labels": ["fox", "dog"], "metric": "value"}
 
 
@@ -28,12 +33,6 @@ def write_suite(folder: Path, *questions: dict[str, Any]) -> Location:
     pq.write_table(pa.Table.from_pylist(list(questions), schema=SUITE_QUESTIONS), folder / "questions.parquet")
     (folder / "suite.json").write_text(json.dumps({"format": SUITE_FORMAT}))
     return Location(uri=str(folder))
-
-
-def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, QUESTION)
-    [row] = read_suite_questions(suite).to_pylist()
-    assert row == QUESTION | UNTYPED | {"length_tokens": None, "depth": None}
 
 
 @pytest.mark.parametrize(
@@ -73,3 +72,18 @@ def test_read_suite_questions_of_half_a_suite_or_another_version_are_refused(
     break_it(tmp_path)
     with pytest.raises(InputError, match=message):
         read_suite_questions(suite)
+
+
+@pytest.mark.parametrize("error", [StorageError("the disk is full"), KeyboardInterrupt()])
+def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error: BaseException, tmp_path: Path) -> None:
+    plan = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), samples=2, seed=0)
+    output = Location(uri=str(tmp_path / "suite"))
+
+    def stop(_: str) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        make_suite(plan, "tiny", output, say=stop)
+    assert not output.files()
+    assert make_suite(plan, "tiny", output, say=print)
+    assert read_suite_questions(output)["question_id"].to_pylist()[:2] == ["vt-512-000", "vt-512-001"]

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.apps.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
-from memagent_batch.apps.flows import evaluate as flow
+from memagent_batch.apps.evaluation import evaluate as flow
+from memagent_batch.apps.evaluation.scores import SCORES
+from memagent_batch.apps.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.cli import main as cli
 from memagent_batch.data.store.location import Location
 from memagent_batch.run.history import find_run

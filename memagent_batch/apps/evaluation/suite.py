@@ -1,38 +1,53 @@
-"""Evaluation suites and scores as tables: what `evaluate make` writes, `run` reads, `score` and `report` work on.
+"""Suites of an evaluation: what `evaluate make` writes, and a user's own questions with references as a suite.
 
 A suite is ordinary input of the main job: `documents/*.parquet` and `questions.parquet`, beside `suite.json`.
 """
 
+import hashlib
 import logging
 import posixpath
+import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from memagent_batch.apps.evaluation.haystacks import SampleRequest, TokenMeter, prose
+from memagent_batch.apps.evaluation.tasks import TASKS
 from memagent_batch.config.job import CONTAINMENT_METRICS
 from memagent_batch.data.documents.questions import TypeFields, read_questions, type_fields, value_type_of
 from memagent_batch.data.store.claims import read_owner_record, require_complete
-from memagent_batch.data.store.columns import Column, arrow_schema, column
+from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.json_files import write_json
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.parquet import read_parquet
+from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.errors import InputError, OutputError, ValueTypeError
 from memagent_batch.loop.follow_ups.values import says_not_stated, written_value
-from memagent_batch.loop.scores import TEXT_METRICS, Metric
+from memagent_batch.loop.scores import Metric
+from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 from memagent_batch.masking import mask_url
-from memagent_batch.run.tables import ANSWERS, READING_COLUMNS, DocumentId, QuestionId, QuestionText
+from memagent_batch.run.manifest import package_versions
+from memagent_batch.run.tables import DocumentId, QuestionId, QuestionText
+from memagent_batch.run.wiring import resolve_model
 
+GENERATOR = 5
+"""Rises with every change after which the same arguments make other documents."""
 SUITE_FILE = "suite.json"
 """What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""
 DOCUMENTS_FOLDER = "documents"
 QUESTIONS_FILE = "questions.parquet"
 SUITE_FORMAT = "memagent-suite/3"
 """Changes with every change of layout that an older version can't read."""
+ASKED_ENTRY = "asked"
+"""Entry of `suite.json` that says all that decides what is in a suite."""
 SHORT_CHARACTERS = 4
 """References with fewer characters may stand in a wrong answer by chance, such as `no` in `There is no limit`."""
 
@@ -77,63 +92,127 @@ class SuiteQuestion(_AskedColumns, TypeFields):
     ]
 
 
-class FollowUpScores(TypedDict):
-    """Scores of what was asked after the answer."""
-
-    value_right: Annotated[bool | None, Column("whether the typed value equals a reference; null without a type")]
-    reference_value: Annotated[str | None, Column("the first reference as a typed value, as JSON; null for not stated")]
-    abstained: Annotated[bool, Column("whether the value, or the answer of a question without a type, is `not stated`")]
-    evidence_precision: Annotated[
-        float | None,
-        Column(
-            "share of these that overlap a sentence that supports the answer; null if that is not known or there is "
-            "none"
-        ),
-    ]
-    evidence_recall: Annotated[
-        float | None, Column("share of the sentences that support the answer that evidence overlaps")
-    ]
-    evidence_f1: Annotated[float | None, Column("harmonic mean of both")]
-    evidence_hit: Annotated[bool | None, Column("whether any evidence overlaps a sentence that supports the answer")]
-
-
 SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
 SUITE_QUESTIONS = arrow_schema(SuiteQuestion)
-FOLLOW_UP_SCORES = arrow_schema(FollowUpScores)
-ASKED_ENTRY = "asked"
-"""Entry of `suite.json` that says all that decides what is in a suite."""
-STATUS_MISSING = "missing"
-"""Status of a reading that the suite asks for and that the answers have no row of."""
-COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
-"""What a reading took, as an answers table says it."""
-VALUES = ("value", "value_status", "confidence")
-"""What it says of the typed value."""
-_SCORED = (*READING_COLUMNS, "status", "answer", "response", *VALUES, "num_evidence", "num_document_tokens", *COSTS)
-ANSWER_COLUMNS = pa.schema(map(ANSWERS.field, _SCORED))
-"""What of an answers table is scored."""
 
-SCORES = pa.schema(
-    [
-        column("variant", pa.string(), "what was evaluated: a policy, a model, or both"),
-        *map(ANSWERS.field, READING_COLUMNS),
-        *map(SUITE_QUESTIONS.field, ("task", "length_tokens", "depth", "metric")),
-        column("score", pa.float64(), "the task's own metric; 0 if there is nothing to score"),
-        column("scored_on", pa.string(), "what `score` is of: response, answer or value"),
-        *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in TEXT_METRICS],
-        column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
-        column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
-        ANSWERS.field("answer"),
-        *map(SUITE_QUESTIONS.field, ("references", "answer_type")),
-        *map(ANSWERS.field, VALUES),
-        *map(FOLLOW_UP_SCORES.field, ("value_right", "reference_value")),
-        SUITE_QUESTIONS.field("is_absent"),
-        FOLLOW_UP_SCORES.field("abstained"),
-        ANSWERS.field("num_evidence"),
-        *map(FOLLOW_UP_SCORES.field, ("evidence_precision", "evidence_recall", "evidence_f1", "evidence_hit")),
-        *map(ANSWERS.field, ("num_document_tokens", *COSTS)),
-    ]
-)
-"""One row for each reading that the suite asks for."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuitePlan:
+    """What a suite is made of."""
+
+    tasks: tuple[str, ...]
+    lengths: tuple[int, ...]
+    samples: int
+    seed: int
+    typed: bool = False
+    """Whether questions ask for a type, where the answers of their task have one."""
+
+    def requests(self, *, task: str, length: int) -> Iterator[SampleRequest]:
+        """Yields a request for each sample; depths are spread evenly over the document, in random order."""
+        rng = random.Random(f"{self.seed}/{task}-{length}/depths")
+        strata = rng.sample(range(self.samples), self.samples)
+        for number, stratum in enumerate(strata):
+            yield SampleRequest(
+                task=task,
+                rng=random.Random(f"{self.seed}/{task}-{length}/{number}"),
+                length=length,
+                depth=(stratum + rng.random()) / self.samples,
+            )
+
+
+def make_suite(plan: SuitePlan, model: str, output: Location, *, say: Callable[[str], None]) -> bool:
+    """Writes the suite; returns False where it is there already, made from the same.
+
+    Takes memory for one document at a time, whatever the number of samples. Nothing is written before all are made.
+    Lengths are in tokens of the model. `say` shows a line of progress.
+
+    Raises:
+        OutputError: the folder holds something else.
+        SettingsError: the model has no tokeniser, or a task can't be made at a length.
+    """
+    tokenizer = load_tokenizer(resolve_model(model))
+    meter = TokenMeter(tokenizer)
+    inputs = {
+        "tokenizer": {"name": model, "sha256": tokenizer.sha256},
+        "essays": {"name": "own", "sha256": hashlib.sha256("\0".join(map("\n".join, prose())).encode()).hexdigest()},
+    }
+    asked = {
+        "generator": GENERATOR,
+        "tasks": list(plan.tasks),
+        "lengths_tokens": list(plan.lengths),
+        "samples": plan.samples,
+        "seed": plan.seed,
+        "typed": plan.typed,
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+    }
+    if _is_made(output, asked):
+        return False
+    for task in plan.tasks:  # the shortest length fails first if any does
+        TASKS[task].make(next(plan.requests(task=task, length=plan.lengths[0])), meter)
+    cells, questions = [], list[SuiteQuestion]()
+    with TemporaryDirectory() as folder:
+        for task, length in product(plan.tasks, plan.lengths):
+            file = Path(folder) / f"{task}-{length}.parquet"
+            rows, num_tokens = _write_cell(plan, meter, file, task=task, length=length)
+            questions += rows
+            tokens = {"tokens_least": min(num_tokens), "tokens_most": max(num_tokens)}
+            cells.append({"task": task, "length_tokens": length, **tokens})
+            say(f"{task}-{length}: {plan.samples} documents of {max(num_tokens):,} tokens")
+        for file in Path(folder).iterdir():
+            (output / f"{DOCUMENTS_FOLDER}/{file.name}").write_file(file)
+    (output / QUESTIONS_FILE).write_bytes(parquet_bytes(pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)))
+    record = {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()}
+    write_json(output / SUITE_FILE, {"format": SUITE_FORMAT, **record})
+    return True
+
+
+def _is_made(output: Location, asked: Mapping[str, Any]) -> bool:
+    """Checks that a suite may be written here; returns whether it is there already, whole.
+
+    Raises:
+        OutputError: the place holds another suite, half a suite, or something else; says what to do.
+    """
+    remedy = "delete them if they are of a suite that was not finished, or choose an empty folder"
+    record = read_owner_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
+    if record is None:
+        return False
+    old = record.get(ASKED_ENTRY) or {}
+    if different := sorted(name for name in {*asked, *old} if asked.get(name) != old.get(name)):
+        raise OutputError(
+            f"output: {output.uri} holds a suite that was made with other {', '.join(different)}; choose another "
+            "folder, or delete this one"
+        )
+    return True
+
+
+def _write_cell(
+    plan: SuitePlan, meter: TokenMeter, file: Path, *, task: str, length: int
+) -> tuple[list[SuiteQuestion], list[int]]:
+    """Writes the documents of a task and length, each a row group; returns their questions and lengths in tokens."""
+    rows, num_tokens = [], []
+    with pq.ParquetWriter(file, SUITE_DOCUMENTS, compression="zstd") as documents:
+        for number, request in enumerate(plan.requests(task=task, length=length)):
+            sample = TASKS[task].make(request, meter)
+            document_id = f"{task}-{length}-{number:03d}"
+            row = {"document_id": document_id, "text": sample.document}
+            documents.write_table(pa.Table.from_pylist([row], schema=SUITE_DOCUMENTS))
+            rows.append(
+                SuiteQuestion(
+                    question_id=document_id,
+                    document_id=document_id,
+                    question=sample.question,
+                    references=list(sample.references),
+                    task=task,
+                    length_tokens=length,
+                    depth=sample.depth,
+                    metric=TASKS[task].metric.value,
+                    **type_fields(TASKS[task].value_type if plan.typed else None),
+                    is_absent=not sample.gold,
+                    gold_spans=[GoldSpanRow(char_start=start, char_end=end) for start, end in sample.gold],
+                )
+            )
+            num_tokens.append(sample.num_tokens)
+    return rows, num_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,97 +225,17 @@ class Suite:
 
 
 def open_suite(place: Location) -> Suite:
-    """The suite that `evaluate make` wrote at a place, without its documents.
+    """Opens the suite that `evaluate make` wrote at a place, without its documents.
 
     Raises:
         InputError: it is not whole, or its questions can't be scored.
     """
     questions = read_suite_questions(place)
-    return Suite(
-        name=mask_url(place.fs.unstrip_protocol(place.path)),
-        questions_of=lambda _: questions,
-    )
-
-
-def own_suite(questions: Location, *, documents: Sequence[str], metric: Metric) -> Suite:
-    """The suite of a question list with references. Rows without a document_id are asked of every document.
-
-    The metric is that of questions without a type; typed ones have `value`. The documents give the suite its name.
-
-    Raises:
-        InputError: the list can't be read, or a question can't be scored.
-    """
-    stem = posixpath.splitext(posixpath.basename(questions.path))[0]
-    listed = read_questions(questions, ask=()).to_pylist()
-    rows = [_suite_question(row, task=stem, metric=metric) for row in listed]
-    _require_scorable(rows, where=questions.uri)
-    _warn_of_short_references(rows)
-    return Suite(
-        name=" over ".join([mask_url(questions.uri), *([", ".join(map(mask_url, documents))] if documents else [])]),
-        questions_of=partial(_asked_questions, rows),
-    )
-
-
-def _asked_questions(listed: Sequence[SuiteQuestion], answers: pa.Table) -> pa.Table:
-    """Each question with each document that it is asked of: its own, or all those of the answers.
-
-    A question of several documents is a separate task.
-    """
-    documents = defaultdict[str, dict[str, None]](dict)
-    for answer in answers.select(["document_id", "question_id"]).to_pylist():
-        documents[answer["question_id"]][answer["document_id"]] = None
-    rows = [
-        {**row, "document_id": document_id}
-        for row in listed
-        for document_id in ([row["document_id"]] if row["document_id"] else documents[row["question_id"]])
-    ]
-    times = Counter(row["question_id"] for row in rows)
-    tasks = ({"task": row["question_id"]} if times[row["question_id"]] > 1 else {} for row in rows)
-    return pa.Table.from_pylist([{**row, **task} for row, task in zip(rows, tasks, strict=True)], SUITE_QUESTIONS)
-
-
-def _suite_question(row: Mapping[str, Any], *, task: str, metric: Metric) -> SuiteQuestion:
-    references = row["references"] or []
-    is_absent = bool(references) and all(says_not_stated(reference) for reference in references)
-    return SuiteQuestion(
-        question_id=row["question_id"],
-        document_id=row["document_id"],
-        question=row["question"],
-        references=references,
-        task=task,
-        length_tokens=None,
-        depth=None,
-        metric=Metric.VALUE.value if row["answer_type"] else metric.value,
-        **type_fields(value_type_of(row)),
-        is_absent=is_absent,
-        gold_spans=[] if is_absent else None,
-    )
-
-
-def _warn_of_short_references(questions: Iterable[SuiteQuestion]) -> None:
-    short = [
-        (question, reference)
-        for question in questions
-        if question["metric"] in CONTAINMENT_METRICS
-        for reference in question["references"]
-        if 0 < len(reference.strip()) < SHORT_CHARACTERS
-    ]
-    if short:
-        question, reference = short[0]
-        log.warning(
-            f"question_id {question['question_id']!r}: a wrong answer may contain the reference {reference!r}, too "
-            f"({len(short)} references have fewer than {SHORT_CHARACTERS} characters); give such questions an "
-            "answer_type, or use --metric em"
-        )
-
-
-def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | None:
-    """Places in a document as a column of a question."""
-    return None if spans is None else [GoldSpanRow(char_start=start, char_end=end) for start, end in spans]
+    return Suite(name=mask_url(place.fs.unstrip_protocol(place.path)), questions_of=lambda _: questions)
 
 
 def read_suite_questions(suite: Location) -> pa.Table:
-    """The questions of a whole suite, a table of `SUITE_QUESTIONS`.
+    """Reads the questions of a whole suite, a table of `SUITE_QUESTIONS`.
 
     Raises:
         InputError: the suite is not whole, or a question can't be scored; names it.
@@ -255,6 +254,77 @@ def read_suite_questions(suite: Location) -> pa.Table:
     return questions
 
 
+def own_suite(questions: Location, *, documents: Sequence[str], metric: Metric) -> Suite:
+    """Makes a suite of a question list with references. Rows without a document_id are asked of every document.
+
+    The metric is that of questions without a type; typed ones have `value`. The documents give the suite its name.
+
+    Raises:
+        InputError: the list can't be read, or a question can't be scored.
+    """
+    task = posixpath.splitext(posixpath.basename(questions.path))[0]
+    rows = []
+    for row in read_questions(questions, ask=()).to_pylist():
+        references = row["references"] or []
+        is_absent = bool(references) and all(map(says_not_stated, references))
+        rows.append(
+            SuiteQuestion(
+                question_id=row["question_id"],
+                document_id=row["document_id"],
+                question=row["question"],
+                references=references,
+                task=task,
+                length_tokens=None,
+                depth=None,
+                metric=Metric.VALUE.value if row["answer_type"] else metric.value,
+                **type_fields(value_type_of(row)),
+                is_absent=is_absent,
+                gold_spans=[] if is_absent else None,
+            )
+        )
+    _require_scorable(rows, where=questions.uri)
+    _warn_of_short_references(rows)
+    return Suite(
+        name=" over ".join([mask_url(questions.uri), *([", ".join(map(mask_url, documents))] if documents else [])]),
+        questions_of=partial(_asked_questions, rows),
+    )
+
+
+def _asked_questions(questions: Sequence[SuiteQuestion], answers: pa.Table) -> pa.Table:
+    """Each question with each document that it is asked of: its own, or all those of the answers.
+
+    A question of several documents is a separate task.
+    """
+    documents = defaultdict[str, dict[str, None]](dict)
+    for answer in answers.select(["document_id", "question_id"]).to_pylist():
+        documents[answer["question_id"]][answer["document_id"]] = None
+    rows = [
+        {**row, "document_id": document_id}
+        for row in questions
+        for document_id in ([row["document_id"]] if row["document_id"] else documents[row["question_id"]])
+    ]
+    times = Counter(row["question_id"] for row in rows)
+    tasks = ({"task": row["question_id"]} if times[row["question_id"]] > 1 else {} for row in rows)
+    return pa.Table.from_pylist([{**row, **task} for row, task in zip(rows, tasks, strict=True)], SUITE_QUESTIONS)
+
+
+def _warn_of_short_references(questions: Sequence[SuiteQuestion]) -> None:
+    short = [
+        (question["question_id"], reference)
+        for question in questions
+        if question["metric"] in CONTAINMENT_METRICS
+        for reference in question["references"]
+        if 0 < len(reference.strip()) < SHORT_CHARACTERS
+    ]
+    if short:
+        question_id, reference = short[0]
+        log.warning(
+            f"question_id {question_id!r}: a wrong answer may contain the reference {reference!r}, too "
+            f"({len(short)} references have fewer than {SHORT_CHARACTERS} characters); give such questions an "
+            "answer_type, or use --metric em"
+        )
+
+
 def _require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
     """Checks what scores need: references, and a metric that fits. The run itself checks all else before it reads.
 
@@ -267,43 +337,12 @@ def _require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None
             raise InputError(f"{name} has no reference to score against; add one, or leave the question out")
         if row["metric"] not in set(Metric):
             raise InputError(f"{name} has the metric {row['metric']!r}; known are {', '.join(Metric)}")
-        _require_value(row, name=name)
-
-
-def _require_value(row: SuiteQuestion, *, name: str) -> None:
-    try:
-        value_type = value_type_of(row)
-    except ValueTypeError as error:
-        raise InputError(f"{name}: {error}") from error
-    if value_type is None:
-        if row["metric"] == Metric.VALUE:
+        try:
+            value_type = value_type_of(row)
+        except ValueTypeError as error:
+            raise InputError(f"{name}: {error}") from error
+        if value_type is None and row["metric"] == Metric.VALUE:
             raise InputError(f"{name} has the metric value and asks for no type; give it an answer_type")
-        return
-    for reference in row["references"]:
-        if (problem := written_value(reference, value_type).problem) is not None:
+        problems = (written_value(each, value_type).problem for each in row["references"]) if value_type else ()
+        if value_type and (problem := next(filter(None, problems), None)) is not None:
             raise InputError(f"{name}: its reference is not a {value_type.type.value}: {problem}")
-
-
-def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
-    """Checks that a suite may be written here; returns whether it is there already, whole.
-
-    Raises:
-        OutputError: the place holds another suite, half a suite, or something else; says what to do.
-    """
-    remedy = "delete them if they are of a suite that was not finished, or choose an empty folder"
-    record = read_owner_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
-    if record is None:
-        return False
-    if record.get(ASKED_ENTRY) != asked:
-        there = record.get(ASKED_ENTRY) or {}
-        different = sorted(name for name in {*asked, *there} if asked.get(name) != there.get(name))
-        raise OutputError(
-            f"output: {output.uri} holds a suite that was made with other {', '.join(different)}; choose another "
-            "folder, or delete this one"
-        )
-    return True
-
-
-def write_suite_record(output: Location, record: Mapping[str, Any]) -> None:
-    """Writes `suite.json`, which makes the suite whole."""
-    write_json(output / SUITE_FILE, {"format": SUITE_FORMAT, **record})

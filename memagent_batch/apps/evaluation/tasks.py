@@ -11,27 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
+from importlib.resources import files
 from itertools import islice, repeat
 
-from memagent_batch.apps.evaluation.haystacks import (
-    ADJECTIVES,
-    MAGIC_ASKED,
-    MAGIC_STATED,
-    MAGIC_STATED_ONCE,
-    NOISE,
-    NOUNS,
-    Facts,
-    Hidden,
-    SampleRequest,
-    SuiteSample,
-    TokenMeter,
-    hide,
-    make_word,
-)
+import yaml
+
+from memagent_batch.apps.evaluation.haystacks import Facts, SampleRequest, SuiteSample, TokenMeter, hide
 from memagent_batch.loop.follow_ups.answer_types import NOT_STATED_ENTRY, Number, ValueType
 from memagent_batch.loop.scores import Metric
 
+NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+"""RULER's noise paragraph."""
+MAGIC_STATED = "One of the special magic {attribute}s for {key} is: {value}."
+MAGIC_STATED_ONCE = "The special magic number for {key} is: {value}."
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
+MAGIC_ASKED = "What is the special magic {attribute} for {key} mentioned in the provided text?"
 MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"
 CHAIN_ASKED = (
     "Memorize and track the chain(s) of variable assignment hidden in the text. "
@@ -45,6 +39,13 @@ NUM_CORRECTED = 2
 """Keys of `conflict` with a corrected number, the one in the question among them."""
 NUM_HOPS = 4
 """Assignments from a variable to the next one in `vt`; the chain has one variable more."""
+_WORD_LISTS: dict[str, list[str]] = yaml.safe_load(
+    (files("memagent_batch.apps.evaluation") / "words.yaml").read_text(encoding="utf-8")
+)
+ADJECTIVES, NOUNS, SYLLABLES = (tuple(_WORD_LISTS[name]) for name in ("adjectives", "nouns", "syllables"))
+LAST_SYLLABLES = SYLLABLES[::5]
+"""Syllables before the end of a made-up word; the training had the others there, so that no word is in both."""
+WORD_ENDS = ("b", "k", "nd", "rd", "t", "z")
 NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
 """Words that keys among other needles are made of: as many as RULER has. The lists give 42 and 40 of them, the others
 are made up."""
@@ -97,18 +98,34 @@ FORMS = {
 """RULER's eight needle tasks (scripts/synthetic.yaml)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteTask:
+    """One kind of test."""
+
+    facts: Callable[[random.Random, float], Facts]
+    """What a sample hides and asks, by a source of choices and the depth of a needle that stands alone."""
+    metric: Metric
+    value_type: ValueType | None = None
+    """Type of its answers, which the questions of a typed suite ask for; None if they have none."""
+
+    def make(self, request: SampleRequest, meter: TokenMeter) -> SuiteSample:
+        """Makes one sample.
+
+        Raises:
+            SettingsError: the length has no room for what is hidden, or can't be met.
+        """
+        return hide(self.facts(request.rng, request.depth), request, meter)
+
+
 def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts:
     """One of RULER's needle tasks; the asked keys come first among the hidden ones."""
     keys = different_keys(rng, form)
     names = list(islice(keys, form.num_keys))
     values = [make_value(rng, form.value) for _ in range(form.num_keys * form.num_values)]
     num_references = form.num_asked * form.num_values
-    alone = num_references == 1
+    is_alone = num_references == 1
     hidden = [
-        Hidden(
-            sentence=state(names[place // form.num_values], value, form.value),
-            depth=depth if alone and not place else rng.random(),
-        )
+        (state(names[place // form.num_values], value, form.value), depth if is_alone and not place else rng.random())
         for place, value in enumerate(values)
     ]
     haystacks = {
@@ -117,7 +134,7 @@ def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts
     }
     return Facts(
         hidden=hidden,
-        question=question_on(names[: form.num_asked], form.value, alone=alone),
+        question=question_on(names[: form.num_asked], form.value, alone=is_alone),
         references=values[:num_references],
         gold=range(num_references),
         haystack=haystacks.get(form.haystack),
@@ -132,8 +149,7 @@ def stated_facts(rng: random.Random, depth: float, *, is_stated: bool) -> Facts:
     values = [make_value(rng, Wordform.NUMBER) for _ in keys]
     return Facts(
         hidden=[
-            Hidden(sentence=state(key, value, Wordform.NUMBER), depth=place)
-            for key, value, place in zip(keys, values, depths, strict=False)
+            (state(key, value, Wordform.NUMBER), place) for key, value, place in zip(keys, values, depths, strict=False)
         ],
         question=question_on([asked], Wordform.NUMBER, alone=True) + OR_NOT,
         references=[values[-1] if is_stated else NOT_STATED_ENTRY],
@@ -149,9 +165,8 @@ def variable_facts(rng: random.Random, _: float) -> Facts:
     value = str(rng.randrange(10_000, 99_999))
     origins = [value, *(f"VAR {name}" for name in names)]
     sentences = [f"VAR {name} = {origin}" for name, origin in zip(names, origins, strict=False)]
-    depths = sorted(rng.random() for _ in sentences)
     return Facts(
-        hidden=[Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)],
+        hidden=[*zip(sentences, sorted(rng.random() for _ in sentences), strict=True)],
         question=CHAIN_ASKED.format(value=value),
         references=list(names),
         gold=range(len(sentences)),
@@ -166,10 +181,9 @@ def corrected_facts(rng: random.Random, _: float) -> Facts:
     for place, key in enumerate(keys):
         first, later = sorted((rng.random(), rng.random()))
         stated, corrected = make_value(rng, Wordform.NUMBER), make_value(rng, Wordform.NUMBER)
-        sentence = MAGIC_STATED_ONCE.format(attribute="number", key=key, value=stated)
-        hidden.append(Hidden(sentence=sentence, depth=first))
+        hidden.append((MAGIC_STATED_ONCE.format(key=key, value=stated), first))
         if place < NUM_CORRECTED:
-            hidden.append(Hidden(sentence=CORRECTED.format(key=key, value=corrected), depth=later))
+            hidden.append((CORRECTED.format(key=key, value=corrected), later))
             answers.append(corrected)
     question = question_on(keys[:1], Wordform.NUMBER, alone=True)
     return Facts(hidden=hidden, question=question, references=answers[:1], gold=[1])
@@ -218,33 +232,15 @@ def different_keys(rng: random.Random, form: NeedleForm) -> Iterator[str]:
 def _key_words() -> KeyWords:
     """Adjectives and nouns of keys among thousands of others, listed or made up; the same in every suite."""
     rng = random.Random("words of keys")
-    return _with_made_up(rng, ADJECTIVES, num=NUM_KEY_ADJECTIVES), _with_made_up(rng, NOUNS, num=NUM_KEY_NOUNS)
 
+    def with_made_up(listed: tuple[str, ...], num: int) -> tuple[str, ...]:
+        words = dict.fromkeys(listed)
+        while len(words) < num:
+            syllables = "".join(rng.choice(SYLLABLES) for _ in range(rng.randint(1, 3)))
+            words[syllables + rng.choice(LAST_SYLLABLES) + rng.choice(WORD_ENDS)] = None
+        return tuple(words)
 
-def _with_made_up(rng: random.Random, listed: tuple[str, ...], *, num: int) -> tuple[str, ...]:
-    words = dict.fromkeys(listed)
-    while len(words) < num:
-        words[make_word(rng)] = None
-    return tuple(words)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteTask:
-    """One kind of test."""
-
-    facts: Callable[[random.Random, float], Facts]
-    """What a sample hides and asks, by a source of choices and the depth of a needle that stands alone."""
-    metric: Metric
-    value_type: ValueType | None = None
-    """Type of its answers, which the questions of a typed suite ask for; None if they have none."""
-
-    def make(self, request: SampleRequest, meter: TokenMeter) -> SuiteSample:
-        """Makes one sample.
-
-        Raises:
-            SettingsError: the length has no room for what is hidden, or can't be met.
-        """
-        return hide(self.facts(request.rng, request.depth), request, meter)
+    return with_made_up(ADJECTIVES, NUM_KEY_ADJECTIVES), with_made_up(NOUNS, NUM_KEY_NOUNS)
 
 
 def _needle_task(form: NeedleForm) -> SuiteTask:

@@ -4,34 +4,27 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from memagent_batch.apps.evaluation.measures import report_text
-from memagent_batch.apps.evaluation.record import (
-    EVALUATION_FILE,
-    EVALUATION_FORMAT,
-    Evaluation,
-    VariantRecord,
-    read_evaluation,
-    read_scores,
-)
-from memagent_batch.apps.evaluation.suite import SCORES
+from memagent_batch.apps.evaluation.evaluate import EVALUATION_FORMAT, VariantRecord, claim_evaluation, read_scores
+from memagent_batch.apps.evaluation.report import report_text
 from memagent_batch.cli.evaluate import terminal_text
 from memagent_batch.data.store.json_files import write_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
 from memagent_batch.errors import OutputError
-from tests.evaluation.test_scoring import LABEL, answer, question, scored, value
+from tests.evaluation.test_scores import LABEL, answer, question, scored, value
 
 TASKS = ("aardvark", "zebra")
+SUITE = "s3://suites/ruler"
 
 
 def write_output(
     folder: Path, right: dict[str, int], *, task: str = "", asked: dict[str, Any] | None = None, told: str = "fox"
 ) -> Location:
     """Writes an evaluation of variants that are right in so many of eight questions on two tasks; returns its place."""
-    output, variants = Location(uri=str(folder)), dict[str, VariantRecord]()
+    output = Location(uri=str(folder))
+    evaluation = claim_evaluation(output, suite=SUITE)
     for name, num_right in right.items():
         questions = [
             question(number, task=task or TASKS[number % 2], length_tokens=(1024, 4096)[number // 4], **(asked or {}))
@@ -39,19 +32,16 @@ def write_output(
         ]
         given = value(told) if asked else {}
         answers = [answer(number, told if number < num_right else "dog", **given) for number in range(7)]
-        table = scored(questions, [*answers, answer(7, None, status="failed")])
-        table = table.set_column(0, SCORES.field("variant"), pa.array([name] * 8))
+        table = scored(questions, [*answers, answer(7, None, status="failed")], variant=name)
         (output / f"scores/{name}.parquet").write_bytes(parquet_bytes(table))
-        variants[name] = {"model": "models/tiny", "policy": "gated", "seconds": 12.0, "fingerprint": "f"}
-    evaluation = Evaluation(format=EVALUATION_FORMAT, suite="s3://suites/ruler", variants=variants)
-    write_json(output / EVALUATION_FILE, evaluation)
+        evaluation.variants[name] = VariantRecord(model="models/tiny", policy="gated", seconds=12.0, fingerprint="f")
+    write_json(output / "evaluation.json", evaluation.model_dump())
     return output
 
 
 def report(output: Location) -> str:
-    evaluation = read_evaluation(output)
-    assert evaluation is not None
-    return report_text(evaluation, read_scores(output, evaluation))
+    evaluation = claim_evaluation(output, suite=SUITE)
+    return report_text(evaluation.model_dump(), read_scores(output, evaluation))
 
 
 def rows(page: str, section: str) -> list[list[str]]:
@@ -61,7 +51,7 @@ def rows(page: str, section: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 
 
-def test_report_has_n_score_interval_counts_and_costs_of_each_cell(tmp_path: Path) -> None:
+def test_report_has_n_score_interval_counts_costs_and_comparison_of_variants(tmp_path: Path) -> None:
     page = report(write_output(tmp_path, {"a": 6, "b": 2}))
     assert page.startswith("# Evaluation of s3://suites/ruler")
     a, b = rows(page, "Variants")
@@ -73,12 +63,7 @@ def test_report_has_n_score_interval_counts_and_costs_of_each_cell(tmp_path: Pat
     assert [cell[:3] for cell in cells[:4]] == together
     assert cells[4][:5] == ["aardvark", "1,024", "a", "2", "1.000"]
     assert cells[5][:5] == ["aardvark", "1,024", "b", "2", "0.500"]
-
-
-def test_report_compares_variants_over_the_same_documents(tmp_path: Path) -> None:
-    page = report(write_output(tmp_path, {"a": 1, "b": 7}))
-    assert "Compared with a" in page
-    assert rows(page, "Compared with a")[0] == ["b", "all tasks", "6", "0", "2", "0.031"]
+    assert rows(page, "Compared with a")[0] == ["b", "all tasks", "0", "4", "4", "0.125"]
 
 
 def test_report_leaves_out_parts_of_which_nothing_was_asked(tmp_path: Path) -> None:
@@ -102,27 +87,22 @@ def test_report_of_a_hostile_task_breaks_no_table_and_steers_no_terminal(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("file", "written", "message"),
     [
-        ('{"format": "other/9"}', "layout 'other/9'.*choose an empty"),
-        ('{"format": ', r"\.json is not valid .*restore it"),
+        ("evaluation.json", '{"format": "other/9"}', "layout 'other/9'.*choose an empty"),
+        ("evaluation.json", '{"format": ', r"\.json is not valid .*restore it"),
         (
+            "evaluation.json",
             f'{{"format": "{EVALUATION_FORMAT}", "suite": "s", "variants": {{"a": {{}}}}}}',
             "is not whole; restore it",
         ),
+        ("scores/a.parquet", "PAR1 and no more", r"a\.parquet can't be read: .*; run `evaluate run` again"),
     ],
 )
 def test_report_of_an_evaluation_that_is_not_whole_is_refused_with_place_and_remedy(
-    written: str, message: str, tmp_path: Path
+    file: str, written: str, message: str, tmp_path: Path
 ) -> None:
     output = write_output(tmp_path, {"a": 6})
-    (tmp_path / "evaluation.json").write_text(written)
+    (tmp_path / file).write_text(written)
     with pytest.raises(OutputError, match=message):
-        report(output)
-
-
-def test_report_of_a_broken_table_is_refused_with_place_and_remedy(tmp_path: Path) -> None:
-    output = write_output(tmp_path, {"a": 6})
-    (tmp_path / "scores/a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(OutputError, match=r"a\.parquet can't be read: .*; run `evaluate run` again"):
         report(output)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.apps.evaluation.record import Evaluation
 from memagent_batch.apps.evaluation.statistics import holm, mean_interval, sign_test
 from memagent_batch.apps.templates.pages import markdown_template
 from memagent_batch.data.store.database import run_query
@@ -129,8 +128,8 @@ def _share_of(scored: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"n": len(scored), "score": mean, "low": interval.low, "high": interval.high}
 
 
-def report_text(evaluation: Evaluation, scores: pa.Table) -> str:
-    """All of it as Markdown, for the terminal or a file; the tables have all tasks together first."""
+def report_text(evaluation: Mapping[str, Any], scores: pa.Table) -> str:
+    """The report as Markdown, for the terminal or a file; `evaluation` is what `evaluation.json` says."""
     cells = [*summarise(scores, by=("length_tokens",)), *summarise(scores)]
     text = markdown_template("memagent_batch.apps.evaluation", "report.md.j2").render(
         evaluation=evaluation,
