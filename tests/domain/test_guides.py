@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.loop.engines.openai.protocol import PROBES, GuideForm, guide_fields
+from memagent_batch.loop.engines.openai.api import PROBES, GuideForm, guide_fields
 from memagent_batch.loop.guides import (
     Guide,
     choice_guide,

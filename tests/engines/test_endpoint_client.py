@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.errors import EngineStartError
+from memagent_batch.loop.engines.openai.api import Response
 from memagent_batch.loop.engines.openai.client import OpenAIClient, retry_after_seconds
 from memagent_batch.loop.engines.openai.outage import Failure
-from memagent_batch.loop.engines.openai.protocol import Response
 from tests.engines.scripted_server import Reply, Script, scripted_server
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")

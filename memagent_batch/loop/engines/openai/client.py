@@ -19,8 +19,8 @@ from yarl import URL
 
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.errors import EngineDeadError, EngineStartError
+from memagent_batch.loop.engines.openai.api import Response, error_message
 from memagent_batch.loop.engines.openai.outage import Failure
-from memagent_batch.loop.engines.openai.protocol import Response, error_message
 from memagent_batch.masking import SECRET_NAME
 
 CONNECT_SECONDS = 10.0
@@ -52,7 +52,12 @@ class OpenAIClient:
         Raises:
             EngineStartError: the address, the key, a header or a proxy of the environment can't work.
         """
-        url = _require_url(settings.base_url)
+        try:
+            url = URL(settings.base_url)
+        except ValueError as error:
+            raise EngineStartError(f"openai.base_url is not a URL: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise EngineStartError("openai.base_url must begin with http:// or https:// and a host")
         self._seconds = settings.timeout_seconds
         self._headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
         key = settings.api_key.get_secret_value() if settings.api_key else ""
@@ -105,20 +110,33 @@ class OpenAIClient:
         if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
         seconds = min(longest_seconds or self._seconds, self._seconds)
+        url = self._url.with_path(f"{self._url.raw_path.rstrip('/')}/{path}", encoded=True, keep_query=True)
+        data = None if body is None else to_json(body)
+        headers = None if body is None else {"Content-Type": "application/json"}
+        began = time.perf_counter()
         try:
-            async with asyncio.timeout(seconds):
-                response = await self._exchange(self._session, method, path, body)
+            async with (
+                asyncio.timeout(seconds),
+                self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as answer,
+            ):
+                content = await answer.read()
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return Failure(message=f"{self.name} can't be reached: {self._text(error)}", concerns_all=True)
         except TimeoutError:
             return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s", timed_out=True)
         except aiohttp.ClientError as error:
             return Failure(message=f"{self.name} cut the connection: {self._text(error)}")
+        response = Response(
+            status_code=answer.status,
+            content=content,
+            elapsed_seconds=time.perf_counter() - began,
+            request=f"{method} {url.raw_path}",
+        )
         if response.status_code not in RETRIED_STATUSES:
             return response
         return Failure(
             message=self.refusal(response),
-            retry_after_seconds=retry_after_seconds(response.headers, now=datetime.now(UTC)),
+            retry_after_seconds=retry_after_seconds(answer.headers, now=datetime.now(UTC)),
             concerns_all=response.status_code == TURNED_AWAY,
             turned_away=response.status_code == TURNED_AWAY,
         )
@@ -130,27 +148,8 @@ class OpenAIClient:
 
     def refusal(self, response: Response) -> str:
         """A response that is of no use, in the server's own words; secrets that it may repeat are taken out."""
-        said = self._masked(error_message(response.content))
-        return f"{self.name} answered {response.request} with {response.status_code}: {said}"
-
-    async def _exchange(
-        self, session: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, JsonValue] | None
-    ) -> Response:
-        url = self._url.with_path(f"{self._url.raw_path.rstrip('/')}/{path}", encoded=True, keep_query=True)
-        data = headers = None
-        if body is not None:
-            data = to_json(body)
-            headers = {"Content-Type": "application/json"}
-        began = time.perf_counter()
-        async with session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
-            content = await response.read()
-        return Response(
-            status_code=response.status,
-            content=content,
-            headers=response.headers,
-            elapsed_seconds=time.perf_counter() - began,
-            request=f"{method} {url.raw_path}",
-        )
+        message = self._masked(error_message(response.content))
+        return f"{self.name} answered {response.request} with {response.status_code}: {message}"
 
     def _text(self, error: aiohttp.ClientError) -> str:
         reason: object = error
@@ -180,15 +179,11 @@ def retry_after_seconds(headers: Mapping[str, str], *, now: datetime) -> float |
     try:
         date = parsedate_to_datetime(value)
     except ValueError:
-        resets = [_duration_seconds(headers.get(f"x-ratelimit-reset-{limit}", "")) for limit in _used_up(headers)]
+        used_up = [limit for limit in ("requests", "tokens") if headers.get(f"x-ratelimit-remaining-{limit}") == "0"]
+        resets = [_duration_seconds(headers.get(f"x-ratelimit-reset-{limit}", "")) for limit in used_up]
         return max((seconds for seconds in resets if seconds is not None), default=None)
     seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp()
     return seconds if seconds > 0 else None
-
-
-def _used_up(headers: Mapping[str, str]) -> list[str]:
-    """The limits, of requests or tokens, of which nothing remains."""
-    return [limit for limit in ("requests", "tokens") if headers.get(f"x-ratelimit-remaining-{limit}") == "0"]
 
 
 def _duration_seconds(text: str) -> float | None:
@@ -222,16 +217,6 @@ def _proxy(url: URL) -> URL | None:
             f"supported; set {url.scheme.upper()}_PROXY to such a one, or add {url.host} to NO_PROXY"
         )
     return proxy
-
-
-def _require_url(base_url: str) -> URL:
-    try:
-        url = URL(base_url)
-    except ValueError as error:
-        raise EngineStartError(f"openai.base_url is not a URL: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise EngineStartError("openai.base_url must begin with http:// or https:// and a host")
-    return url
 
 
 def _require_header(name: str, value: str, *, setting: str) -> None:

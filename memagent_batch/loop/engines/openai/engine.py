@@ -5,29 +5,30 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import JsonValue, PrivateAttr, ValidationError
+from pydantic_core import from_json
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.engines.engine import Engine, EngineContext, require_fit
-from memagent_batch.loop.engines.openai.chat import ChatApi
-from memagent_batch.loop.engines.openai.completions import CompletionsApi
-from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure, Pace, pause_seconds
-from memagent_batch.loop.engines.openai.protocol import (
+from memagent_batch.loop.engines.openai.api import (
     NEUTRAL,
     PROBE_TOKENS,
     PROBES,
     REMEDIES,
     Api,
+    CompletionsApi,
     GuideForm,
     ModelList,
     Response,
     holds_choices,
-    is_json,
 )
+from memagent_batch.loop.engines.openai.chat import ChatApi
+from memagent_batch.loop.engines.openai.client import OpenAIClient
+from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure, Pace, pause_seconds
 from memagent_batch.loop.engines.openai.window import (
     CUT_REMEDY,
     MARKED_ANSWER_TOKENS,
@@ -47,9 +48,6 @@ from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.loop.unanswered import is_blank, why_unanswered
 from memagent_batch.types import Completion, FinishReason, Prompt
 
-if TYPE_CHECKING:
-    from memagent_batch.loop.engines.openai.client import OpenAIClient
-
 log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 60.0
@@ -68,7 +66,8 @@ with several servers behind it may refuse some requests."""
 KEY_STATUSES = (401, 403)
 KEY_REMEDY = "set MEMAGENT_OPENAI__API_KEY (or openai.headers) to a key that may use it"
 THINKS_REMEDY = "a model that thinks needs room for it: set openai.thinking_tokens"
-Ask = Callable[[], Awaitable[Response | Failure]]
+Send = Callable[[], Awaitable[Response | Failure]]
+"""One try of a request."""
 
 
 class OpenAIEngine(OpenAIConfig, Engine):
@@ -85,14 +84,17 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _context: EngineContext = PrivateAttr()
     _tokenizer: Tokenizer = PrivateAttr()
     _api: Api = PrivateAttr()
+    _client: OpenAIClient = PrivateAttr()
     _pace: Pace = PrivateAttr()
-    _client: "OpenAIClient" = PrivateAttr()
     _outage: CircuitBreaker = PrivateAttr()
+    _counts: PromptCounts = PrivateAttr()
     _guide_forms: dict[GuideKind, GuideForm] = PrivateAttr(default_factory=dict)
     _checking: asyncio.Lock = PrivateAttr()
+    """Held while the endpoint is checked, or is asked for the form of a guide."""
+    _is_starting: bool = PrivateAttr(False)
     _is_checked: bool = PrivateAttr(False)
-    _counts: PromptCounts = PrivateAttr()
     _named_model: str | None = PrivateAttr(None)
+    """The model that the endpoint names in its replies."""
 
     def open(self, context: EngineContext) -> Self:
         """Takes what it reads with; `start` looks whether the endpoint serves the model.
@@ -100,14 +102,10 @@ class OpenAIEngine(OpenAIConfig, Engine):
         Raises:
             EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
         """
-        from memagent_batch.loop.engines.openai.client import (
-            OpenAIClient,  # aiohttp: runs without an endpoint need none
-        )
-
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
         api = ChatApi if self.takes_messages else CompletionsApi
-        self._api = api(context, tokenizer=self._tokenizer, thinking_tokens=self.thinking_tokens)
+        self._api = api(context, settings=self, tokenizer=self._tokenizer)
         self._pace, self._checking = Pace(longest_seconds=self.timeout_seconds), asyncio.Lock()
         self._counts = PromptCounts(self._count_tokens, probe_tokens=self._api.probe_tokens)
         self._outage = CircuitBreaker(self._probe, max_retries=self.max_retries, longest_seconds=self.outage_seconds)
@@ -143,20 +141,17 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 complete prompts through this API, or cuts them.
         """
         self._client.open()
+        self._is_starting = True
         try:
-            await self._require_model(self._at_start)
-            await self._require_completion(self._at_start)
-            await self._require_window(self._at_start)
-        except EngineRefusedError as error:
+            await self._check_endpoint()
+        except (EngineRefusedError, EngineStartError) as error:
             await self.stop()
             raise EngineStartError(str(error)) from error
-        except EngineStartError:
-            await self.stop()
-            raise
-        self._is_checked = True
+        finally:
+            self._is_starting = False
 
     async def rejoin(self) -> None:
-        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token.
+        """Opens the client for a run in progress; see `Engine.rejoin`. The first request checks the endpoint.
 
         Raises:
             EngineStartError: the address, the key or a header can't work.
@@ -171,16 +166,24 @@ class OpenAIEngine(OpenAIConfig, Engine):
             EngineRefusedError: it refuses this request and any other one, or cuts prompts.
         """
         require_fit(prompt, window_tokens=self._context.window_tokens - self.thinking_tokens)
-        await self._check_once()
-        form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
-        body = self._body(prompt, seed=seed, form=form)
+        if not self._is_checked:
+            await self._check_in_run()
+        guide = prompt.guide
+        form = await self._guide_form(guide.kind) if guide else None
+        body = self._api.body(prompt, seed=seed, form=form)
         for _ in range(EMPTY_TRIES):  # an empty completion may be a passing fault
-            response = await self._outage.answer(lambda: self._served(body, prompt=prompt))
+            response = await self._outage.answer(lambda: self._try_turn(body, prompt=prompt))
             completion = self._completion(response, prompt=prompt, form=form)
             await self._require_whole(prompt, response)
-            if completion.finish_reason is not FinishReason.STOP or not _says_nothing(completion, prompt=prompt):
+            reason, budget = completion.finish_reason, prompt.max_tokens
+            why_empty = why_unanswered(completion.text, finish_reason=reason, max_tokens=budget, guide=guide)
+            if why_empty is None or reason is FinishReason.LENGTH:
                 break
-        _require_obeyed(completion, prompt=prompt, turn=self._turn(prompt))
+        if guide is not None and reason is not FinishReason.LENGTH and not _keeps_form(completion.text, guide):
+            kind = guide.kind
+            raise EngineRequestError(
+                f"{self._turn(prompt)} did not keep the completion to the {kind} that it was asked for"
+            )
         return completion
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
@@ -200,40 +203,32 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """Closes the connections."""
         await self._client.close()
 
-    def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue]:
-        body = self._api.body(prompt, seed=seed, form=form) | self.extra_body
-        return {name: value for name, value in body.items() if value is not None}
+    async def _try_turn(self, body: Mapping[str, JsonValue], *, prompt: Prompt) -> Response | Failure:
+        """One try of a turn's request, as soon as the endpoint's limits let it.
 
-    async def _served(self, body: Mapping[str, JsonValue], *, prompt: Prompt) -> Response | Failure:
-        """One try of a reading's request. A refused key is a failure that passes if the endpoint serves others.
+        A refused key is a failure that passes if the endpoint serves others.
 
         Raises:
             EngineRequestError: the endpoint refuses this request.
             EngineRefusedError: it refuses every request.
         """
-        result = await self._paced(body, budget=prompt.max_tokens)
-        if isinstance(result, Failure) or result.status_code == 200:
-            return result
+        async with self._pace.place() as place:
+            result = await self._send(body)
+            if isinstance(result, Failure):
+                was_queued = result.timed_out and self._pace.was_queued(place)
+                if result.turned_away or result.timed_out:
+                    self._pace.reduce(place, why=result.message)
+                return replace(result, was_queued=was_queued)
+            if result.status_code == 200:
+                self._pace.answered(place, seconds=result.elapsed_seconds, budget=prompt.max_tokens)
+                return result
         await self._require_served()
         refusal = f"turn {prompt.path}: {self._client.refusal(result)}"
         if result.status_code in KEY_STATUSES:
             return Failure(message=refusal)
         raise EngineRequestError(refusal)
 
-    async def _paced(self, body: Mapping[str, JsonValue], *, budget: int) -> Response | Failure:
-        """One try of a request, as soon as the endpoint's limits let it."""
-        async with self._pace.place() as place:
-            result = await self._ask(body)
-            if isinstance(result, Response):
-                if result.status_code == 200:
-                    self._pace.answered(place, seconds=result.elapsed_seconds, budget=budget)
-                return result
-            was_queued = result.timed_out and self._pace.was_queued(place)
-            if result.turned_away or result.timed_out:
-                self._pace.reduce(place, why=result.message)
-            return replace(result, was_queued=was_queued)
-
-    async def _ask(self, body: Mapping[str, JsonValue], *, longest_seconds: float | None = None) -> Response | Failure:
+    async def _send(self, body: Mapping[str, JsonValue], *, longest_seconds: float | None = None) -> Response | Failure:
         """One try for a completion.
 
         A success that holds no completion, such as a page of a gateway, counts as a failure.
@@ -245,74 +240,30 @@ class OpenAIEngine(OpenAIConfig, Engine):
         if not self._is_checked:
             self._pace.expect(response.elapsed_seconds)
         parsed = self._api.parse(response.content)
-        if not isinstance(parsed, str):
-            self._note_model(parsed.model)
-            return replace(response, body=parsed)
-        is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats
-        said = client.refusal(response) if is_page else f"{client.name} answered {response.request}"
-        return Failure(message=f"{said}; {parsed}")
-
-    def _note_model(self, named: str | None) -> None:
-        """Warns where replies name another model than those before: the same name may stand for other weights now."""
-        if named and self._named_model and named != self._named_model:
+        if isinstance(parsed, str):
+            is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats
+            reply = client.refusal(response) if is_page else f"{client.name} answered {response.request}"
+            return Failure(message=f"{reply}; {parsed}")
+        named, before = parsed.model, self._named_model
+        if named and before and named != before:  # the same name may stand for other weights now
             log.warning(
-                f"{self._client.name} names the model {named} in its replies, and {self._named_model} before; if it is "
-                "another one, name that in weights_version",
-                extra={"event": EventKind.ENDPOINT_CHANGED, "model": named, "model_before": self._named_model},
+                f"{client.name} names the model {named} in its replies, and {before} before; if it is another one, "
+                "name that in weights_version",
+                extra={"event": EventKind.ENDPOINT_CHANGED, "model": named, "model_before": before},
             )
-        self._named_model = named or self._named_model
-
-    async def _ask_adapted(
-        self,
-        answer: Callable[[Ask], Awaitable[Response]],
-        prompt: Prompt,
-        *,
-        form: GuideForm | None = None,
-    ) -> Response:
-        """Asks, and again without each field that the endpoint shows not to know."""
-        while True:
-            body = self._body(prompt, seed=0, form=form)
-            response = await answer(partial(self._ask, body))
-            refused = self._api.adapt(response, budget=self._api.budget(prompt, form))
-            if not refused:
-                return response
-            if self._context.sampling.logprobs:
-                raise EngineStartError(
-                    f"{self._client.refusal(response)}; without {' and '.join(refused)} it is not known what "
-                    "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
-                    "(sampling.logprobs=false; `memagent collect` needs them)"
-                )
-
-    def _probe_prompt(self) -> Prompt:
-        token_ids = self._tokenizer.encode("Are you there?")
-        return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
-
-    def _template_of(self, text: str) -> TokenTemplate:
-        """A text with slots as the message of a user, as readings ask their turns."""
-        own = self._tokenizer.chat_template
-        tokens = self._tokenizer.follow_up_tokens(
-            {"probe": text},
-            chat_template_kwargs=self._context.chat_template_kwargs,
-            template=ServerTemplate(tokenizer=own.tokenizer, model=own.model) if self.takes_messages else own,
-        )
-        return tokens.templates["probe"]
-
-    def _guided_token_ids(self) -> list[int]:
-        """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
-        texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
-        template = self._template_of(FOLLOW_UP_TEXTS[VALUE])
-        return template.fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
+        self._named_model = named or before
+        return replace(response, body=parsed)
 
     async def _probe(self) -> Failure | None:
         """Asks for next to nothing, with all fields of a real request; None if there is an answer of any kind."""
-        result = await self._ask(self._body(self._probe_prompt(), seed=0), longest_seconds=PROBE_SECONDS)
+        result = await self._send(self._api.body(self._probe_prompt()), longest_seconds=PROBE_SECONDS)
         return result if isinstance(result, Failure) else None
 
     async def _require_served(self) -> None:
         """Returns after a refusal that concerns one request; raises for one that concerns all, as with an old key."""
-        body = self._body(self._probe_prompt(), seed=0)
+        body = self._api.body(self._probe_prompt())
         for attempt in range(REFUSED_PROBES):
-            response = await self._outage.answer(lambda: self._ask(body))
+            response = await self._outage.answer(lambda: self._send(body))
             if response.status_code == 200:
                 return
             await asyncio.sleep(pause_seconds(attempt))
@@ -320,27 +271,29 @@ class OpenAIEngine(OpenAIConfig, Engine):
             f"{self._client.refusal(response)}; {self._remedy(response)}, then run the same command again"
         )
 
-    def _remedy(self, response: Response) -> str:
-        return KEY_REMEDY if response.status_code in KEY_STATUSES else self._api.remedy(response)
-
-    async def _check_once(self) -> None:
-        """After `rejoin`: asks for one token before the first request, as `start` does, and waits out an outage."""
-        if self._is_checked:
-            return
+    async def _check_in_run(self) -> None:
+        """After `rejoin`: checks the endpoint before the first request, as `start` does, and waits out an outage."""
         async with self._checking:
+            if self._is_checked:
+                return
             try:
-                if not self._is_checked:
-                    await self._require_model(self._outage.answer)
-                    await self._require_completion(self._outage.answer)
-                    await self._require_window(self._outage.answer)
+                await self._check_endpoint()
             except EngineStartError as error:
                 raise EngineRefusedError(f"{error}, then run the same command again") from error
             except EngineRequestError as error:  # a probe that fails is not a fault of the reading that waits for it
                 raise EngineUnavailableError(str(error)) from error
-            self._is_checked = True
 
-    async def _at_start(self, send: Ask) -> Response:
-        """The first response that is not a passing failure."""
+    async def _check_endpoint(self) -> None:
+        """Checks that the endpoint serves the model, completes a prompt, and reads one of the longest prompts whole."""
+        await self._require_model()
+        await self._require_completion()
+        await self._require_window()
+        self._is_checked = True
+
+    async def _answer(self, send: Send) -> Response:
+        """The response to a question of a check: after a few tries at the start of a run, else after any outage."""
+        if not self._is_starting:
+            return await self._outage.answer(send)
         attempt = 0
         while isinstance(result := await send(), Failure):
             attempt += 1
@@ -351,30 +304,44 @@ class OpenAIEngine(OpenAIConfig, Engine):
             await asyncio.sleep(pause_seconds(attempt - 1, retry_after_seconds=result.retry_after_seconds))
         return result
 
-    async def _require_model(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+    async def _answer_adapted(self, prompt: Prompt, *, form: GuideForm | None = None) -> Response:
+        """The response to a prompt, asked again without each field that the endpoint shows not to know."""
+        while True:
+            response = await self._answer(partial(self._send, self._api.body(prompt, form=form)))
+            refused = self._api.adapt(response, budget=self._api.budget(prompt, form))
+            if not refused:
+                return response
+            if self._context.sampling.logprobs:
+                raise EngineStartError(
+                    f"{self._client.refusal(response)}; without {' and '.join(refused)} it is not known what "
+                    "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
+                    "(sampling.logprobs=false; `memagent collect` needs them)"
+                )
+
+    async def _require_model(self) -> None:
         """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
-        client = self._client
-        response = await answer(lambda: client.send("GET", "models"))
+        client, model, window_tokens = self._client, self._context.model, self._context.window_tokens
+        response = await self._answer(lambda: client.send("GET", "models"))
         if response.status_code in KEY_STATUSES:
             raise EngineStartError(f"{client.refusal(response)}; {KEY_REMEDY}")
         try:
-            models = {model.id: model for model in ModelList.model_validate_json(response.content).data}
+            windows = {each.id: each.max_model_len for each in ModelList.model_validate_json(response.content).data}
         except ValidationError:
             return
-        if self._context.model not in models:
-            served = ", ".join(sorted(models)) or "none"
-            raise EngineStartError(f"{client.name} does not serve the model {self._context.model}; it serves: {served}")
-        window, window_tokens = models[self._context.model].max_model_len, self._context.window_tokens
+        if model not in windows:
+            served = ", ".join(sorted(windows)) or "none"
+            raise EngineStartError(f"{client.name} does not serve the model {model}; it serves: {served}")
+        window = windows[model]
         if window is not None and window < window_tokens:
             raise EngineStartError(
-                f"{client.name} serves {self._context.model} with a window of {window} tokens, below "
-                f"window_tokens={window_tokens}; lower window_tokens to {window}, or serve it with a longer one"
+                f"{client.name} serves {model} with a window of {window} tokens, below window_tokens={window_tokens}; "
+                f"lower window_tokens to {window}, or serve it with a longer one"
             )
 
-    async def _require_completion(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+    async def _require_completion(self) -> None:
         """Asks for next to nothing as every reading will, and finds out which fields the endpoint refuses."""
         prompt = self._probe_prompt()
-        response = await self._ask_adapted(answer, prompt)
+        response = await self._answer_adapted(prompt)
         if response.status_code != 200:
             raise EngineStartError(f"{self._client.refusal(response)}; {self._remedy(response)}")
         try:
@@ -384,15 +351,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
             raise EngineStartError(f"{error}; no reading could be trusted") from error
         self._counts.note_overhead(response.num_read)
 
-    async def _count_tokens(self, prompt: Prompt) -> int | None:
-        """Tokens of a prompt that the endpoint says to have read; None if it doesn't say."""
-        body = self._body(prompt, seed=0)
-        try:
-            response = await self._outage.answer(lambda: self._ask(body))
-        except EngineRequestError:  # nothing is known then, and the completion that is checked by it stays
-            return None
-        return response.num_read if response.status_code == 200 else None
-
     async def _require_whole(self, prompt: Prompt, response: Response) -> None:
         """Checks that a prompt was read whole, by the tokens that the response counts.
 
@@ -400,20 +358,30 @@ class OpenAIEngine(OpenAIConfig, Engine):
             EngineRefusedError: it was not, again and again.
         """
         num_read, sent = response.num_read, len(prompt.token_ids)
-        if not self.takes_messages:
+        if self.takes_messages:
+            if not await self._counts.is_cut(prompt, num_read):
+                return
+            why = f"the halves of the prompt have more; {CUT_REMEDY}"
+        else:
             if num_read in (None, sent) or await self._count_tokens(prompt) in (None, sent):
                 return
-        elif not await self._counts.is_cut(prompt, num_read):
-            return
-        why = "it adds tokens of its own; serve the model without them"
-        if self.takes_messages or (num_read or 0) < sent:
-            why = f"the halves of the prompt have more; {CUT_REMEDY}" if self.takes_messages else CUT_REMEDY
+            is_cut = (num_read or 0) < sent
+            why = CUT_REMEDY if is_cut else "it adds tokens of its own; serve the model without them"
         raise EngineRefusedError(
             f"{self._turn(prompt)} read a prompt of {num_read} tokens where {sent} were sent, as `tokenizer` counts; "
             f"{why}"
         )
 
-    async def _require_window(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
+    async def _count_tokens(self, prompt: Prompt) -> int | None:
+        """Tokens of a prompt that the endpoint says to have read; None if it doesn't say."""
+        body = self._api.body(prompt)
+        try:
+            response = await self._outage.answer(lambda: self._send(body))
+        except EngineRequestError:  # nothing is known then, and the completion that is checked by it stays
+            return None
+        return response.num_read if response.status_code == 200 else None
+
+    async def _require_window(self) -> None:
         """Checks that a prompt as long as the longest of the job is read at both ends and in the middle.
 
         Raises:
@@ -424,9 +392,9 @@ class OpenAIEngine(OpenAIConfig, Engine):
             return
         missing: list[str] | None = []
         for words in MARKERS:
-            if await self._missing_words(words, SHORT_TOKENS, answer) != []:
+            if await self._missing_words(words, SHORT_TOKENS) != []:
                 return
-            missing = await self._missing_words(words, num_tokens, answer)
+            missing = await self._missing_words(words, num_tokens)
             if not missing:
                 return
         raise EngineRefusedError(
@@ -435,28 +403,22 @@ class OpenAIEngine(OpenAIConfig, Engine):
             f"{CUT_REMEDY}. If the model can't find them though it is shown all: openai.check_window=false"
         )
 
-    async def _missing_words(
-        self, words: Sequence[str], num_tokens: int, answer: Callable[[Ask], Awaitable[Response]]
-    ) -> list[str] | None:
+    async def _missing_words(self, words: Sequence[str], num_tokens: int) -> list[str] | None:
         """Words of a text of so many tokens that the model does not repeat; None where it answers nothing to judge."""
-        tokens = self._template_of("{chunk}")
-        room = num_tokens - tokens.num_fixed_tokens - MARKED_ANSWER_TOKENS - self.thinking_tokens
+        template = self._template_of("{chunk}")
+        room = num_tokens - template.num_fixed_tokens - MARKED_ANSWER_TOKENS - self.thinking_tokens
         text = marked_text(words, num_tokens=room, count=lambda text: len(self._tokenizer.encode(text)))
-        prompt = replace(
-            self._probe_prompt(),
-            path="the window",
-            token_ids=tokens.fill({Slot.CHUNK: self._tokenizer.encode(text)}),
-            max_tokens=MARKED_ANSWER_TOKENS,
-        )
-        response = await answer(partial(self._ask, self._body(prompt, seed=0)))
+        token_ids = template.fill({Slot.CHUNK: self._tokenizer.encode(text)})
+        prompt = Prompt(path="the window", kind="probe", token_ids=token_ids, max_tokens=MARKED_ANSWER_TOKENS)
+        response = await self._answer(partial(self._send, self._api.body(prompt)))
         if response.status_code != 200:
             return None  # it says itself what it can't do, and will so of a reading
         await self._require_whole(prompt, response)
         try:
-            said = after_thoughts(self._completion(response, prompt=prompt).text) or ""
+            answer = after_thoughts(self._completion(response, prompt=prompt).text) or ""
         except EngineRequestError:
             return None
-        return None if is_blank(said) else missing_words(said, words)
+        return None if is_blank(answer) else missing_words(answer, words)
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
         """The field by which the endpoint obeys guides of this kind, found by a probe the first time; there is one."""
@@ -479,11 +441,16 @@ class OpenAIEngine(OpenAIConfig, Engine):
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form.
 
+        It is asked for as a reading asks for a value: a guide may be obeyed behind a chat template only.
+
         Raises:
             EngineRequestError: there is none: the endpoint fails at it, or sends something else.
         """
-        prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids(), max_tokens=PROBE_TOKENS, guide=guide)
-        response = await self._ask_adapted(self._outage.answer, prompt, form=form)
+        texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
+        filled = {slot: self._tokenizer.encode(text) for slot, text in texts.items()}
+        token_ids = self._template_of(FOLLOW_UP_TEXTS[VALUE]).fill(filled)
+        prompt = Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=PROBE_TOKENS, guide=guide)
+        response = await self._answer_adapted(prompt, form=form)
         if response.status_code != 200:
             return False
         completion = self._completion(response, prompt=prompt, form=form)
@@ -493,6 +460,19 @@ class OpenAIEngine(OpenAIConfig, Engine):
             )
         return guide.allows(completion.text)
 
+    def _probe_prompt(self) -> Prompt:
+        token_ids = self._tokenizer.encode("Are you there?")
+        return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
+
+    def _template_of(self, text: str) -> TokenTemplate:
+        """A text with slots as the message of a user, as readings ask their turns."""
+        template = self._tokenizer.chat_template
+        if self.takes_messages:
+            template = ServerTemplate(tokenizer=template.tokenizer, model=template.model)
+        kwargs = self._context.chat_template_kwargs
+        tokens = self._tokenizer.follow_up_tokens({"probe": text}, chat_template_kwargs=kwargs, template=template)
+        return tokens.templates["probe"]
+
     def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
         return self._api.completion(response, prompt=prompt, turn=self._turn(prompt), form=form)
 
@@ -500,21 +480,16 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """A turn at this endpoint, for messages."""
         return f"turn {prompt.path}: {self._client.name}"
 
-
-def _says_nothing(completion: Completion, *, prompt: Prompt) -> bool:
-    reason, budget = completion.finish_reason, prompt.max_tokens
-    return why_unanswered(completion.text, finish_reason=reason, max_tokens=budget, guide=prompt.guide) is not None
+    def _remedy(self, response: Response) -> str:
+        return KEY_REMEDY if response.status_code in KEY_STATUSES else self._api.remedy(response)
 
 
-def _require_obeyed(completion: Completion, *, prompt: Prompt, turn: str) -> None:
-    """Checks that a whole completion keeps to its guide. Of JSON only its form: values are checked where they are used.
-
-    Raises:
-        EngineRequestError: it does not.
-    """
-    guide = prompt.guide
-    if guide is None or completion.finish_reason is FinishReason.LENGTH:
-        return
-    is_kept = is_json(completion.text) if guide.kind is GuideKind.JSON else guide.allows(completion.text)
-    if not is_kept:
-        raise EngineRequestError(f"{turn} did not keep the completion to the {guide.kind} that it was asked for")
+def _keeps_form(text: str, guide: Guide) -> bool:
+    """Whether a completion keeps to its guide. Of JSON only the form: values are checked where they are used."""
+    if guide.kind is not GuideKind.JSON:
+        return guide.allows(text)
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True

@@ -54,14 +54,14 @@ LATE_SHARE, EARLY_SHARE = 1 / 2, 1 / 4
 ALONE_FACTOR = 2
 """An answer that takes less than so many times the fastest one has not waited, however long it took."""
 
-AnswerT = TypeVar("AnswerT")
-
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 """Doubling stops here: an endpoint that comes back is found within a minute."""
 
 MAX_RETRY_AFTER_SECONDS = 600.0
 """A longer `Retry-After` counts as this much, so that a wrong date can't park a job for a day."""
+
+AnswerT = TypeVar("AnswerT")
 
 
 def pause_seconds(attempt: int, *, retry_after_seconds: float | None = None) -> float:
@@ -133,18 +133,21 @@ class CircuitBreaker:
             EngineRequestError: this request failed at every try while the endpoint answers probes.
             EngineUnavailableError: the endpoint is away, or has turned this request away, for too long.
         """
-        tries, outages, rejections, queued, failed_at = 0, 0, 0, 0, None
+        tries, outages, rejections, queued, failed_at = 0, 0, 0, 0, math.inf
         while True:
-            if self._away_since is not None:
-                await self._until_back(None)
+            await self._until_back(None)
             result = await send()
             if not isinstance(result, Failure):
                 self._answered_at = self._clock()
                 return result
-            failed_at = self._clock() if failed_at is None else failed_at
+            failed_at = min(failed_at, self._clock())
             if result.was_queued:
                 queued += 1
-                _require_turn(result, queued=queued)
+                if queued > MAX_QUEUED:  # the load is at fault, not the request
+                    raise EngineUnavailableError(
+                        f"{result.message}, {queued} times while other requests were answered; run the same command "
+                        "again, or lower pool.turns_in_flight"
+                    )
                 continue
             if await self._until_back(result):
                 outages += not result.concerns_all
@@ -159,7 +162,12 @@ class CircuitBreaker:
             await self._sleep(pause_seconds(tries - 1, retry_after_seconds=result.retry_after_seconds))
 
     async def _until_back(self, failure: Failure | None) -> bool:
-        """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer."""
+        """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer.
+
+        `failure`: a sign that it may be away; without one it is there unless it is known to be away.
+        """
+        if failure is None and self._away_since is None:
+            return False
         if self._watch is None and self._has_given_up() and self._clock() - self._asked_at < MAX_BACKOFF_SECONDS:
             raise self._unavailable()
         if self._watch is None:
@@ -176,7 +184,8 @@ class CircuitBreaker:
             sign = failure if failure and failure.concerns_all else await self._probe()
             while sign is not None:
                 was_away = True
-                self._note(sign)
+                self._asked_at, self.failure = self._clock(), sign.message
+                self._away_since = self._asked_at if self._away_since is None else self._away_since
                 if self._has_given_up():
                     return True
                 pause = pause_seconds(attempt, retry_after_seconds=sign.retry_after_seconds)
@@ -186,11 +195,6 @@ class CircuitBreaker:
             return was_away
         finally:
             self._watch = None
-
-    def _note(self, sign: Failure) -> None:
-        self._asked_at = self._clock()
-        self._away_since = self._asked_at if self._away_since is None else self._away_since
-        self.failure = sign.message
 
     def _has_given_up(self) -> bool:
         return self._away_since is not None and self.away_seconds >= self._longest_seconds
@@ -209,15 +213,6 @@ class Place:
     began_at: float
     num_answered: int
     """Requests that had been answered by then."""
-
-
-def _require_turn(failure: Failure, *, queued: int) -> None:
-    """Checks that a request has not waited in the endpoint's queue too often. The load is at fault, not the request."""
-    if queued > MAX_QUEUED:
-        raise EngineUnavailableError(
-            f"{failure.message}, {queued} times while other requests were answered; run the same command again, or "
-            "lower pool.turns_in_flight"
-        )
 
 
 class Pace:

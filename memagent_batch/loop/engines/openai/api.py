@@ -1,4 +1,8 @@
-"""What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, guides, errors."""
+"""The APIs of an OpenAI-compatible endpoint: what is sent, and what its responses become.
+
+Here is what both share, and the API that takes token ids: `POST /completions`, as the servers of vLLM and SGLang offer
+it. The one that takes messages is in `chat.py`.
+"""
 
 import html
 import json
@@ -7,15 +11,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.errors import EngineRequestError
-from memagent_batch.loop.engines.engine import EngineContext
-from memagent_batch.loop.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
+from memagent_batch.loop.engines.engine import EngineContext, finish_reason
+from memagent_batch.loop.guides import (
+    Guide,
+    GuideKind,
+    choice_guide,
+    json_guide,
+    menu_logprobs,
+    num_candidates,
+    regex_guide,
+)
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.loop.unanswered import is_blank
 from memagent_batch.types import Completion, FinishReason, Prompt
@@ -28,13 +41,16 @@ NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1, "presence_penalty":
 of the model's `generation_config.json`."""
 
 ADDRESS_REMEDY = "check model and openai.base_url (up to /v1)"
+TOKEN_REMEDY = (
+    f"{ADDRESS_REMEDY}: the endpoint must take prompts of token ids at /completions, as the servers of vLLM and SGLang "
+    "do; for one that offers only chat, read docs/how-to/endpoints.md and set openai.api: chat"
+)
 
 HTML_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 """What a page of a gateway says in short."""
 
-TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
-
 
 CONTENT_FILTER = "content_filter"
 """Why a completion ended that the provider's filter stopped."""
@@ -44,8 +60,6 @@ FINAL_REASONS = (*FinishReason, CONTENT_FILTER, "tool_calls", "function_call")
 
 VALUE_PROPERTY = "value"
 """Name of the schema in a request, and of the one property of an object that holds a value."""
-
-RESPONSE_FORMAT = "response_format"
 
 OBJECT_TOKENS = 16
 """What the object around a value takes of a completion, tokens, with room for white space."""
@@ -89,12 +103,73 @@ class GuideForm(StrEnum):
     """OpenAI's own, as hosted models want it: the schema of an object, with one value if the guide has no object."""
 
 
+class Usage(BaseModel):
+    """Token counts."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    cached_tokens: Count | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
+    """Tokens of the prompt that were found in a prefix cache."""
+
+
+class Choice(BaseModel):
+    """One completion of a response."""
+
+    finish_reason: str | None = None
+
+
+class Completions(BaseModel):
+    """Body of a successful response of either API."""
+
+    choices: Sequence[Choice] = Field(min_length=1)
+    usage: Usage | None = None
+    model: str | None = None
+    """The model that wrote it, as the server names it."""
+
+    @property
+    def num_prompt_tokens(self) -> int | None:
+        """Tokens of the prompt that the server says to have read; None if it doesn't say."""
+        return (self.usage.prompt_tokens if self.usage else None) or None
+
+
+class Model(BaseModel):
+    """A model that is served."""
+
+    id: str
+    max_model_len: int | None = None
+    """Its window, tokens; vLLM's extension."""
+
+
+class ModelList(BaseModel):
+    """Body of a successful `GET /models`."""
+
+    data: list[Model]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A whole response of an endpoint."""
+
+    status_code: int
+    content: bytes
+    elapsed_seconds: float
+    request: str
+    """Method and path of what it answers."""
+    body: Completions | None = None
+    """What `content` holds, once it is known to be a whole completion."""
+
+    @property
+    def num_read(self) -> int | None:
+        """Tokens of the prompt that a completion says were read; None if it doesn't say."""
+        return self.body.num_prompt_tokens if self.body else None
+
+
 def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue]:
-    """Fields of a request that say so."""
+    """Fields of a request that keep its completion to a guide."""
     if form is GuideForm.STRUCTURED_OUTPUTS:
         return {form.value: {guide.kind.value: guide.constraint}}
     sent: JsonValue = {"name": VALUE_PROPERTY, "strict": True, "schema": _object_schema(guide)}
-    return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": sent}}
+    return {"response_format": {"type": "json_schema", "json_schema": sent}}
 
 
 def guided_text(text: str, guide: Guide | None, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
@@ -139,25 +214,6 @@ def _object_schema(guide: Guide) -> JsonValue:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """A whole response of an endpoint."""
-
-    status_code: int
-    content: bytes
-    headers: Mapping[str, str]
-    elapsed_seconds: float
-    request: str
-    """Method and path of what it answers."""
-    body: "Completions | None" = None
-    """What `content` holds, once it is known to be a whole completion."""
-
-    @property
-    def num_read(self) -> int | None:
-        """Tokens of the prompt that a completion says were read; None if it doesn't say."""
-        return self.body.num_prompt_tokens if self.body else None
-
-
 class Api(ABC):
     """One of the APIs of an OpenAI-compatible endpoint."""
 
@@ -167,12 +223,11 @@ class Api(ABC):
     """Budget of a request that only asks whether the endpoint answers."""
     optional: ClassVar[Mapping[str, JsonValue]] = NEUTRAL
     """Fields that may be left out where an endpoint refuses them: none of them is a setting of the user's."""
-
-    response_type: ClassVar[type["Completions"]]
+    response_type: ClassVar[type[Completions]]
     """The body of a successful response."""
 
-    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer, thinking_tokens: int = 0) -> None:
-        self._thinking_tokens = thinking_tokens
+    def __init__(self, context: EngineContext, *, settings: OpenAIConfig, tokenizer: Tokenizer) -> None:
+        self._settings = settings
         self._model = context.model
         self._sampling = context.sampling
         self._tokenizer = tokenizer
@@ -180,28 +235,42 @@ class Api(ABC):
             name: value for name, value in self.optional.items() if name != "top_k" or context.sampling.top_k <= 0
         }
 
-    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue]:
+    def body(self, prompt: Prompt, *, seed: int = 0, form: GuideForm | None = None) -> dict[str, JsonValue]:
         """The body of a request. A guided turn is greedy."""
-        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
-        drawn = sampling_fields(self._sampling, prompt, seed=seed)
-        return {"model": self._model, **self._shown(prompt, form=form), **drawn, **fields, **self._optional}
+        sampling = SamplingConfig() if prompt.guide else self._sampling
+        body: dict[str, JsonValue] = {"model": self._model, **self._shown(prompt, form=form)}
+        body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        if sampling.temperature > 0:
+            body["seed"] = seed
+        if sampling.top_k > 0:
+            body["top_k"] = sampling.top_k
+        if prompt.guide and form:
+            body |= guide_fields(prompt.guide, form)
+        body |= self._optional | self._fixed(prompt) | self._settings.extra_body
+        return {name: value for name, value in body.items() if value is not None}
 
     def budget(self, prompt: Prompt, form: GuideForm | None) -> int:
         """Tokens that a completion may have, with those of hidden thoughts and of an object around a value."""
-        return prompt.max_tokens + self._thinking_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT)
+        object_tokens = OBJECT_TOKENS if form is GuideForm.RESPONSE_OBJECT else 0
+        return prompt.max_tokens + self._settings.thinking_tokens + object_tokens
 
     @abstractmethod
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         """The prompt, its budget, and the log-probabilities that are asked for."""
 
-    def parse(self, content: bytes) -> "Completions | str":
+    def _fixed(self, prompt: Prompt) -> dict[str, JsonValue]:
+        """Fields that an endpoint must know."""
+        return {}
+
+    def parse(self, content: bytes) -> Completions | str:
         """The body of a response of status 200; or why it holds no whole completion, which may pass."""
         if not holds_choices(content):
             return "that is not a completion"
         try:
             body = self.response_type.model_validate_json(content)
         except ValidationError as error:
-            return f"that is not a completion: {first_error(error)}"
+            first = error.errors(include_url=False, include_input=False)[0]  # without the value, which may be long
+            return f"that is not a completion: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         reason = body.choices[0].finish_reason
         return body if reason in FINAL_REASONS else f"that is not a whole completion: its finish_reason is {reason!r}"
 
@@ -227,59 +296,90 @@ class Api(ABC):
         """
 
 
-class Usage(BaseModel):
-    """Token counts."""
+class TextChoice(Choice):
+    """One completion."""
 
-    prompt_tokens: TokenCount | None = None
-    completion_tokens: TokenCount | None = None
-    cached_tokens: TokenCount | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
-    """Tokens of the prompt that were found in a prefix cache."""
-
-
-class Choice(BaseModel):
-    """One completion of a response."""
-
-    finish_reason: str | None = None
-
-
-class Completions(BaseModel):
-    """Body of a successful response of either API."""
-
-    choices: Sequence[Choice] = Field(min_length=1)
-    usage: Usage | None = None
-    model: str | None = None
-    """The model that wrote it, as the server names it."""
-
-    @property
-    def num_prompt_tokens(self) -> int | None:
-        """Tokens of the prompt that the server says to have read; None if it doesn't say."""
-        return (self.usage.prompt_tokens if self.usage else None) or None
+    text: str
+    token_ids: list[Count] | None = None
+    """Its tokens; vLLM's extension."""
+    logprobs: list[Logprob | None] = Field([], validation_alias=AliasPath("logprobs", "token_logprobs"))
+    """Log-probability of each token."""
+    top_logprobs: list[dict[str, Logprob] | None] | None = Field(
+        None, validation_alias=AliasPath("logprobs", "top_logprobs")
+    )
+    """For each token those that could have stood there, by their text."""
 
 
-class Model(BaseModel):
-    """A model that is served."""
+class TextCompletions(Completions):
+    """Body of a successful `POST /completions`."""
 
-    id: str
-    max_model_len: int | None = None
-    """Its window, tokens; vLLM's extension."""
+    choices: list[TextChoice] = Field(min_length=1)
 
 
-class ModelList(BaseModel):
-    """Body of a successful `GET /models`."""
+class CompletionsApi(Api):
+    """Prompts as token ids, completions as token ids or as text."""
 
-    data: list[Model]
+    path = "completions"
+    probe_tokens = 1
+    optional: ClassVar[Mapping[str, JsonValue]] = {**NEUTRAL, "return_token_ids": True}  # vLLM's extension
+    response_type = TextCompletions
 
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        shown: dict[str, JsonValue] = {"prompt": [*prompt.token_ids], "max_tokens": self.budget(prompt, form)}
+        num_logprobs = num_candidates(prompt.guide, logprobs=self._sampling.logprobs)
+        return shown if num_logprobs is None else {**shown, "logprobs": num_logprobs}
 
-def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> dict[str, JsonValue]:
-    """How the tokens of a turn are drawn; those of a guided one greedily."""
-    if prompt.guide is not None:
-        sampling = SamplingConfig()
-    fields: dict[str, JsonValue] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    if sampling.temperature > 0:
-        fields["seed"] = seed
-    if sampling.top_k > 0:
-        fields["top_k"] = sampling.top_k
-    return fields
+    def remedy(self, response: Response) -> str:
+        """What to do where the endpoint refuses every request; see `Api.remedy`."""
+        return TOKEN_REMEDY
+
+    def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
+        """The response as a completion; see `Api.completion`.
+
+        Raises:
+            EngineRequestError: it holds what can't be right: a text without tokens, more tokens than asked for.
+        """
+        body = cast(TextCompletions, response.body)
+        choice, usage, budget = body.choices[0], body.usage, self.budget(prompt, form)
+        if choice.token_ids == [] and choice.text:
+            raise EngineRequestError(f"{turn} sent a text without its tokens")
+        if len(choice.token_ids or ()) > budget:
+            raise EngineRequestError(f"{turn} sent {len(choice.token_ids or ())} tokens where {budget} were asked for")
+        reason, text = finish_reason(choice.finish_reason, turn=turn), choice.text
+        if choice.token_ids is not None and self._tokenizer.has_thought_tags:
+            # servers leave the tags out where they are special tokens
+            text = self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
+        text = guided_text(text, prompt.guide, form=form, reason=reason, turn=turn)
+        own_ids = None if form is GuideForm.RESPONSE_OBJECT else choice.token_ids
+        token_ids = self._tokenizer.encode(text) if own_ids is None else own_ids
+        is_masked = form is GuideForm.STRUCTURED_OUTPUTS  # else log-probabilities are those before the guide
+        candidates = (choice.top_logprobs or [None])[0]
+        return Completion(
+            token_ids=token_ids,
+            text=text,
+            finish_reason=reason,
+            logprobs=self._logprobs(choice, form=form, num_tokens=len(token_ids)),
+            menu_logprobs=menu_logprobs(prompt.guide, (candidates or {}).items()) if is_masked else None,
+            num_prompt_tokens=len(prompt.token_ids),
+            num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
+            num_billed_tokens=usage.completion_tokens or None if usage and own_ids is None else None,
+            engine_seconds=response.elapsed_seconds,
+        )
+
+    def _logprobs(self, choice: TextChoice, *, form: GuideForm | None, num_tokens: int) -> list[float] | None:
+        """Log-probability of each token, where they were asked for or the engine masks before it takes them."""
+        logprobs = [value for value in choice.logprobs if value is not None]
+        if form is GuideForm.RESPONSE_OBJECT:  # they are those of the object
+            return None
+        if not self._sampling.logprobs:
+            return logprobs if form and logprobs and len(logprobs) == len(choice.token_ids or ()) else None
+        if choice.token_ids is None or len(logprobs) != num_tokens:
+            known = "without the tokens that they belong to" if choice.token_ids is None else f"for {num_tokens} tokens"
+            raise EngineRequestError(
+                f"the endpoint sent {len(logprobs)} logprobs {known}; use one that returns token ids, such as vLLM's, "
+                "or set sampling.logprobs=false"
+            )
+        return logprobs
 
 
 def refused_fields(response: Response, fields: Iterable[str]) -> list[str]:
@@ -293,21 +393,6 @@ def holds_choices(body: bytes) -> bool:
         return b'"choices"' in body and bool(from_json(body))
     except ValueError:
         return False
-
-
-def is_json(text: str) -> bool:
-    """Whether a text is a JSON value."""
-    try:
-        from_json(text)
-    except ValueError:
-        return False
-    return True
-
-
-def first_error(error: ValidationError) -> str:
-    """Where and how a body breaks the protocol; without the value, which may be long."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def error_message(body: bytes) -> str:
