@@ -32,8 +32,8 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
+from memagent_batch.data.store.turn_log.files import TURNS_FOLDER, list_folder
 from memagent_batch.data.store.turn_log.index import reading_key
-from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER, list_folder
 from memagent_batch.data.store.turn_log.rows import TurnRow
 from memagent_batch.data.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.loop.addresses import ReadingAddress, text_hash

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.delta import UNCOMMITTED_DAYS, OutputTable
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.merge import rewrite_log
 from memagent_batch.data.store.turn_log.question_list import ASKED_FOLDER
-from memagent_batch.data.store.turn_log.rewrite import rewrite_log
 from memagent_batch.errors import OutputError
 from memagent_batch.run.history import PastRun, find_run, unfinished_runs
 from memagent_batch.run.state import NOTES_FOLDER

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER
+from memagent_batch.data.store.turn_log.files import TURNS_FOLDER
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run
 from memagent_batch.run.manifest import RunCounts

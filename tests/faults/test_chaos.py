@@ -18,7 +18,7 @@ from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER
+from memagent_batch.data.store.turn_log.files import TURNS_FOLDER
 from memagent_batch.run.flows.answer import answer
 from tests import prompt_dependent_engine
 from tests.faults.corpus import Corpus, make_corpus

@@ -26,7 +26,7 @@ from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log import merge
-from memagent_batch.data.store.turn_log.rewrite import rewrite_log
+from memagent_batch.data.store.turn_log.merge import rewrite_log
 from memagent_batch.errors import InputError, OutputError, SupersededError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows import answer as answer_flow

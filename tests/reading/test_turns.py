@@ -81,7 +81,9 @@ def row_of(prompt: Prompt, *, address: ReadingAddress = ADDRESS) -> Any:
 def logged_rows(*rows: Any) -> LoggedTurns:
     """Rows of one reading as they are read from the log."""
     names = ("run_id", "document_hash", "path", "kind", "prompt_hash", "turn_hash")
-    return LoggedTurns(LoggedTurn(rows=[row], number=0, **{name: row[name] for name in names}) for row in rows)
+    return LoggedTurns(
+        LoggedTurn(row_at=[row].__getitem__, number=0, **{name: row[name] for name in names}) for row in rows
+    )
 
 
 def turns_of(

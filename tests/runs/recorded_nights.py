@@ -19,8 +19,8 @@ from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
+from memagent_batch.data.store.turn_log.files import FOLLOW_UPS_FOLDER
 from memagent_batch.data.store.turn_log.index import LogIndex
-from memagent_batch.data.store.turn_log.keys import FOLLOW_UPS_FOLDER
 from memagent_batch.data.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, hash_turn
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.loop.addresses import ReadingAddress, text_hash

@@ -12,8 +12,8 @@ import pytest
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.turn_log.files import TURNS_FOLDER
 from memagent_batch.data.store.turn_log.index import scan_log
-from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER
 from memagent_batch.data.store.turn_log.turns import read_turns
 from memagent_batch.data.store.turn_log.writer import FLUSH_BYTES, ROOM_FLUSHES, TurnLogWriter
 from memagent_batch.errors import StorageError, StorageOutageError

@@ -30,10 +30,10 @@ from memagent_batch.data.store.disk import TEMPORARY
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.data.store.turn_log.files import TURNS_FOLDER, read_log_file
 from memagent_batch.data.store.turn_log.index import last_run_id
-from memagent_batch.data.store.turn_log.keys import TURNS_FOLDER, read_log_file
+from memagent_batch.data.store.turn_log.merge import rewrite_log
 from memagent_batch.data.store.turn_log.question_list import ASKED_FOLDER, write_asked
-from memagent_batch.data.store.turn_log.rewrite import rewrite_log
 from memagent_batch.errors import InputError
 from memagent_batch.run.claim import INGEST_FOLDER, INPUT_FOLDER, SCRATCH_FOLDER
 from memagent_batch.run.executors.leaving import LEAVE_SECONDS

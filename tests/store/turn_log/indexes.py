@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.data.store.turn_log.files import LOG_KEYS
 from memagent_batch.data.store.turn_log.index import LogIndex, ReadingKey
-from memagent_batch.data.store.turn_log.keys import LOG_KEYS
 from memagent_batch.types import Status
 
 TurnsKey = tuple[str, str]

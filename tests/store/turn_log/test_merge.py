@@ -16,15 +16,15 @@ import pytest
 from ray.exceptions import RayError
 
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log import keys, merge
-from memagent_batch.data.store.turn_log.index import scan_log
-from memagent_batch.data.store.turn_log.keys import (
+from memagent_batch.data.store.turn_log import files, index, merge
+from memagent_batch.data.store.turn_log.files import (
     KEYS_FOLDER,
     LOG_SCHEMAS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
     read_log_file,
 )
+from memagent_batch.data.store.turn_log.index import scan_log
 from memagent_batch.data.store.turn_log.turns import read_turns
 from memagent_batch.errors import StorageError, SupersededError
 from tests.store.turn_log.logs import FLUSHES, RUNS, held, num_turns, rows_of, small_files, write, written
@@ -113,7 +113,7 @@ def test_merge_makes_several_files_of_many_bytes(tmp_path: Path, monkeypatch: py
 
 
 def test_row_groups_without_a_wanted_document_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "GROUP_ROWS", 1)
+    monkeypatch.setattr(files, "GROUP_ROWS", 1)
     output = written(tmp_path, writers="a")
     merged(output)
     (file,) = (output / TURNS_FOLDER).files()
@@ -159,12 +159,12 @@ def test_log_that_is_merged_while_tasks_of_a_cluster_scan_it_is_scanned_again(
 ) -> None:
     output = written(tmp_path)
     before = held(output)
-    monkeypatch.setattr(keys, "TASK_FILES", 1)
+    monkeypatch.setattr(index, "TASK_FILES", 1)
 
-    def as_ray(task: keys.FileTask, tasks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    def as_ray(task: files.LogTask, tasks: Iterable[pa.Table]) -> Iterator[pa.Table]:
         merged(output)
         try:
-            yield from keys.run_tasks(task, tasks)
+            yield from files.run_tasks(task, tasks)
         except StorageError as error:
             raise StorageError(str(error)) from RayError()
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log import keys
+from memagent_batch.data.store.turn_log import files
 from memagent_batch.data.store.turn_log import turns as turns_of_log
+from memagent_batch.data.store.turn_log.files import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.data.store.turn_log.index import read_outcomes, reading_key, scan_log, scan_turn_files
-from memagent_batch.data.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.data.store.turn_log.rows import completion_of, hash_turn
 from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurns, read_turns
 from memagent_batch.data.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
@@ -309,7 +309,7 @@ async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_
     def broken(*_: object, **__: object) -> bytes:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(keys, "parquet_bytes", broken)
+    monkeypatch.setattr(files, "parquet_bytes", broken)
     writer = writer_at(output_at(tmp_path))
     waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
     results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)

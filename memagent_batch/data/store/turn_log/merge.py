@@ -1,4 +1,4 @@
-"""Merges the small files of the turn log into few large ones, once a run has read.
+"""Writes files of the turn log again: merges the small ones into few large ones, and removes rows.
 
 A merged file has rows of one writer, and its name says whose files it stands for: `RUN-WRITER-000001to000120.parquet`
 stands for numbers 1 to 120. It appears whole, its keys after it, and only then do the small files go. As long as both
@@ -16,18 +16,19 @@ from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log.keys import (
+from memagent_batch.data.store.turn_log.files import (
     KEYS_FOLDER,
     LOG_SCHEMAS,
     LogName,
-    MapFiles,
-    merged_away,
+    MapTasks,
+    base_name,
+    covered_files,
     read_ahead,
     read_log_file,
     run_tasks,
-    without_merged,
     write_log_files,
 )
 from memagent_batch.errors import StorageError
@@ -36,14 +37,11 @@ MERGE_FROM = 64
 """Flushes that must be there: the log of a short run stays as it is."""
 MERGED_BYTES = 64 * 1024 * 1024
 """Bytes of rows of a merged file, about, as Arrow: some 15 MiB as Parquet, which a store sends in one request."""
+SELECTED_BY = ("document_hash", "fingerprint", "finished_at", "kind")
+"""Columns that decide which rows `rewrite_log` leaves; `kind` only of turns."""
 
 
-def merge_log(
-    output: Location,
-    *,
-    require_claim: Callable[[], None],
-    mapped: MapFiles = run_tasks,
-) -> list[str]:
+def merge_log(output: Location, *, require_claim: Callable[[], None], mapped: MapTasks = run_tasks) -> list[str]:
     """Merges the flushes of each writer, if there are many; returns the names of the merged files.
 
     Raises:
@@ -51,33 +49,27 @@ def merge_log(
         StorageError: a file can't be read, written or removed.
     """
     keys = (output / KEYS_FOLDER).files()  # first: the files of a flush that has its keys are there
-    flushes = [path.rpartition("/")[2] for path in without_merged(keys)]
+    covered = covered_files(keys, keys)
+    flushes = [base_name(path) for path in keys if path not in covered]
     ranges = list(_ranges(flushes)) if len(flushes) >= MERGE_FROM else []
     if sum(map(len, ranges)) < MERGE_FROM:
         ranges = []
-    if not ranges and len(flushes) == len(keys):
+    if not (ranges or covered):
         return []
-    paths = [*(path for folder in LOG_SCHEMAS for path in (output / folder).files()), *keys]
     start = len(output.path.rstrip("/")) + 1
-    below = [path[start:] for path in paths if path.endswith(".parquet")]
+    files = [path[start:] for folder in LOG_SCHEMAS for path in (output / folder).files() if path.endswith(".parquet")]
     files_of: dict[str, list[str]] = defaultdict(list)
-    for path in below:
-        if not path.startswith(KEYS_FOLDER):
-            files_of[path.rpartition("/")[2]].append(path)
-    files = ([file for name in names for file in files_of[name]] for names in ranges)
-    tasks = [pa.table({"file": pa.array(each, pa.string())}) for each in files]
+    for path in files:
+        files_of[base_name(path)].append(path)
+    tasks = [pa.table({"file": pa.array([file for name in names for file in files_of[name]])}) for names in ranges]
     try:
-        merge = partial(_merge, output=output)
-        merged = [name for table in mapped(merge, tasks) for name in table["name"].to_pylist()]
+        merged = [name for table in mapped(partial(_merge, output=output), tasks) for name in table["name"].to_pylist()]
     except StorageError:
         require_claim()  # else a newer attempt may have merged and removed the files meanwhile
         raise
     require_claim()
-    whole = [*merged, *keys]  # what a merge that was killed has left goes too
-    away = list(merged_away(below, whole))
-    for of_keys in (False, True):  # the keys last: while they are there, the next merge takes up what a killed one left
-        names = [name for name in away if name.startswith(KEYS_FOLDER) == of_keys]
-        output.delete_files([output.path.rstrip("/") + "/" + name for name in names])
+    for paths in (files, [path[start:] for path in keys]):  # a killed merge is taken up as long as there are keys
+        output.delete_files([f"{output.path.rstrip('/')}/{path}" for path in covered_files(paths, [*merged, *keys])])
     return merged
 
 
@@ -86,32 +78,41 @@ def _ranges(flushes: Sequence[str]) -> Iterator[list[str]]:
 
     A flush has its keys, or its writer has not ended it, or someone has removed them.
     """
-    of_line: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(flushes, key=lambda each: LogName.of(each).first):
-        of_line[LogName.of(name).line].append(name)
-    for names in of_line.values():
-        small = [name for name in names if not LogName.of(name).is_merged]
-        for _, following in groupby(enumerate(small), key=lambda each: LogName.of(each[1]).first - each[0]):
+    of_writer: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(flushes, key=lambda name: LogName.of(name).first):
+        if not LogName.of(name).is_merged:
+            of_writer[LogName.of(name).writer].append(name)
+    for names in of_writer.values():
+        for _, following in groupby(enumerate(names), key=lambda each: LogName.of(each[1]).first - each[0]):
             joined = [name for _, name in following]
-            yield from [joined] if len(joined) > 1 else []
+            if len(joined) > 1:
+                yield joined
 
 
 def _merge(files: pa.Table, *, output: Location) -> Iterator[pa.Table]:
     """Merges the files of some flushes of one writer, in as many merged files as their bytes need; gives names."""
-    rows: dict[str, list[pa.Table]] = defaultdict(list)
+    tables: dict[str, list[pa.Table]] = defaultdict(list)
     numbers: list[LogName] = []
     num_bytes = 0
-    small = files["file"].to_pylist()
-    for file, table in zip(small, read_ahead(partial(_read_whole, output), small), strict=True):
-        name = LogName.of(file)
+    paths = files["file"].to_pylist()
+    for path, table in zip(paths, read_ahead(partial(_read_whole, output), paths), strict=True):
+        name = LogName.of(path)
         if num_bytes >= MERGED_BYTES and name != numbers[-1] and numbers[-1] != numbers[0]:
-            yield _write_merged(output, rows, first=numbers[0], last=numbers[-1])
-            rows, numbers, num_bytes = defaultdict(list), [], 0
-        rows[file.rpartition("/")[0]].append(table)
+            yield _write_merged(output, tables, numbers)
+            tables, numbers, num_bytes = defaultdict(list), [], 0
+        tables[path.rpartition("/")[0]].append(table)
         numbers.append(name)
         num_bytes += table.nbytes
     if numbers and numbers[-1] != numbers[0]:
-        yield _write_merged(output, rows, first=numbers[0], last=numbers[-1])
+        yield _write_merged(output, tables, numbers)
+
+
+def _write_merged(output: Location, tables: dict[str, list[pa.Table]], numbers: Sequence[LogName]) -> pa.Table:
+    name = f"{numbers[0].writer}-{numbers[0].first:06d}to{numbers[-1].last:06d}.parquet"
+    order = [(column, "ascending") for column in ("document_hash", "question_hash", "sample")]
+    sorted_tables = {folder: pa.concat_tables(each).sort_by(order) for folder, each in tables.items()}
+    write_log_files(output, sorted_tables, name=name)
+    return pa.table({"name": [name]})
 
 
 def _read_whole(output: Location, file: str) -> pa.Table:
@@ -119,10 +120,39 @@ def _read_whole(output: Location, file: str) -> pa.Table:
     return read_log_file(output, (output / file).path, columns=schema.names).cast(schema)
 
 
-def _write_merged(output: Location, rows: dict[str, list[pa.Table]], *, first: LogName, last: LogName) -> pa.Table:
-    name = f"{first.line}-{first.first:06d}to{last.last:06d}.parquet"
-    order = [(column, "ascending") for column in ("document_hash", "question_hash", "sample")]
-    write_log_files(
-        output, {folder: pa.concat_tables(tables).sort_by(order) for folder, tables in rows.items()}, name=name
-    )
-    return pa.table({"name": [name]})
+def rewrite_log(output: Location, select: Callable[[pa.Table], pa.ChunkedArray]) -> int:
+    """Removes rows from all files of the log, and files of which no row is left: to forget documents, or to prune.
+
+    The keys of a file go first and come last. If the process is killed in between, a scan reads the file itself.
+
+    Args:
+        output: The output.
+        select: Takes rows with the columns `SELECTED_BY` and returns a mask of those that stay.
+
+    Returns:
+        The number of rows that were removed.
+
+    Raises:
+        OutputError: a file is damaged.
+        StorageError: a file can't be read, written or removed.
+    """
+    folders: dict[str, list[str]] = defaultdict(list)
+    for folder in LOG_SCHEMAS:
+        for path in (output / folder).files():  # also those that a merged file stands for
+            folders[base_name(path)].append(folder)
+    num_removed = 0
+    for name, of_name in folders.items():
+        masks = {}
+        for folder in of_name:
+            columns = [column for column in SELECTED_BY if column in LOG_SCHEMAS[folder].names]
+            masks[folder] = select(read_log_file(output, (output / f"{folder}/{name}").path, columns=columns))
+        num_unwanted = sum(len(mask) - (pc.sum(mask).as_py() or 0) for mask in masks.values())
+        if not num_unwanted:
+            continue
+        num_removed += num_unwanted
+        tables = {folder: _read_whole(output, f"{folder}/{name}").filter(mask) for folder, mask in masks.items()}
+        (output / f"{KEYS_FOLDER}/{name}").delete()
+        output.delete_files([(output / f"{folder}/{name}").path for folder in tables if not tables[folder].num_rows])
+        if tables := {folder: table for folder, table in tables.items() if table.num_rows}:
+            write_log_files(output, tables, name=name)
+    return num_removed

@@ -261,7 +261,7 @@ def turn_row(
     span = prompt.span
     row = {
         "run_id": run_id,
-        **_address_row(address),
+        **asdict(address),
         "document_id": document_id,
         "path": prompt.path,
         "turn": prompt.number,
@@ -328,12 +328,7 @@ def turn_memory(row: TurnRow, before: str, *, keep_word: str, opens_thought: boo
 
 def outcome_row(address: ReadingAddress, result: EndedRow, *, run_id: str) -> OutcomeRow:
     """The row of a reading that has ended."""
-    return {"run_id": run_id, **_address_row(address), **result}
-
-
-def follow_up_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) -> FollowUpRow:
-    """The row of a reading whose follow-up questions have ended; its address has their fingerprint."""
-    return {"run_id": run_id, **_address_row(address), **closed}
+    return cast("OutcomeRow", {"run_id": run_id, **asdict(address), **result})
 
 
 def require_outcome(address: ReadingAddress, result: EndedRow) -> None:
@@ -374,10 +369,6 @@ def _fits(value: object, kind: pa.DataType) -> bool:
     except UNFIT:
         return False
     return True
-
-
-def _address_row(address: ReadingAddress) -> AddressRow:
-    return cast("AddressRow", asdict(address))
 
 
 OUTCOME_CHECK = RowCheck(OUTCOME_LOG)

@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -14,23 +14,16 @@ import pyarrow.compute as pc
 
 from memagent_batch.data.store.database import on_disk
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log.index import ReadingKey, read_log_files
-from memagent_batch.data.store.turn_log.keys import LOG_THREADS
+from memagent_batch.data.store.turn_log.files import LOG_THREADS, read_log_files
+from memagent_batch.data.store.turn_log.index import ReadingKey
 from memagent_batch.data.store.turn_log.rows import TURN_LOG, OutcomeRow, TurnRow
 
 SORTED_ROWS = 16_384
 """Rows that are sorted at once, some 40 MB: more at once are fewer parts for each reading."""
 
 KEY_COLUMNS = [
-    "run_id",
-    "document_hash",
-    "question_hash",
-    "sample",
-    "fingerprint",
-    "path",
-    "kind",
-    "prompt_hash",
-    "turn_hash",
+    *("run_id", "document_hash", "question_hash", "sample", "fingerprint"),
+    *("path", "kind", "prompt_hash", "turn_hash"),
 ]
 """What finds a turn, and decides which of several rows counts."""
 
@@ -39,7 +32,7 @@ KEY_COLUMNS = [
 class LoggedTurn:
     """Where the row of a turn is. A row is made when it is asked for: as Python values its tokens take 40 kB."""
 
-    rows: Sequence[TurnRow]
+    row_at: Callable[[int], TurnRow]
     number: int
     run_id: str
     document_hash: str
@@ -51,7 +44,7 @@ class LoggedTurn:
     @property
     def row(self) -> TurnRow:
         """The row."""
-        return self.rows[self.number]
+        return self.row_at(self.number)
 
 
 class LoggedTurns:
@@ -107,20 +100,6 @@ class LoggedTurns:
         return {turn.path: turn.row for turn in reversed(self._turns)}
 
 
-class _ArrowRows(Sequence[TurnRow]):
-    """Rows of a batch, each decoded when it is asked for."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        self._num_rows: int = batch.num_rows
-
-    def __getitem__(self, number: int) -> TurnRow:  # type: ignore[override]
-        return cast("TurnRow", {name: column[number].as_py() for name, column in self._columns.items()})
-
-    def __len__(self) -> int:
-        return self._num_rows
-
-
 def read_turns(
     output: Location,
     files: Iterable[str],
@@ -166,14 +145,14 @@ class DocumentTurns:
         `files` are the log files that hold some of them.
         """
         self._fingerprints, self._document_hash = fingerprints, document_hash
-        read = partial(read_log_files, num_threads=1 if output.is_local else LOG_THREADS)  # Arrow keeps 100 MB for each
-        tables = read(
+        tables = read_log_files(
             output,
             files,
             columns=TURN_LOG.names,
             fingerprints=fingerprints,
             document_hashes=[document_hash],
             document_id=document_id,
+            num_threads=1 if output.is_local else LOG_THREADS,  # Arrow keeps 100 MB for each thread
         )
         batches = on_disk(_sorted_tables(tables), schema=TURN_LOG).to_batches()
         self._batches = [batch for batch in batches if batch.num_rows]
@@ -224,10 +203,14 @@ def _places_by_reading(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, int
 
 def _turns_in(batch: pa.RecordBatch, *, with_tokens: bool = True) -> Iterator[tuple[str, ReadingKey, LoggedTurn]]:
     """The turns in a batch with fingerprint and reading of each."""
-    rows: Sequence[TurnRow] = _ArrowRows(batch) if with_tokens else _rows_without_tokens(batch)
+    if with_tokens:
+        row_at = partial(_decode_row, batch.schema.names, batch.columns)
+    else:
+        num_tokens = pc.list_value_length(batch["token_ids"])
+        row_at = batch.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens).to_pylist().__getitem__
     for number, key in enumerate(batch.select(KEY_COLUMNS).to_pylist()):
         turn = LoggedTurn(
-            rows=rows,
+            row_at=row_at,
             number=number,
             run_id=sys.intern(key["run_id"]),
             document_hash=sys.intern(key["document_hash"]),
@@ -239,7 +222,5 @@ def _turns_in(batch: pa.RecordBatch, *, with_tokens: bool = True) -> Iterator[tu
         yield key["fingerprint"], (key["document_hash"], key["question_hash"], key["sample"]), turn
 
 
-def _rows_without_tokens(batch: pa.RecordBatch) -> list[TurnRow]:
-    num_tokens = pc.list_value_length(batch["token_ids"])
-    rows: list[TurnRow] = batch.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens).to_pylist()
-    return rows
+def _decode_row(names: Sequence[str], columns: Sequence[pa.Array], number: int) -> TurnRow:
+    return cast("TurnRow", {name: column[number].as_py() for name, column in zip(names, columns, strict=True)})

@@ -9,30 +9,24 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.turn_log.keys import (
+from memagent_batch.data.store.turn_log.files import (
     FOLLOW_UPS_FOLDER,
     LOG_SCHEMAS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
     write_log_files,
 )
-from memagent_batch.data.store.turn_log.rows import (
-    ClosedRow,
-    EndedRow,
-    RowCheck,
-    follow_up_row,
-    outcome_row,
-    turn_row,
-)
+from memagent_batch.data.store.turn_log.rows import ClosedRow, EndedRow, RowCheck, outcome_row, turn_row
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.types import Completion, Prompt
@@ -51,18 +45,6 @@ MAX_PAUSE_SECONDS = 15.0
 
 STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 STAMP_LENGTH = len("20260131T235959.123Z")
-
-
-@dataclass(slots=True, kw_only=True)
-class _UnwrittenRows:
-    """Rows that wait for a flush, by folder."""
-
-    of_folder: dict[str, list[Mapping[str, object]]] = field(default_factory=lambda: {name: [] for name in LOG_SCHEMAS})
-    num_bytes: int = 0
-    """What they take, about."""
-
-    def __bool__(self) -> bool:
-        return any(self.of_folder.values())
 
 
 class TurnLogWriter:
@@ -86,9 +68,9 @@ class TurnLogWriter:
         """The run that its rows name."""
         self._name = f"{run_id}-{writer_id}"
         self._settings, self._flush_seconds = settings, settings.paced(replicas)
-        self._unwritten = _UnwrittenRows()
+        self._rows: dict[str, list[Mapping[str, object]]] = defaultdict(list)  # what waits for a flush, by folder
+        self._waiting_bytes = self._flushing_bytes = 0
         self._number = 0
-        self._flushing_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
         self._wake = asyncio.Event()
@@ -118,8 +100,12 @@ class TurnLogWriter:
         await self.settle()
 
     async def record_follow_ups(self, address: ReadingAddress, closed: ClosedRow) -> None:
-        """Takes what the follow-up questions of a reading brought, and returns when it is durable."""
-        self._take(follow_up_row(address, closed, run_id=self.run_id), FOLLOW_UPS_FOLDER, 2 * TURN_ROW_BYTES)
+        """Takes what the follow-up questions of a reading brought, and returns when it is durable.
+
+        The address has their fingerprint.
+        """
+        row = {"run_id": self.run_id, **asdict(address), **closed}
+        self._take(row, FOLLOW_UPS_FOLDER, 2 * TURN_ROW_BYTES)
         await self.settle()
 
     async def room(self) -> None:
@@ -154,36 +140,37 @@ class TurnLogWriter:
         LOG_CHECKS[folder].require(row)
         if self._output is None:
             return
-        self._unwritten.of_folder[folder].append(row)
-        self._unwritten.num_bytes += num_bytes
-        if self._unwritten.num_bytes >= FLUSH_BYTES:
+        self._rows[folder].append(row)
+        self._waiting_bytes += num_bytes
+        if self._waiting_bytes >= FLUSH_BYTES:
             self._wake.set()
         self._open_or_close_room()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._flush_until_empty())
 
     def _open_or_close_room(self) -> None:
-        waiting = self._unwritten.num_bytes + self._flushing_bytes
-        if self._error or waiting < ROOM_FLUSHES * FLUSH_BYTES:
+        if self._error or self._waiting_bytes + self._flushing_bytes < ROOM_FLUSHES * FLUSH_BYTES:
             self._room.set()
         else:
             self._room.clear()
 
     async def _flush_until_empty(self) -> None:
-        while self._unwritten or self._flushed:
+        while self._rows or self._flushed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=self._flush_seconds)
             self._wake.clear()
             await self._flush()
 
     async def _flush(self) -> None:
-        rows, self._unwritten = self._unwritten, _UnwrittenRows()
+        rows, self._rows = self._rows, defaultdict(list)
         flushed, self._flushed = self._flushed, None
-        self._flushing_bytes = rows.num_bytes
+        self._flushing_bytes, self._waiting_bytes = self._waiting_bytes, 0
         self._number += 1
         if self._error is None:  # after a failed flush an outcome would be kept without its turns
             try:
-                self._error = await self._failure_at_last(rows, self._number)
+                await self._write(rows)
+            except StorageError as error:
+                self._error = error
             except Exception as error:  # noqa: BLE001 - nobody may wait forever for a flush that failed
                 self._error = StorageError(f"the log of {self._name} can't be written: {type(error).__name__}: {error}")
         self._flushing_bytes = 0
@@ -193,33 +180,32 @@ class TurnLogWriter:
         elif flushed:
             flushed.set_result(None)
 
-    async def _failure_at_last(self, rows: _UnwrittenRows, number: int) -> StorageError | None:
-        """Writes the rows, and tries again through an outage; returns what kept them from being written in the end."""
+    async def _write(self, rows: Mapping[str, list[Mapping[str, object]]]) -> None:
+        """Writes the rows in a thread, and tries again through an outage.
+
+        Raises:
+            StorageError: they can't be written, or could not for `log.outage_seconds`.
+        """
+        assert self._output is not None  # without one, no row waits
+        output, name = self._output, f"{self._name}-{self._number:06d}.parquet"
+
+        def write() -> int:
+            tables = {folder: pa.Table.from_pylist(each, schema=LOG_SCHEMAS[folder]) for folder, each in rows.items()}
+            return write_log_files(output, tables, name=name)
+
         began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
-        loop = asyncio.get_running_loop()
         while True:
-            error = await loop.run_in_executor(self._thread, self._failure, rows, number)
-            if not isinstance(error, StorageOutageError):
-                return error
-            if time.monotonic() - began + pause_seconds > self._settings.outage_seconds:
-                return StorageError(f"{error}; tried for {self._settings.outage_seconds:g} s (log.outage_seconds)")
+            try:
+                self.num_bytes += await asyncio.get_running_loop().run_in_executor(self._thread, write)
+            except StorageOutageError as error:
+                if time.monotonic() - began + pause_seconds > self._settings.outage_seconds:
+                    tried = f"tried for {self._settings.outage_seconds:g} s (log.outage_seconds)"
+                    raise StorageError(f"{error}; {tried}") from error
+            else:
+                self.num_flushes += 1
+                return
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
-
-    def _failure(self, rows: _UnwrittenRows, number: int) -> StorageError | None:
-        """Writes the rows; returns what kept them from being written."""
-        assert self._output is not None  # without one, no row waits
-        tables = {
-            folder: pa.Table.from_pylist(written, schema=LOG_SCHEMAS[folder])
-            for folder, written in rows.of_folder.items()
-            if written
-        }
-        try:
-            self.num_bytes += write_log_files(self._output, tables, name=f"{self._name}-{number:06d}.parquet")
-        except StorageError as error:
-            return error
-        self.num_flushes += 1
-        return None
 
 
 def new_run_id(*, after: str = "") -> str:
