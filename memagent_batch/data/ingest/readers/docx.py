@@ -1,4 +1,4 @@
-"""DOCX by python-docx: a part for each section with its notes, then what belongs to it."""
+"""DOCX: a part for each section with its notes, then what belongs to it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Pa
 from memagent_batch.data.ingest.readers.docx_fields import fill_in_controls, resolve_fields
 from memagent_batch.data.ingest.readers.docx_numbers import Numbering, W, formatted
 from memagent_batch.data.ingest.readers.equations import OFF
-from memagent_batch.data.ingest.readers.office import main_part, parts_of_kind, related_items, related_text, root_of
+from memagent_batch.data.ingest.readers.office import related_items, related_text
+from memagent_batch.data.ingest.readers.packages import PackagePart, open_main_part
 from memagent_batch.data.ingest.readers.paragraphs import Styles, TextReader, shown_elements
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 from memagent_batch.data.ingest.readers.text import section_parts
@@ -32,7 +33,7 @@ class DocxConverter(BuiltIn):
     out, and the part says so.
     """
 
-    package, revision, modules = "python-docx", 8, ("docx",)
+    package, revision, modules = "lxml", 9, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each section of the body, then one for each header, footer and list of comments.
@@ -40,34 +41,33 @@ class DocxConverter(BuiltIn):
         Raises:
             ConversionError: the package is damaged, unpacks to too much, or declares entities.
         """
-        document = WordDocument(main_part(file, kind="a DOCX"))
-        is_tracked = document.has_tracked_changes
-        for part in section_parts(document.blocks(), separator="\n\n"):
-            yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
-            is_tracked = False
-        yield from related_items(document.part, read=document.read_part)
-        if document.lost_fields:
-            fields = ", ".join(f"{name} ({count})" for name, count in document.lost_fields.items())
-            reason = (
-                f"fields without a saved result, such as numbers of clauses, are not read: {fields}; save it as PDF"
-            )
-            yield Part(locator="fields", status=PartStatus.SKIPPED, reason=reason)
+        with open_main_part(file, kind="a DOCX") as main:
+            document = WordDocument(main)
+            is_tracked = document.has_tracked_changes
+            for part in section_parts(document.blocks(), separator="\n\n"):
+                yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
+                is_tracked = False
+            yield from related_items(main, read=document.read_part)
+            if document.lost_fields:
+                fields = ", ".join(f"{name} ({count})" for name, count in document.lost_fields.items())
+                reason = (
+                    f"fields without a saved result, such as numbers of clauses, are not read: {fields}; save it as PDF"
+                )
+                yield Part(locator="fields", status=PartStatus.SKIPPED, reason=reason)
 
 
 class WordDocument:
     """The body of a document, and the parts with further paragraphs of it."""
 
-    def __init__(self, part: Any) -> None:
+    def __init__(self, part: PackagePart) -> None:
         """Takes the main part of the package."""
-        self.part = part
+        self._part = part
         self.lost_fields = Counter[str]()
         """Fields whose results are not in the file, by name."""
-        self._styles = [
-            style for each in parts_of_kind(part, "styles") for style in root_of(each).iterfind(f"{W}style")
-        ]
-        self._lists = [element for each in parts_of_kind(part, "numbering") for element in root_of(each)]
+        self._styles = [style for each in part.related("styles") for style in each.root.iterfind(f"{W}style")]
+        self._lists = [element for each in part.related("numbering") for element in each.root]
         self._reader = TextReader(Styles(self._styles))
-        self._body = next(root_of(part).iter(f"{W}body"), root_of(part))
+        self._body = next(part.root.iter(f"{W}body"), part.root)
         self._prepare(self._body)
         self._anchors = _comment_anchors(self._body)
         self._notes = {kind: self._note_elements(kind) for kind in NOTE_FORMATS}
@@ -86,11 +86,11 @@ class WordDocument:
                 if note is not None:
                     yield None, f"{mark.get('label')} {self._story_text(note).strip()}"
 
-    def read_part(self, part: Any, kind: str) -> tuple[str, str | None]:
+    def read_part(self, part: PackagePart, kind: str) -> tuple[str, str | None]:
         """Returns the text of a part beside the body, and what to know of it."""
         if kind not in STORIES:
             return related_text(part, kind)
-        root = root_of(part)
+        root = part.root
         if kind in ("footnotes", "endnotes"):  # those that stand in the body are taken from here
             notes = list(self._notes[kind.removesuffix("s")].values())
             text = "\n\n".join(map(self._story_text, notes))
@@ -114,16 +114,16 @@ class WordDocument:
     def _note_elements(self, kind: str) -> dict[str, Any]:
         """Returns the notes of a kind, by id, without the lines that separate them from the text."""
         notes = dict[str, Any]()
-        for part in parts_of_kind(self.part, f"{kind}s"):
-            self._prepare(root_of(part))
-            for number, note in enumerate(root_of(part).iterfind(f"{W}{kind}")):
+        for part in self._part.related(f"{kind}s"):
+            self._prepare(part.root)
+            for number, note in enumerate(part.root.iterfind(f"{W}{kind}")):
                 if note.get(f"{W}type", "normal") == "normal":
                     notes[note.get(f"{W}id", f"unnumbered {number}")] = note
         return notes
 
     def _number_notes(self, kind: str) -> None:
         """Writes the label of each note of a kind beside the mark that refers to it."""
-        settings = [root_of(each).find(f"{W}{kind}Pr") for each in parts_of_kind(self.part, "settings")]
+        settings = [each.root.find(f"{W}{kind}Pr") for each in self._part.related("settings")]
         properties = next((each for each in settings if each is not None), None)
         number_format, start = (
             _value(None if properties is None else properties.find(f"{W}{name}"), default)

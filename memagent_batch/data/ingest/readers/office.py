@@ -1,8 +1,6 @@
-"""Packages of Office by python-docx: the main part, and what belongs to it: texts, pictures, files and controls."""
+"""What belongs to the main part of a package of Office: texts, pictures, files and controls."""
 
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from lxml import etree
@@ -10,15 +8,9 @@ from lxml import etree
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus, picture_parts
 from memagent_batch.data.ingest.readers.docx_numbers import W
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
-from memagent_batch.data.ingest.readers.packages import open_package
+from memagent_batch.data.ingest.readers.packages import RELATION, RELATIONS, PackagePart, Relation
 from memagent_batch.data.ingest.readers.paragraphs import LEFT_OUT, PARAGRAPHS, TABLES, TextReader
 from memagent_batch.data.ingest.readers.symbols import symbol_note
-from memagent_batch.errors import ConversionError
-
-UNPACKED_BYTES = 512 << 20
-"""Most bytes that the package may unpack to. `zipfile` reads no more of a member than its directory says."""
-MEMBERS = 10_000
-"""Most files in the package."""
 
 TEXTS = frozenset({"header", "footer", "footnotes", "endnotes", "comments", "threadedComment", "notesSlide"})
 """Parts of a package that hold text beside the main one: the ends of their relations' types, and their locators."""
@@ -34,65 +26,20 @@ PART_PLACES = {"notesSlide": "notes", "diagramData": "diagram", "threadedComment
     "slideMaster": "master",
 }
 """Locators of kinds of relations that people call otherwise."""
+MEDIA_REASON = "media: sound or film, which is not read"
 RELATED = TEXTS | DRAWINGS | FILES | WALKED | MEDIA | {"image", "control"}
 LINKED = FILES | MEDIA | {"image", "frame"}
 """Kinds of relations whose targets may be outside the package, and are shown all the same."""
-RELATIONS = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-RELATION = f"{RELATIONS}id"
 ACTIVE_X = "{http://schemas.microsoft.com/office/2006/activeX}"
 SWITCHES = {"8BD21D40": "check box", "8BD21D50": "option button", "8BD21D60": "toggle button"}
 """Classes of controls that are on or off, by the start of their identifiers."""
 
-ReadPart = Callable[[Any, str], tuple[str, str | None]]
+ReadPart = Callable[[PackagePart, str], tuple[str, str | None]]
 """Reads a part of a kind: its text, and what to know of it."""
 
 
-def require_bounds(file: Path, *, kind: str) -> None:
-    """Refuses a package that is damaged, encrypted, unpacks to too much, or says one thing twice.
-
-    Raises:
-        ConversionError: says which.
-    """
-    try:
-        with zipfile.ZipFile(file) as package:
-            members = package.infolist()
-    except zipfile.BadZipFile as error:
-        raise ConversionError(f"it can't be opened as {kind} ({error}); is it whole?") from error
-    total = sum(member.file_size for member in members)
-    if total > UNPACKED_BYTES or len(members) > MEMBERS:
-        raise ConversionError(
-            f"it unpacks to {total >> 20:,} MiB in {len(members):,} files; at most {UNPACKED_BYTES >> 20} MiB in "
-            f"{MEMBERS:,} files are converted"
-        )
-    if len({member.filename for member in members}) < len(members):
-        raise ConversionError("it holds a file twice under one name, and programs differ in which of them they show")
-    if any(member.flag_bits & 1 for member in members):
-        raise ConversionError("encrypted: remove the password")
-
-
-def main_part(file: Path, *, kind: str) -> Any:
-    """Returns the main part of a package of Office.
-
-    Raises:
-        ConversionError: the package can't be opened.
-    """
-    from docx.opc.package import OpcPackage
-
-    require_bounds(file, kind=kind)
-    try:
-        return OpcPackage.open(open_package(file)).main_document_part
-    except (KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ConversionError(f"it can't be opened as {kind} ({error}); is it whole?") from error
-
-
-def parts_of_kind(part: Any, *kinds: str) -> list[Any]:
-    """Returns the parts that a part relates to by relations of these kinds."""
-    relations = (relation for relation in part.rels.values() if not relation.is_external)
-    return [relation.target_part for relation in relations if _kind(relation) in kinds]
-
-
 def related_items(
-    part: Any, *, place: str = "", number: str = "", seen: set[str] | None = None, read: ReadPart | None = None
+    part: PackagePart, *, place: str = "", number: str = "", seen: set[str] | None = None, read: ReadPart | None = None
 ) -> Iterator[Part | Attachment]:
     """Yields what the parts hold that a part of a package relates to: texts beside its own, pictures and files.
 
@@ -101,57 +48,49 @@ def related_items(
     """
     seen = set[str]() if seen is None else seen
     read = read or related_text
-    for position, relation in enumerate(sorted(part.rels.values(), key=lambda each: str(each.rId)), start=1):
-        if relation.is_external:
+    for position, relation in enumerate(sorted(part.rels.values(), key=lambda each: each.id), start=1):
+        target, kind, below = relation.part, relation.kind, f"{number}{position}"
+        if target is None:
             yield from _linked_parts(part, relation, place, seen)
-        elif _kind(relation) in RELATED and relation.target_part.partname not in seen:
-            seen.add(relation.target_part.partname)
-            below = f"{number}{position}"
-            yield from _related_item(part, relation, place=place, number=below, read=read)
-            if _kind(relation) in TEXTS | DRAWINGS | WALKED:
-                yield from related_items(relation.target_part, place=place, number=f"{below}-", seen=seen, read=read)
+        elif kind in RELATED and target.partname not in seen:
+            seen.add(target.partname)
+            name = target.partname.rpartition("/")[2]
+            if kind == "image":
+                yield from picture_parts(f"{place}picture {name}", target.blob)
+            elif kind in MEDIA:
+                yield Part(locator=f"{place}media {name}", status=PartStatus.SKIPPED, reason=MEDIA_REASON)
+            elif kind in FILES:
+                yield Attachment(number=below, name=name, locator=f"{place}file {name}", data=target.blob)
+            else:
+                yield from _xml_parts(part, relation, target, place, read)
+            if kind in TEXTS | DRAWINGS | WALKED:
+                yield from related_items(target, place=place, number=f"{below}-", seen=seen, read=read)
 
 
-def _related_item(part: Any, relation: Any, *, place: str, number: str, read: ReadPart) -> Iterator[Part | Attachment]:
-    """Yields what one part holds that a part of a package relates to."""
-    target, kind = relation.target_part, _kind(relation)
-    name = target.partname.rpartition("/")[2]
-    if kind == "image":
-        yield from picture_parts(f"{place}picture {name}", target.blob)
-    elif kind in MEDIA:
-        yield Part(locator=f"{place}media {name}", status=PartStatus.SKIPPED, reason=MEDIA_REASON)
-    elif kind in FILES:
-        yield Attachment(number=number, name=name, locator=f"{place}file {name}", data=target.blob)
-    else:
-        name = _control_name(part, relation.rId) or name
-        locator = f"{place}control {name}" if kind == "control" else f"{place}{PART_PLACES.get(kind, kind)}"
-        item = _xml_part(target, kind, locator, read)
-        if item.text.strip() or item.status is PartStatus.FAILED:
-            yield item
-
-
-def _xml_part(part: Any, kind: str, locator: str, read: ReadPart) -> Part:
-    """Returns the text of a part; one whose XML is damaged costs itself."""
+def _xml_parts(
+    part: PackagePart, relation: Relation, target: PackagePart, place: str, read: ReadPart
+) -> Iterator[Part]:
+    """Yields the text of a part that has any; one whose XML is damaged costs itself."""
+    kind = relation.kind
+    locator = f"{place}{PART_PLACES.get(kind, kind)}"
+    if kind == "control":
+        locator = f"{place}control {_control_name(part, relation.id) or target.partname.rpartition('/')[2]}"
     try:
         if kind == "control":
-            return _control_part(part, locator)
-        text, reason = read(part, kind)
+            yield _control_part(target, locator)
+            return
+        text, reason = read(target, kind)
     except etree.XMLSyntaxError as error:
-        return Part(locator=locator, status=PartStatus.FAILED, reason=f"its XML is damaged ({error})")
-    return Part(locator=locator, text=text, reason=reason)
+        yield Part(locator=locator, status=PartStatus.FAILED, reason=f"its XML is damaged ({error})")
+        return
+    if text.strip():
+        yield Part(locator=locator, text=text, reason=reason)
 
 
-MEDIA_REASON = "media: sound or film, which is not read"
-
-
-def _kind(relation: Any) -> str:
-    return str(relation.reltype).rpartition("/")[2]
-
-
-def _linked_parts(part: Any, relation: Any, place: str, seen: set[str]) -> Iterator[Part]:
+def _linked_parts(part: PackagePart, relation: Relation, place: str, seen: set[str]) -> Iterator[Part]:
     """Yields a loss for a picture, film or file that the part shows and the package does not hold."""
-    target, kind = relation.target_ref, _kind(relation)
-    if kind in LINKED and target not in seen and _shows(root_of(part), relation.rId):
+    target, kind = relation.target, relation.kind
+    if kind in LINKED and target not in seen and _shows(part.root, relation.id):
         seen.add(target)
         noun = "picture" if kind == "image" else "media" if kind in MEDIA else "file"
         reason = f"a linked {noun}, which is not in the file and is not read"
@@ -167,15 +106,15 @@ def _shows(root: Any, relation_id: str) -> bool:
     return False
 
 
-def _control_name(part: Any, relation_id: str) -> str:
+def _control_name(part: PackagePart, relation_id: str) -> str:
     """Returns the name of a control in the part that shows it."""
-    shown = (element for element in root_of(part).iter("{*}control") if element.get(RELATION) == relation_id)
+    shown = (element for element in part.root.iter("{*}control") if element.get(RELATION) == relation_id)
     return next((element.get(f"{W}name") or element.get("name", "") for element in shown), "")
 
 
-def _control_part(control: Any, locator: str) -> Part:
+def _control_part(control: PackagePart, locator: str) -> Part:
     """Returns what a control of a form (ActiveX) says, or that it is not read."""
-    root = root_of(control)
+    root = control.root
     settings = {each.get(f"{ACTIVE_X}name"): each.get(f"{ACTIVE_X}value", "") for each in root.iter(f"{ACTIVE_X}ocxPr")}
     caption, value = settings.get("Caption", ""), settings.get("Value", "")
     if root.get(f"{ACTIVE_X}classid", "")[1:9].upper() in SWITCHES:
@@ -187,9 +126,9 @@ def _control_part(control: Any, locator: str) -> Part:
     return Part(locator=locator, status=PartStatus.FAILED, reason=reason)
 
 
-def related_text(part: Any, kind: str) -> tuple[str, str | None]:
+def related_text(part: PackagePart, kind: str) -> tuple[str, str | None]:
     """Returns the text of a part beside the main one, a line for each of its paragraphs or values."""
-    root, reader = root_of(part), TextReader()
+    root, reader = part.root, TextReader()
     if kind in WALKED:
         shapes = [shape for shape in root.iter("{*}sp") if next(shape.iter("{*}ph"), None) is None]
         text = "\n".join(line for shape in shapes for line in _drawn_lines([shape], reader))
@@ -213,19 +152,3 @@ def _drawn_lines(elements: Iterable[Any], reader: TextReader) -> Iterator[str]:
             yield text
         elif element.tag not in LEFT_OUT:
             yield from _drawn_lines(element, reader)
-
-
-def root_of(part: Any) -> Any:
-    """Returns the XML of a part.
-
-    Raises:
-        ConversionError: it declares entities or a document type.
-    """
-    from docx.oxml import parse_xml
-
-    element = part.element if hasattr(part, "element") else parse_xml(part.blob)
-    if element.getroottree().docinfo.internalDTD is not None:
-        raise ConversionError(
-            "its XML declares entities or a document type, which no package has; they are not followed"
-        )
-    return element

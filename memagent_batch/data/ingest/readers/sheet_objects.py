@@ -9,10 +9,9 @@ from lxml import etree
 
 from memagent_batch.data.ingest.readers.converter import Attachment, Part
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
-from memagent_batch.data.ingest.readers.office import related_items, root_of
-from memagent_batch.data.ingest.readers.packages import DAMAGE, PackagePart
+from memagent_batch.data.ingest.readers.office import related_items
+from memagent_batch.data.ingest.readers.packages import DAMAGE, RELATION, PackagePart
 
-RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 OFFICE = "{urn:schemas-microsoft-com:office:office}"
 SHAPE_NUMBER = re.compile(r"_s(\d+)$")
 """In the name of a shape, `_x0000_s1025`."""
@@ -82,7 +81,7 @@ class SheetObjects:
 
 def people_of(book: PackagePart) -> dict[str, str]:
     """Returns the names of those who wrote in threads of comments, by their ids."""
-    people = (person for part in book.related("person") for person in root_of(part).iter("{*}person"))
+    people = (person for part in book.related("person") for person in part.root.iter("{*}person"))
     return {person.get("id", ""): person.get("displayName", "") for person in people}
 
 
@@ -90,7 +89,7 @@ def commented_cells(sheet: PackagePart) -> frozenset[str]:
     """Returns the places of the cells with comments; none if the comments are damaged, which their own part says."""
     parts = [part for kind in ("comments", "threadedComment") for part in sheet.related(kind)]
     try:
-        comments = [each for part in parts for each in root_of(part).iter("{*}comment", "{*}threadedComment")]
+        comments = [each for part in parts for each in part.root.iter("{*}comment", "{*}threadedComment")]
     except DAMAGE:
         return frozenset()
     return frozenset(each.get("ref", "") for each in comments)
@@ -107,14 +106,14 @@ def normalise(text: str | None) -> str:
 
 def _comments(sheet: PackagePart, people: Mapping[str, str]) -> Iterator[Comment]:
     for part in sheet.related("threadedComment"):
-        for each in root_of(part).iter("{*}threadedComment"):
+        for each in part.root.iter("{*}threadedComment"):
             date = each.get("dT", "").partition("T")[0]
             state = "resolved" if each.get("done") in {"1", "true"} else ""
             author = ", ".join(filter(None, (people.get(each.get("personId", ""), ""), date, state)))
             yield Comment(cell=each.get("ref", ""), author=author, text=normalise(each.findtext("{*}text")))
     has_threads = bool(sheet.related("threadedComment"))
     for part in sheet.related("comments"):
-        root = root_of(part)
+        root = part.root
         authors = [normalise(author.text) for author in root.iter("{*}author")]
         for each in root.iter("{*}comment"):
             index = each.get("authorId", "")
@@ -151,9 +150,9 @@ def _controls(sheet: PackagePart, root: Any, drawings: list[Any]) -> dict[str, C
             controls[_shape_number(shape)] = Control(caption=caption, settings=settings)
     for each in () if root is None else root.iter("{*}control"):
         relation = sheet.rels.get(each.get(RELATION, ""))
-        if relation is not None and relation.kind == "ctrlProp" and not relation.is_external:
+        if relation is not None and relation.kind == "ctrlProp" and relation.part is not None:
             control = controls.setdefault(each.get("shapeId", ""), Control())
-            properties = root_of(relation.target_part)
+            properties = relation.part.root
             control.name = each.get("name", "")
             control.settings |= {name.lower(): value for name, value in properties.attrib.items()}
             control.choices = [normalise(item.get("val")) for item in properties.iter("{*}item")]
@@ -176,18 +175,13 @@ def _shape_number(shape: Any) -> str:
 def _caption_controls(controls: Mapping[str, Control], sheet: PackagePart) -> None:
     """Moves captions of controls from the drawing to the controls: it shows them without their state."""
     for drawing in sheet.related("drawing") if controls else ():
-        root = root_of(drawing)
+        root = drawing.root
         for shape in list(root.iter("{*}sp")):
             found = [SHAPE_NUMBER.search(each.get("spid", "")) for each in shape.iter("{*}compatExt")]
             control = controls.get(found[0][1]) if found and found[0] else None
             if control is not None:
                 control.caption = control.caption or normalise(" ".join(shape.itertext("{*}t")))
                 shape.getparent().remove(shape)
-        drawing.replacement = _xml(root)
-
-
-def _xml(root: Any) -> bytes:
-    return bytes(etree.tostring(root))
 
 
 def _control_line(control: Control, lookup: CellLookup) -> str:
@@ -223,15 +217,15 @@ def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, A
     if root is None:
         return
     objects = [each for each in root.iter("{*}oleObject", "{*}control") if each.get(RELATION) in sheet.rels]
-    numbers = {each.get("shapeId") for each in objects if not sheet.rels[each.get(RELATION)].is_external}
-    for each in objects:
-        ids = [child.get(RELATION, "") for child in each.iter("{*}objectPr", "{*}controlPr")]
-        yield from (sheet.rels[id_].target_part.partname for id_ in ids if id_ in sheet.rels)
-    for part, shapes in drawings:
-        for shape, _ in _shapes([shapes]):
-            pictures = shape.iter("{*}imagedata") if _shape_number(shape) in numbers else ()
-            ids = [picture.get(f"{OFFICE}relid", "") for picture in pictures]
-            yield from (part.rels[id_].target_part.partname for id_ in ids if id_ in part.rels)
+    numbers = {each.get("shapeId") for each in objects if sheet.rels[each.get(RELATION)].part is not None}
+    shown = [(sheet, child.get(RELATION)) for each in objects for child in each.iter("{*}objectPr", "{*}controlPr")]
+    for drawing, shapes in drawings:
+        pictures = [shape for shape, _ in _shapes([shapes]) if _shape_number(shape) in numbers]
+        shown += [(drawing, image.get(f"{OFFICE}relid")) for each in pictures for image in each.iter("{*}imagedata")]
+    for part, relation_id in shown:
+        relation = part.rels.get(relation_id or "")
+        if relation is not None and relation.part is not None:
+            yield relation.part.partname
 
 
 def _forgiving_root(part: PackagePart) -> Any:

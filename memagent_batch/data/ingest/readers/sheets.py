@@ -1,7 +1,6 @@
 """XLSX: a part for each sheet, then what is drawn and written beside its cells."""
 
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,14 +14,18 @@ from lxml import etree
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
 from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, NumberFormat, general, parse_number
-from memagent_batch.data.ingest.readers.office import related_items, require_bounds, root_of
-from memagent_batch.data.ingest.readers.packages import DAMAGE, PackagePart, open_package
+from memagent_batch.data.ingest.readers.office import related_items
+from memagent_batch.data.ingest.readers.packages import (
+    DAMAGE,
+    RELATION,
+    PackagePart,
+    open_main_part,
+    require_no_entities,
+)
 from memagent_batch.data.ingest.readers.sheet_objects import SheetObjects, commented_cells, normalise, people_of
-from memagent_batch.errors import ConversionError
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
-RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 SHEET_KINDS = frozenset({"worksheet", "chartsheet", "dialogsheet", "xlMacrosheet", "xlIntlMacrosheet"})
 DIGITS = "0123456789"
 MOST_COLUMNS = 16_384
@@ -64,7 +67,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, revision, modules = "lxml", 4, ("lxml.etree", "docx")
+    package, revision, modules = "lxml", 5, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it.
@@ -72,13 +75,8 @@ class SheetsConverter(BuiltIn):
         Raises:
             ConversionError: the package is damaged, unpacks to too much, or declares entities.
         """
-        require_bounds(file, kind="an XLSX")
-        try:
-            with zipfile.ZipFile(open_package(file)) as package:
-                (main,) = PackagePart(package, "").related("officeDocument")
-                yield from Workbook(main).items()
-        except (ValueError, *DAMAGE) as error:
-            raise ConversionError(f"it can't be opened as an XLSX ({error}); is it whole?") from error
+        with open_main_part(file, kind="an XLSX") as main:
+            yield from Workbook(main).items()
 
 
 @dataclass(slots=True)
@@ -98,7 +96,7 @@ class Workbook:
     """The sheets of a workbook, with the texts and formats that they share."""
 
     def __init__(self, main: PackagePart) -> None:
-        self._main, self._root = main, root_of(main)
+        self._main, self._root = main, main.root
         settings = self._root.find(f"{S}workbookPr")
         self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
         self._losses = Counter[str]()
@@ -167,7 +165,7 @@ class Workbook:
         formats = dict[str, CellFormat]()
         for part in self._main.related("styles"):
             try:
-                styles = root_of(part)
+                styles = part.root
             except DAMAGE:
                 self._losses[NO_FORMATS] += 1
                 continue
@@ -187,9 +185,7 @@ class Workbook:
 
     def _sheet_part(self, sheet: Any) -> PackagePart | None:
         relation = self._main.rels.get(sheet.get(RELATION, ""))
-        if relation is None or relation.is_external or relation.kind not in SHEET_KINDS:
-            return None
-        return relation.target_part
+        return None if relation is None or relation.kind not in SHEET_KINDS else relation.part
 
     def _read(self, part: PackagePart, *, wanted: Collection[str] = ()) -> SheetText:
         """Reads the cells that a sheet has, row by row, however far apart they are.
@@ -336,8 +332,7 @@ class Elements:
                 while element.getprevious() is not None:
                     del element.getparent()[0]
             self.root = events.root
-        if self.root.getroottree().docinfo.internalDTD is not None:
-            root_of(self._part)
+        require_no_entities(self.root)
 
 
 @lru_cache(maxsize=MOST_COLUMNS)
