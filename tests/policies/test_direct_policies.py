@@ -126,7 +126,7 @@ async def test_retrieve_indexes_a_document_once_for_all_its_questions(
     parts = await asyncio.gather(*[policy.parts(document, question, prompts=prompts) for document, question in asked])
     assert len(made) == 2
     for (document, question), ranges in zip(asked, parts, strict=True):
-        monkeypatch.setattr(direct, "INDEXES", direct.DocumentIndexes())
+        direct._indexes.clear()
         assert await policy.parts(document, question, prompts=prompts) == ranges
     assert len({str(ranges) for ranges in parts}) > 1
 

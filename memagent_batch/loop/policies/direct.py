@@ -117,41 +117,37 @@ class RetrievePolicy(DirectPolicy):
         self, document: Document, question: Sequence[int], *, prompts: PromptTokens
     ) -> list[tuple[int, int]]:
         """Among equal passages the earlier goes first; those that overlap become one. What fits is shown whole."""
-        return await asyncio.to_thread(self._nearest, document, question, prompts=prompts)
+        return await asyncio.to_thread(self._best_passages, document, question, prompts=prompts)
 
-    def _nearest(self, document: Document, question: Sequence[int], *, prompts: PromptTokens) -> list[tuple[int, int]]:
+    def _best_passages(
+        self, document: Document, question: Sequence[int], *, prompts: PromptTokens
+    ) -> list[tuple[int, int]]:
         num_tokens, overlap_tokens = document.num_tokens, self.overlap_tokens
         passages = token_windows(
             num_tokens, chunk_tokens=self.passage_tokens, overlap_tokens=overlap_tokens, breaks=document.breaks
         )
-        scores = INDEXES.of(document, passages, decode=prompts.decode).scores(_words(question, decode=prompts.decode))
+        index = _index_of(document, passages, decode=prompts.decode)
+        scores = index.scores(_words(question, decode=prompts.decode))
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
         num_shown = max(self.chunk_tokens // (self.passage_tokens + len(prompts.gap)), 1)
         return _join_windows([passages[index] for index in ranked[:num_shown]])
 
 
-class DocumentIndexes:
-    """Indexes of the documents that were asked for last: all questions of a document share one."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._kept = deque[tuple[Document, Sequence[tuple[int, int]], WordIndex]](maxlen=KEPT_INDEXES)
-
-    def of(
-        self, document: Document, passages: Sequence[tuple[int, int]], *, decode: Callable[[Sequence[int]], str]
-    ) -> WordIndex:
-        """The index of these token ranges of a document; made by the first of several threads that ask for it."""
-        with self._lock:
-            for kept, ranges, index in self._kept:
-                if kept is document and ranges == passages:
-                    return index
-            index = WordIndex([_words(document.token_ids[start:end], decode=decode) for start, end in passages])
-            self._kept.append((document, passages, index))
-            return index
+_indexes = deque[tuple[Document, Sequence[tuple[int, int]], WordIndex]](maxlen=KEPT_INDEXES)
+_indexing = Lock()
 
 
-INDEXES = DocumentIndexes()
-"""Those of this process."""
+def _index_of(
+    document: Document, passages: Sequence[tuple[int, int]], *, decode: Callable[[Sequence[int]], str]
+) -> WordIndex:
+    """The index of these passages, which all questions of a document share; the first thread that asks makes it."""
+    with _indexing:
+        for indexed, ranges, index in _indexes:
+            if indexed is document and ranges == passages:
+                return index
+        index = WordIndex([_words(document.token_ids[start:end], decode=decode) for start, end in passages])
+        _indexes.append((document, passages, index))
+        return index
 
 
 def _words(token_ids: Sequence[int], *, decode: Callable[[Sequence[int]], str]) -> list[str]:

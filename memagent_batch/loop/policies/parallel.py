@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from typing import ClassVar, TypeVar
 
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
@@ -18,7 +19,6 @@ from memagent_batch.types import (
     ANSWER,
     MERGE,
     READ,
-    Chunk,
     Completion,
     Cost,
     Document,
@@ -78,8 +78,15 @@ class ParallelPolicy(OverwritePolicy):
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
         for number in range(1, self.rounds + 1):
-            chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
-            reads = (self._read(prompts, question, memory, chunk, number=number) for chunk in chunks)
+            reads = (
+                replace(
+                    self.update_prompt(prompts, question, memory, chunk),
+                    path=f"{READ}/{number}/{chunk.span.index}",
+                    kind=READ,
+                    writes=Writes.NOTE,
+                )
+                for chunk in document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
+            )
             written = await side_by_side(reads, turns=turns, use=partial(read_note, prompts, memory))
             notes = [note for note in written if note is not None]
             merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
@@ -141,29 +148,35 @@ class ParallelPolicy(OverwritePolicy):
         Raises:
             ExceptionGroup: what turns raised.
         """
+        before: Sequence[int] = ()
+        if Slot.MEMORY not in prompts.merge.pieces and memory != prompts.first_memory:
+            before = [*prompts.encode(PREVIOUS_MEMORY), *memory.token_ids]
         level = 0
         while notes:
             groups = list(self._groups(notes))
             merges = (
-                self._merge(
-                    prompts,
-                    question,
-                    memory,
-                    group,
+                Prompt(
                     path=f"{MERGE}/{number}/{level}/{place}",
-                    is_last=len(groups) == 1,
+                    kind=MERGE,
+                    token_ids=prompts.merge.fill(
+                        {
+                            Slot.QUESTION: question.token_ids,
+                            Slot.MEMORY: memory.token_ids,
+                            Slot.NOTES: [*before, *chain.from_iterable(note.shown for note in group)],
+                        }
+                    ),
+                    max_tokens=self.memory_tokens,
+                    writes=Writes.MEMORY if len(groups) == 1 else Writes.NOTE,
                 )
                 for place, group in enumerate(groups)
             )
-            written = await side_by_side(
-                merges, turns=turns, use=lambda _, completion: prompts.remember(memory, completion)
-            )
+            memories = await side_by_side(merges, turns=turns, use=lambda _, each: prompts.remember(memory, each))
             if len(groups) == 1:
-                return written[0]
+                return memories[0]
             notes = [
-                note_of(note, first=group[0].first, last=group[-1].last, prompts=prompts)
-                for group, note in zip(groups, written, strict=True)
-                if note is not memory
+                note_of(merged, first=group[0].first, last=group[-1].last, prompts=prompts)
+                for group, merged in zip(groups, memories, strict=True)
+                if merged is not memory
             ]
             level += 1
         return memory
@@ -189,43 +202,6 @@ class ParallelPolicy(OverwritePolicy):
             merges += groups
             num_notes = groups if groups > 1 else 0
         return merges
-
-    def _read(
-        self, prompts: PromptTokens, question: QuestionTokens, memory: Memory, chunk: Chunk, *, number: int
-    ) -> Prompt:
-        return Prompt(
-            path=f"{READ}/{number}/{chunk.span.index}",
-            kind=READ,
-            token_ids=prompts.update.fill(
-                {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.CHUNK: chunk.token_ids}
-            ),
-            max_tokens=self.memory_tokens,
-            span=chunk.span,
-            writes=Writes.NOTE,
-        )
-
-    def _merge(
-        self,
-        prompts: PromptTokens,
-        question: QuestionTokens,
-        memory: Memory,
-        notes: Sequence[Note],
-        *,
-        path: str,
-        is_last: bool,
-    ) -> Prompt:
-        shown = [token for note in notes for token in note.shown]
-        if Slot.MEMORY not in prompts.merge.pieces and memory != prompts.first_memory:
-            shown = [*prompts.encode(PREVIOUS_MEMORY), *memory.token_ids, *shown]
-        return Prompt(
-            path=path,
-            kind=MERGE,
-            token_ids=prompts.merge.fill(
-                {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.NOTES: shown}
-            ),
-            max_tokens=self.memory_tokens,
-            writes=Writes.MEMORY if is_last else Writes.NOTE,
-        )
 
 
 def note_of(memory: Memory, *, first: int, last: int, prompts: PromptTokens) -> Note:
