@@ -25,7 +25,7 @@ from memagent_batch.loop.prompt_sets.files import load_prompt_set
 from memagent_batch.loop.prompts import PromptSet, PromptTokens
 from memagent_batch.loop.texts.sentences import SPLIT
 from memagent_batch.loop.thoughts import OPENING, THOUGHT_END
-from memagent_batch.loop.tokens.chat_template import TEMPLATE_TIME, ChatTemplate, ServerTemplate
+from memagent_batch.loop.tokens.chat_template import TEMPLATE_TIME, ChatTemplate
 from memagent_batch.loop.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import engine_settings, make_policy, policy_class, source_sha256
@@ -105,7 +105,7 @@ def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
 def make_template(agent: AgentConfig) -> ChatTemplate:
     """What wraps a message here: the tokeniser's chat template, or nothing where the engine has its own."""
     own = make_tokenizer(agent).chat_template
-    return ServerTemplate(tokenizer=own.tokenizer, model=own.model) if engine_settings(agent).takes_messages else own
+    return own.at_server() if engine_settings(agent).takes_messages else own
 
 
 def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:

@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.loop.prompts import PromptSet, Slot
-from memagent_batch.loop.tokens.chat_template import ServerTemplate
 from memagent_batch.loop.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.loop.tokens.tokenizer_json import SEGMENT_CHARS
 from memagent_batch.types import Completion, FinishReason
@@ -287,8 +286,7 @@ def test_model_without_chat_template_is_refused_and_serves_where_the_server_has_
     tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
     with pytest.raises(SettingsError, match="has no chat template"):
         tokenizer.prompt_tokens(DEFAULT_PROMPTS)
-    template = ServerTemplate(tokenizer=tokenizer.chat_template.tokenizer, model="m")
-    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, template=template)
+    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, template=tokenizer.chat_template.at_server())
     filled = tokens.answer.fill({Slot.QUESTION: tokenizer.encode("Who?"), Slot.MEMORY: tokenizer.encode("a note")})
     question, memory = DEFAULT_PROMPTS.answer.split("{question}")
     assert tokenizer.text_of(filled).startswith(f"{question}Who?{memory.split('{memory}')[0]}a note")

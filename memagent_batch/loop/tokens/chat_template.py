@@ -106,6 +106,10 @@ class ChatTemplate:
         """Tags in its text that mark thoughts in another way than `<think>`."""
         return other_thought_tags(self._text)
 
+    def at_server(self) -> "ServerTemplate":
+        """What stands for it where the server applies its own."""
+        return ServerTemplate(tokenizer=self.tokenizer, model=self.model)
+
     @property
     def whole_text(self) -> str:
         """Its text, and a prompt, where some templates put markers together; empty if the tokeniser has none."""

@@ -29,7 +29,7 @@ from memagent_batch.loop.engines.openai.api import (
 )
 from memagent_batch.loop.guides import menu_logprobs, num_candidates
 from memagent_batch.loop.thoughts import OPENING, THOUGHT_END, after_thoughts
-from memagent_batch.loop.tokens.chat_template import THINKING_WORD, ServerTemplate
+from memagent_batch.loop.tokens.chat_template import THINKING_WORD
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.types import Completion, FinishReason, Prompt
 
@@ -172,7 +172,7 @@ class ChatApi(Api):
         super().__init__(context, settings=settings, tokenizer=tokenizer)
         self._markers = Markers(tokenizer.control_texts)
         template = tokenizer.chat_template
-        values = ServerTemplate(tokenizer=template.tokenizer, model=template.model).values(context.chat_template_kwargs)
+        values = template.at_server().values(context.chat_template_kwargs)
         self._opens_thought = template.is_there and template.opens_thought(values)
         self._template_values = values if context.chat_template_kwargs else {}
         self._optional |= {CHAT_TEMPLATE_KWARGS: values} if values else {}

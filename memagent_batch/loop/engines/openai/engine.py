@@ -43,7 +43,6 @@ from memagent_batch.loop.follow_ups.prompts import FOLLOW_UP_TEXTS, VALUE
 from memagent_batch.loop.guides import Guide, GuideKind
 from memagent_batch.loop.prompts import Slot, TokenTemplate
 from memagent_batch.loop.thoughts import after_thoughts
-from memagent_batch.loop.tokens.chat_template import ServerTemplate
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.loop.unanswered import is_blank, why_unanswered
 from memagent_batch.types import Completion, FinishReason, Prompt
@@ -468,7 +467,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """A text with slots as the message of a user, as readings ask their turns."""
         template = self._tokenizer.chat_template
         if self.takes_messages:
-            template = ServerTemplate(tokenizer=template.tokenizer, model=template.model)
+            template = template.at_server()
         kwargs = self._context.chat_template_kwargs
         tokens = self._tokenizer.follow_up_tokens({"probe": text}, chat_template_kwargs=kwargs, template=template)
         return tokens.templates["probe"]

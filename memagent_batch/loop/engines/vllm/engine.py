@@ -5,6 +5,7 @@ import itertools
 import multiprocessing
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, ClassVar, Optional, Self
@@ -15,8 +16,8 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.loop.engines.engine import Engine, EngineContext, finish_reason, require_fit
-from memagent_batch.loop.engines.vllm.fork_server import EngineForkServer
 from memagent_batch.loop.engines.vllm.start import (
+    EngineForkServer,
     engine_arguments,
     inner_message,
     needs_gpu,
@@ -103,20 +104,19 @@ class VllmEngine(VllmConfig, Engine):
         began = time.monotonic()
         output = await self._request(prompt, params=self._params(prompt, seed=seed))
         completion = output.outputs[0]
-        tokenizer = self._context.load_tokenizer()
+        text_of = partial(self._context.load_tokenizer().continuation, after=prompt.token_ids)
         has_choices = prompt.guide is not None and prompt.guide.kind is GuideKind.CHOICE
+        candidates = [
+            (text_of([token_id]), float(entry.logprob))
+            for entries in (completion.logprobs or ())[:1]
+            for token_id, entry in entries.items()
+        ]
         return Completion(
             token_ids=list(completion.token_ids),
-            text=tokenizer.continuation(completion.token_ids, after=prompt.token_ids),
+            text=text_of(completion.token_ids),
             finish_reason=finish_reason(completion.finish_reason, turn=f"turn {prompt.path}: vLLM"),
             logprobs=logprobs(completion) if self._context.sampling.logprobs or has_choices else None,
-            menu_logprobs=menu_logprobs(
-                prompt.guide,
-                (
-                    (tokenizer.continuation([token], after=prompt.token_ids), logprob)
-                    for token, logprob in first_candidates(completion)
-                ),
-            ),
+            menu_logprobs=menu_logprobs(prompt.guide, candidates),
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=output.num_cached_tokens or 0,
             engine_seconds=time.monotonic() - began,
@@ -222,10 +222,3 @@ def logprobs(completion: "CompletionOutput") -> list[float]:
         float(entry[token_id].logprob)
         for token_id, entry in zip(completion.token_ids, completion.logprobs or (), strict=True)
     ]
-
-
-def first_candidates(completion: "CompletionOutput") -> Iterator[tuple[int, float]]:
-    """Tokens that could have come first, with their log-probabilities."""
-    for entries in (completion.logprobs or ())[:1]:
-        for token_id, entry in entries.items():
-            yield token_id, float(entry.logprob)

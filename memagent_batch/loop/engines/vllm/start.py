@@ -4,13 +4,15 @@ import contextlib
 import dataclasses
 import difflib
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from multiprocessing import spawn
+from multiprocessing import context, forkserver, spawn
 from pathlib import Path
 from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
@@ -19,7 +21,6 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.loop.engines.vllm import orphan_guard
-from memagent_batch.loop.engines.vllm.fork_server import EngineForkServer
 from memagent_batch.loop.models.weights import WEIGHT_ENDINGS
 from memagent_batch.loop.tokens.pretrained import names_folder
 
@@ -79,6 +80,9 @@ user's own allocator, or settings of this one, go before it."""
 STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 """How guided turns are decoded. White space in JSON is left out: a small model writes nothing else."""
 
+PRELOADED = ["vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"]
+"""What an engine process on CPU imports; nothing that starts a thread, which a forked process would lack."""
+
 
 def engine_arguments(
     settings: VllmConfig, *, model: str, tokenizer: str | None, window_tokens: int, sampling: SamplingConfig
@@ -106,8 +110,10 @@ def engine_arguments(
         raise EngineStartError(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
         )
-    own = {"gpu_memory_utilization": settings.gpu_memory_utilization}
-    arguments |= _cpu_arguments(settings, window_tokens=window_tokens, sampling=sampling) if is_cpu else own
+    if is_cpu:
+        arguments |= _cpu_arguments(settings, window_tokens=window_tokens, sampling=sampling)
+    else:
+        arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
     _require_known(settings.engine_args)
     return arguments | settings.engine_args
 
@@ -146,6 +152,58 @@ def _lacks_bfloat16() -> bool:
         return False
     features = set(CPU_INFO_FILE.read_text(encoding="utf-8").split())
     return "avx2" in features and "avx512f" not in features
+
+
+class EngineForkServer:
+    """A process that imports vLLM while this one does, and from which the engine process is forked.
+
+    By itself vLLM spawns that process once it is imported here, and then imports it there again: some 10 s each on CPU.
+    The server ends with this process, and with `stop`.
+    """
+
+    def __init__(self) -> None:
+        """Starts it, with the environment of this moment; returns at once."""
+        self._server: Any = forkserver.ForkServer()
+        self._server.set_forkserver_preload(PRELOADED)
+        self._server.ensure_running()
+
+    @contextlib.contextmanager
+    def used_by(self, engine_module: ModuleType) -> Iterator[None]:
+        """What vLLM starts in the block is forked from the server.
+
+        Args:
+            engine_module: `vllm.v1.engine.utils`, which starts the engine process as `get_mp_context` says.
+        """
+        before = engine_module.get_mp_context, forkserver.connect_to_new_process
+        engine_module.get_mp_context = _EngineContext  # type: ignore[attr-defined]
+        forkserver.connect_to_new_process = self._server.connect_to_new_process
+        try:
+            yield
+        finally:
+            engine_module.get_mp_context, forkserver.connect_to_new_process = before  # type: ignore[attr-defined]
+
+    def stop(self) -> None:
+        """Ends the server; its engine has ended, or ends now: the orphan guard of its process sees to that."""
+        os.kill(self._server._forkserver_pid, signal.SIGKILL)
+        self._server._stop()
+
+
+class _EngineProcess(context.ForkServerProcess):
+    """An engine process: it has the environment of the process that starts it, as if it were spawned."""
+
+    def start(self) -> None:
+        self._environment = dict(os.environ)
+        super().start()
+
+    def run(self) -> None:
+        # Only what differs: where all of the environment is written again, vLLM can't set the title of its process.
+        os.environ.update(self._environment.items() - os.environ.items())
+        orphan_guard.install()  # vLLM, which loads it while it is imported, was imported by the server
+        super().run()
+
+
+class _EngineContext(context.ForkServerContext):
+    Process = _EngineProcess
 
 
 def start_fork_server(settings: VllmConfig) -> EngineForkServer | None:
