@@ -10,8 +10,7 @@ from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import MAX_EVIDENCE_TOKENS, FollowUpConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.loop.follow_ups.answer_types import ValueType
-from memagent_batch.loop.follow_ups.kinds import largest_follow_ups
-from memagent_batch.loop.follow_ups.prompts import COMPLETION_TOKENS, VALUE
+from memagent_batch.loop.follow_ups.prompts import COMPLETION_TOKENS, VALUE, largest_follow_ups
 from memagent_batch.loop.follow_ups.values import completion_budget
 from memagent_batch.loop.prompts import PUBLISHED
 from memagent_batch.loop.tokens.pretrained import model_window

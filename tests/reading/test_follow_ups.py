@@ -17,8 +17,7 @@ from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
 from memagent_batch.loop.follow_ups.evidence import MemoryTrace
-from memagent_batch.loop.follow_ups.kinds import guide_kinds, largest_follow_ups
-from memagent_batch.loop.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, Support
+from memagent_batch.loop.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, Support, guide_kinds, largest_follow_ups
 from memagent_batch.loop.follow_ups.values import ValueStatus
 from memagent_batch.loop.guides import GuideKind
 from memagent_batch.loop.texts.sentences import split_sentences

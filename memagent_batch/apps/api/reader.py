@@ -26,8 +26,7 @@ from memagent_batch.loop.answers import extract_answer
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.follow_ups.doubts import Doubt, find_doubt
-from memagent_batch.loop.follow_ups.kinds import guide_kinds
-from memagent_batch.loop.follow_ups.prompts import Support
+from memagent_batch.loop.follow_ups.prompts import Support, guide_kinds
 from memagent_batch.loop.follow_ups.values import TypedValue, ValueStatus, stated
 from memagent_batch.loop.texts.sentences import Sentences, split_sentences
 from memagent_batch.plugins import built_policy, engine_settings, make_policy

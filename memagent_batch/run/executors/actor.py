@@ -25,7 +25,7 @@ from memagent_batch.data.store.turn_log.turns import DocumentTurns
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import EngineDeadError, ReplicaLostError, StorageError
 from memagent_batch.loop.engines.engine import Engine, EngineContext
-from memagent_batch.loop.follow_ups.kinds import guide_kinds
+from memagent_batch.loop.follow_ups.prompts import guide_kinds
 from memagent_batch.run.executors.progress.board import Board
 from memagent_batch.run.executors.progress.reporter import Reporter
 from memagent_batch.run.reading.agent import LoadedAgent, Questions, make_agent

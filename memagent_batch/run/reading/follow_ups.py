@@ -31,7 +31,6 @@ from memagent_batch.loop.follow_ups.evidence import (
     evidence_of,
 )
 from memagent_batch.loop.follow_ups.json_schemas import JsonValue
-from memagent_batch.loop.follow_ups.kinds import asked_kinds, guide_kinds
 from memagent_batch.loop.follow_ups.prompts import (
     COMPLETION_TOKENS,
     EVIDENCE,
@@ -41,6 +40,8 @@ from memagent_batch.loop.follow_ups.prompts import (
     SUPPORT_MENU,
     VALUE,
     FollowUpTokens,
+    asked_kinds,
+    guide_kinds,
 )
 from memagent_batch.loop.follow_ups.values import (
     ValueStatus,
