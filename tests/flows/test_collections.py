@@ -71,9 +71,8 @@ def test_case_of_ingested_files_is_one_document_whose_evidence_names_file_and_pa
     assert shown - {None} == {"17/mails/offer.eml, message 1 to 17/report.pdf, page 2"}
 
 
-@pytest.mark.parametrize("name", ["threads.yaml", "notes.yaml"])
-def test_other_recipes_of_the_page_are_jobs(name: str, tmp_path: Path, text_model: str) -> None:
-    """What mails and notes that arrive cost is in test_grown_documents."""
-    job = recipe(name, tmp_path, text_model, chunk_tokens=150)
+def test_recipe_of_threads_is_a_job(tmp_path: Path, text_model: str) -> None:
+    """What mails that arrive cost is in test_grown_documents."""
+    job = recipe("threads.yaml", tmp_path, text_model, chunk_tokens=150)
     assert job.input.order_columns
     assert identify_reader(job.agent).fingerprint

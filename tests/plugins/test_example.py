@@ -16,7 +16,8 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
 from memagent_batch.run.wiring import identify_reader
 
-SOURCE = Path(__file__).parent / "example" / "src" / "memagent_example" / "policy.py"
+EXAMPLE = Path(__file__).parent / "example" / "src"
+SOURCE = EXAMPLE / "memagent_example" / "policy.py"
 DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "plugins.md"
 
 
@@ -66,16 +67,12 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps({"text": text}).encode())
 
 
-def test_engine_in_the_docs_reads_through_its_service(
-    tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = next(block.split("```")[0] for block in DOCS.read_text().split("```python\n") if "class Remote" in block)
-    (tmp_path / "documented_engine.py").write_text(shown)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_engine_of_the_example_reads_through_its_service(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
     with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         options = {"url": f"http://127.0.0.1:{server.server_port}/", "token": "secret"}
-        agent = ma.Agent(model=tiny_model, engine="documented_engine:Remote", engine_options=options)
+        agent = ma.Agent(model=tiny_model, engine="memagent_example.remote:Remote", engine_options=options)
         with agent.open() as reader:
             assert reader.read("It was signed by Ann.", "Who signed?").answer == "Ann"
         server.shutdown()
