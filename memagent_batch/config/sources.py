@@ -66,7 +66,8 @@ class InputConfig(Section):
     format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
     """Format of the documents. `auto` goes by the endings: where there are data files (Parquet, JSONL, CSV, TSV,
     Arrow), their rows are the documents, and text files beside them are left out unless `documents` names them.
-    `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text."""
+    `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text. Where all files are Parquet, JSONL
+    or Arrow, their rows are the documents with `files` too."""
     where: Text | None = None
     """Filter of the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions that it rules out are
     not read, and of other rows its columns alone."""

@@ -35,7 +35,7 @@ from memagent_batch.data.ingest.changes import (
     judge_by_source,
     read_stored,
     require_readable,
-    rewrite_changed,
+    rewrite_files,
     seen_documents,
 )
 from memagent_batch.data.ingest.columns import StoredColumn, documents_schema, find_columns, require_carried
@@ -65,7 +65,7 @@ from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import InputError, SettingsError, SupersededError
 from memagent_batch.masking import mask_url
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.run.claim import INGEST_FOLDER
@@ -89,6 +89,7 @@ CHECKPOINT_SECONDS = 60.0
 """Least time between commits of what tasks have read: a kill costs little more."""
 CHECKPOINT_SHARE = 10
 """How many times as long as the last of these commits took the next one waits."""
+LOGGED_SOURCES = 5
 _SOURCE_NAMES = pa.schema([pa.field("source", pa.large_string())])
 
 log = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
     converters: dict[str, ChosenConverter] = {}
     if _is_output(config, places):
         return FoundSources(config=config, output=places[0], is_in_place=True, converters=converters)
-    listing = list_sources(places, settings=config.input)
+    listing = list_sources(places, settings=config.input, named_endings=config.ingest.converters)
     readers, decisive = readers_of_rows(), dict[str, Any]()
     if listing.files is not None:
         converters = choose_converters(config.ingest)
@@ -296,6 +297,8 @@ class _Ingest:
         self._files = {} if self._version is None else self._documents.files(self._version)
         """The files of `documents` as they are after the ingest."""
         self._scratch_files = set[str]()
+        self._has_committed = False
+        """Whether the run has taken its number: the first commit of a run refuses one that another run has taken."""
 
     def run(self) -> Ingested:
         """Reads, compares and commits."""
@@ -328,10 +331,16 @@ class _Ingest:
             return schema
         new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
         if new.names and self._scratch is None and self._has_changes:
+            self._require_number()
             self._documents.add_columns(new, run=self._run)
             self._version = self._documents.version()
+            self._has_committed = True
         others = [field for field in self._table_schema if field.name not in schema.names]
         return pa.schema([*schema, *others])
+
+    def _require_number(self) -> None:
+        if self._documents.run_number(self._run.writer) >= self._run.number:
+            raise SupersededError(f"output: {self._found.output} was taken over by another ingest; nothing was changed")
 
     @property
     def _has_changes(self) -> bool:
@@ -505,6 +514,7 @@ class _Ingest:
     ) -> pa.Table:
         """Commits the documents of the sources that tasks have reported; returns the changed ones as `CHANGED`."""
         reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
+        warn_of_unfetched(reported)
         is_same = reported["is_unchanged"]
         stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))
         stored = self._read_stored()
@@ -529,18 +539,31 @@ class _Ingest:
 
     def _commit_documents(self, reported: pa.Table, changes: Changes, *, schema: pa.Schema) -> None:
         new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
-        rewritten, old = rewrite_changed(
-            self._documents, self._version, changes, mapped=self._executor.map, context=self._context(schema)
+        add, remove = rewrite_files(
+            self._files,
+            changes,
+            folder=self._documents.place,
+            new=new,
+            # slices commit side by side, which they can only while they replace different files
+            merges=self._scratch is None and self._settings.slice is None,
+            run_tasks=self._executor.map,
+            context=self._context(schema),
         )
-        for file in old:
+        for file in remove:
             del self._files[file.path]
-        self._files |= {file.path: file for file in (*new, *rewritten)}
+        self._files |= {file.path: file for file in add}
         if self._scratch is not None:
-            self._scratch_files |= {file.path for file in (*new, *rewritten)}
-        elif new or old or self._version is None:
+            self._scratch_files |= {file.path for file in add}
+        elif add or remove or self._version is None:
             self._version = self._documents.commit(
-                run=self._run, schema=schema, add=[*new, *rewritten], remove=old, read_version=self._version
+                run=self._run,
+                schema=schema,
+                add=add,
+                remove=remove,
+                most=self._run.number - (not self._has_committed),
+                read_version=self._version,
             )
+            self._has_committed = True
 
     def _commit_sources(self, reported: pa.Table, *, is_last: bool) -> None:
         if self._scratch is not None:
@@ -592,7 +615,10 @@ class _Ingest:
                 part_sources=part_sources,
                 read_documents=read_ids(reports),
                 changed_sources=pa.concat_tables(
-                    [reported.select(["source"]).cast(_SOURCE_NAMES), self._changes.gone.cast(_SOURCE_NAMES)]
+                    [
+                        reported.filter(pc.invert(reported["is_unchanged"])).select(["source"]).cast(_SOURCE_NAMES),
+                        self._changes.gone.cast(_SOURCE_NAMES),
+                    ]
                 ),
             )
             further = changes.unreadable_sources()
@@ -646,6 +672,15 @@ class _Ingest:
             versions=self._listing.versions,
             columns=tuple(column.stored for column in columns if column.is_carried),
         )
+
+
+def warn_of_unfetched(reported: pa.Table) -> None:
+    """Logs the first sources that could not be fetched now."""
+    lost = reported.filter(reported["is_retried"])
+    for row in lost.select(["source", "losses"]).slice(0, LOGGED_SOURCES).to_pylist():
+        log.warning(f"not read: {row['source']}: {row['losses'][-1]['detail']}; the next ingest tries again")
+    if lost.num_rows > LOGGED_SOURCES:
+        log.warning(f"not read: {lost.num_rows - LOGGED_SOURCES:,} more sources; see the table {SOURCES_TABLE}")
 
 
 def sources_place(config: SourceConfig) -> str:

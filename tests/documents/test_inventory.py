@@ -9,14 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.listing import list_files
 from memagent_batch.data.documents.shards import find_shards
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
-from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.errors import InputError
 from memagent_batch.run.flows.answer import answer
 from tests.jobs import put_texts, small_job
+from tests.tables import table_rows
 
 
 @pytest.mark.s3
@@ -72,12 +73,12 @@ def test_files_are_those_of_the_inventory_and_are_opened_if_it_names_another_ver
     assert changes == {"added": 0, "changed": 1, "removed": 0, "unchanged": 1}
 
 
-def test_file_that_is_gone_since_the_inventory_is_a_bad_file(job: JobConfig, tmp_path: Path) -> None:
+def test_file_that_is_gone_since_the_inventory_is_not_read(job: JobConfig, tmp_path: Path) -> None:
     write_inventory(tmp_path, a="1", gone="1")
-    with pytest.raises(InputUnreachableError, match=r"gone\.txt"):
-        answer(job)
-    kept = job.model_copy(update={"input": job.input.model_copy(update={"on_bad_file": OnBadFile.RECORD})})
-    assert answer(kept)["counts"]["failed"] == 1
+    assert answer(job)["counts"]["asked"] == 1
+    losses = {row["source"]: row["losses"] for row in table_rows(job.output, "sources")}
+    assert losses["a.txt"] == []
+    assert [loss["kind"] for loss in losses["gone.txt"]] == ["not_read"]
 
 
 @pytest.mark.parametrize(

@@ -298,12 +298,16 @@ def test_format_of_a_place_follows_from_what_it_holds(tmp_path: Path) -> None:
     put_texts(tmp_path / "texts", {"a.txt": "plain", "b.md": "# plain"})
     put_texts(tmp_path / "mixed", {"a.html": "<html><body>Hi</body></html>", "b.md": "# Hi"})
     put_texts(tmp_path / "data", {"a.jsonl": '{"document_id": "a", "text": "x"}', "note.txt": "left out"})
+    put_texts(tmp_path / "rows", {"a.jsonl": '{"document_id": "a", "text": "x"}', "b.csv": "document_id,text\nb,y\n"})
+    put_texts(tmp_path / "tables", {"a.jsonl": '{"document_id": "a", "text": "x"}'})
     kinds = {}
-    for name in ("texts", "mixed", "data"):
-        night(tmp_path / name, tmp_path / f"out-{name}", format="auto")
+    for name in ("texts", "mixed", "data", "rows", "tables"):
+        night(tmp_path / name, tmp_path / f"out-{name}", format="files" if name in ("rows", "tables") else "auto")
         kinds[name] = {row["source"]: row["reader"].split()[0] for row in rows(tmp_path / f"out-{name}", "sources")}
     assert kinds == {
         "texts": {"a.txt": "text", "b.md": "text"},
         "mixed": {"a.html": "html", "b.md": "markdown"},
         "data": {"a.jsonl": "jsonl"},
+        "rows": {"a.jsonl": "endings;", "b.csv": "text"},
+        "tables": {"a.jsonl": "jsonl"},
     }

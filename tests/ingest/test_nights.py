@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents.formats.formats import READERS, Format
+from memagent_batch.data.ingest.changes import SMALL_FILES
+from memagent_batch.data.ingest.sources import compare_sources
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError, OutputError, SupersededError
+from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError
 from memagent_batch.run import ingest as module
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows.ingest import next_run
@@ -181,6 +183,69 @@ def test_run_that_another_one_overtook_commits_nothing(tmp_path: Path) -> None:
         with pytest.raises(SupersededError):
             begun.run()
     assert texts(output) == {"a": "text of a", "b": "text of b"}
+
+
+def test_two_first_ingests_at_once_commit_the_documents_of_one(tmp_path: Path) -> None:
+    put_jsonl(tmp_path / "in/a.jsonl", items("a", "b"))
+    output, executor = Location(uri=str(tmp_path / "out")), LocalExecutor()
+    config = SourceConfig(documents=(str(tmp_path / "in"),), ask=("-",))
+    both = [
+        module._Ingest(find_sources(config, output), executor=executor, run=next_run(output), scratch=None)
+        for _ in range(2)
+    ]
+    with executor.session():
+        both[0].run()
+        with pytest.raises(SupersededError):
+            both[1].run()
+    assert [row["document_id"] for row in rows(output)] == ["a", "b"]
+
+
+def test_small_files_of_many_nights_become_one_in_the_commit_of_a_night(tmp_path: Path) -> None:
+    table = OutputTable(output=Location(uri=str(tmp_path / "out")), name="documents")
+    for number in range(SMALL_FILES + 1):
+        put_jsonl(tmp_path / f"in/{number}.jsonl", items(f"d{number}"))
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    before, runs = version(tmp_path / "out"), {row["document_id"]: row["run_id"] for row in rows(tmp_path / "out")}
+    assert len(table.files()) == SMALL_FILES + 1
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    assert version(tmp_path / "out") == before
+    put_jsonl(tmp_path / "in/0.jsonl", items("d0", mark="!"))
+    (tmp_path / "in/1.jsonl").unlink()
+    assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out")) == (0, 1, 1)
+    assert len(table.files()) == 2
+    assert version(tmp_path / "out") == (before or 0) + 1
+    found = by_id(tmp_path / "out")
+    assert found["d0"]["text"] == "text of d0!"
+    assert {name: row["run_id"] for name, row in found.items() if name != "d0"} == {
+        name: run_id for name, run_id in runs.items() if name not in ("d0", "d1")
+    }
+
+
+@pytest.mark.parametrize("settings", [{}, {"order_columns": ("pages",)}])
+def test_source_that_vanishes_once_it_was_listed_keeps_its_documents_and_stops_no_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    for name in ("a", "b", "c"):
+        put_jsonl(tmp_path / f"in/{name}.jsonl", items(name))
+    (tmp_path / "in/c.jsonl").unlink()
+    night(tmp_path / "in/*.jsonl", tmp_path / "out", **settings)
+    for name in ("a", "b", "c"):
+        put_jsonl(tmp_path / f"in/{name}.jsonl", items(name, mark="!"))
+
+    def vanishing(*listed: Any, **others: Any) -> Any:
+        (tmp_path / "in/b.jsonl").unlink()
+        (tmp_path / "in/c.jsonl").unlink()
+        return compare_sources(*listed, **others)
+
+    monkeypatch.setattr(module, "compare_sources", vanishing)
+    with pytest.raises(NotReadError, match=r"2 of 3 .*such as b\.jsonl: .*no such file"):
+        night(tmp_path / "in/*.jsonl", tmp_path / "out", **settings)
+    monkeypatch.setattr(module, "compare_sources", compare_sources)
+    assert texts(tmp_path / "out") == {"a": "text of a!", "b": "text of b"}
+    put_jsonl(tmp_path / "in/b.jsonl", items("b", mark="?"))
+    assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out", **settings)) == (0, 1, 0)
+    assert texts(tmp_path / "out") == {"a": "text of a!", "b": "text of b?"}
+    assert [row["losses"] for row in rows(tmp_path / "out", "sources")] == [[], []]
 
 
 def test_plan_commits_nothing_and_gives_the_files_that_a_run_would_commit(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ SHARD_BYTES = 128 * 1024 * 1024
 _SHARD_FILES = 256
 """Most files of a shard: each costs a request to an object store."""
 _FOOTER_THREADS = 16
+_BY_ENDING = ("auto", "files")
+"""Settings with which the ending of a data file says its format."""
 _COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.TSV, Format.ARROW})
 """Formats of many documents a file; a text file beside such a file is more likely a note than a document."""
 
@@ -187,7 +189,7 @@ def cut_listing(listed: ListedDocuments, *, settings: InputConfig) -> FoundShard
         _require_some(listing, settings=settings)
     found = _by_format(listing, place, settings=settings)
     left_out: tuple[str, ...] = ()
-    if settings.format == "auto" and Format.TEXT in found and _COLUMNED & found.keys():
+    if settings.format in _BY_ENDING and Format.TEXT in found and _COLUMNED & found.keys():
         texts = found[Format.TEXT]
         is_named = _each_file(texts, lambda file: _is_named(file, documents))
         found[Format.TEXT] = _taken(texts, is_named)
@@ -369,7 +371,7 @@ def _by_format(listing: Listing, documents: Location, *, settings: InputConfig) 
     known: dict[str, Format] = {}
     formats: list[Format] = []
     for file in listing:
-        ending = format_ending(file.path) if settings.format == "auto" else ""
+        ending = format_ending(file.path) if settings.format in _BY_ENDING else ""
         if ending not in known:
             known[ending] = _format(file, documents, settings=settings)
         formats.append(known[ending])
@@ -380,7 +382,7 @@ def _by_format(listing: Listing, documents: Location, *, settings: InputConfig) 
 
 
 def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> Format:
-    if settings.format != "auto":
+    if settings.format not in _BY_ENDING:
         return Format(settings.format)
     try:
         return format_of(file.path, where=documents.at(file.path).uri, remedy=UNKNOWN_REMEDY)

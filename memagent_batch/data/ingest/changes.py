@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,15 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.formats.byte_lines import line_at
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
+from memagent_batch.data.documents.shards import into_batches
 from memagent_batch.data.ingest.columns import WHERE_PREFIX
-from memagent_batch.data.ingest.document_files import DocumentWriter, files_table, read_row_groups, with_schema
+from memagent_batch.data.ingest.document_files import (
+    FILE_BYTES,
+    DocumentWriter,
+    files_table,
+    read_row_groups,
+    with_schema,
+)
 from memagent_batch.data.ingest.report import TaskContext
 from memagent_batch.data.ingest.scope import is_inside
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
@@ -87,6 +95,10 @@ select judged.document_id, judged.file
 from judged left join seen using (document_id)
 where may_change and if(seen.document_id is null, may_go and is_inside, seen.file is not null)
 """
+SMALL_BYTES = 4 << 20
+"""Size below which a file of `documents` is small."""
+SMALL_FILES = 16
+"""Small files that may be in the table before they are written as one."""
 _REMOVED_OF_FILES = "select file, list(document_id) as ids from removed group by file order by file"
 
 
@@ -208,42 +220,59 @@ def source_place(source: str, *, root: Location) -> Location:
     return root.at(f"{root.path.rstrip('/')}/{source}")
 
 
-def rewrite_changed(
-    table: OutputTable, version: int | None, changes: Changes, *, mapped: "MapRewritings", context: TaskContext
+def rewrite_files(
+    files: Mapping[str, TableFile],
+    changes: Changes,
+    *,
+    folder: Location,
+    new: Sequence[TableFile],
+    merges: bool,
+    run_tasks: "MapRewritings",
+    context: TaskContext,
 ) -> tuple[list[TableFile], list[TableFile]]:
-    """Writes the files again that hold rows which change or go, without these; returns new and replaced files.
+    """Writes the files again that hold rows which change or go, without these, and many small files as one.
 
-    `mapped` runs the tasks; see `Executor.map`.
+    Args:
+        files: The files of the table.
+        folder: The folder of the table.
+        changes: The rows that change or go.
+        new: The files that tasks have written for this commit.
+        merges: Whether small files become larger ones.
+        run_tasks: Runs the tasks; see `Executor.map`.
+        context: The context of the tasks.
+
+    Returns:
+        The files to add and those of the table to remove.
     """
-    if not changes.removed.num_rows:
-        return [], []
-    files = table.files(version)
     rows = run_query(_REMOVED_OF_FILES, {"removed": changes.removed})
-    old = [files[path] for path in rows["file"].to_pylist()]
-    items = [Rewriting(file=file, without=ids) for file, ids in zip(old, rows["ids"].to_pylist(), strict=True)]
-    left = [item for item in items if item.file.num_rows > len(item.without)]
-    rewrite = partial(_rewrite, folder=table.place, context=context)
-    return [TableFile(**row) for found in mapped(rewrite, left) for row in found.to_pylist()], old
+    without = dict(zip(rows["file"].to_pylist(), map(tuple, rows["ids"].to_pylist()), strict=True))
+    small = [file for file in files.values() if file.num_bytes < SMALL_BYTES]
+    merged = small if merges and len(small) > SMALL_FILES and (new or without) else []
+    changed = [(files[path], ids) for path, ids in without.items() if files[path] not in merged]
+    items = [Rewriting(files=((file, ids),)) for file, ids in changed if file.num_rows > len(ids)]
+    batches = into_batches(merged, size=attrgetter("num_bytes"), max_size=FILE_BYTES)
+    items += [Rewriting(files=tuple((file, without.get(file.path, ())) for file in batch)) for batch in batches]
+    rewrite = partial(_rewrite, folder=folder, context=context)
+    written = [TableFile(**row) for table in run_tasks(rewrite, items) for row in table.to_pylist()]
+    return [*new, *written], [*(file for file, _ in changed), *merged]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewriting:
-    """A file of `documents`, and the ids of its rows that go."""
+    """Files of `documents` that are written as one, each with the ids of its rows that go."""
 
-    file: TableFile
-    without: Sequence[str]
+    files: tuple[tuple[TableFile, Sequence[str]], ...]
 
 
 MapRewritings = Callable[[Callable[[Rewriting], pa.Table], Iterable[Rewriting]], Iterator[pa.Table]]
 
 
 def _rewrite(item: Rewriting, *, folder: Location, context: TaskContext) -> pa.Table:
-    without = pa.array(item.without, pa.large_string())
     with DocumentWriter(context.folder, schema=context.schema, stem=context.run_id) as writer:
-        for rows in read_row_groups(folder / item.file.path):
-            ids = rows["document_id"]
-            left = rows.filter(pc.invert(pc.is_in(ids, value_set=without.cast(ids.type))))
-            if left.num_rows:
+        for file, without in item.files:
+            for rows in read_row_groups(folder / file.path):
+                ids = rows["document_id"]
+                left = rows.filter(pc.invert(pc.is_in(ids, value_set=pa.array(without, ids.type))))
                 writer.copy(with_schema(left, context.schema))
     return files_table(writer.files)
 

@@ -33,6 +33,7 @@ class DocumentWriter:
         """The files that are complete."""
         self._folder, self._schema, self._stem = folder, schema, stem
         self._rows: list[Mapping[str, Any]] = []
+        self._copied: list[pa.Table] = []
         self._num_bytes = 0
         self._file: Any = None
         self._writer: pq.ParquetWriter | None = None
@@ -62,19 +63,25 @@ class DocumentWriter:
         return number
 
     def copy(self, rows: pa.Table) -> None:
-        """Adds rows of the table's schema as a row group."""
+        """Adds rows of the table's schema; those of small row groups come into one."""
+        self._copied.append(rows)
+        if sum(each.nbytes for each in self._copied) >= GROUP_BYTES:
+            self._flush()
+
+    def _write_group(self, rows: pa.Table) -> None:
         if self._writer is None:
             self._file = NamedTemporaryFile(prefix="memagent-", suffix=".parquet")  # noqa: SIM115 - closed when complete
             self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._writer.write_table(rows, row_group_size=GROUP_ROWS)
         self._num_rows += rows.num_rows
         if self._file.tell() >= FILE_BYTES:
             self._complete()
 
     def _flush(self) -> None:
-        if self._rows:
-            rows, self._rows, self._num_bytes = self._rows, [], 0
-            self.copy(pa.Table.from_pylist(rows, schema=self._schema))
+        rows = pa.concat_tables([*self._copied, pa.Table.from_pylist(self._rows, schema=self._schema)])
+        self._rows, self._copied, self._num_bytes = [], [], 0
+        if rows.num_rows:
+            self._write_group(rows)
 
     def _complete(self) -> None:
         if self._writer is None:

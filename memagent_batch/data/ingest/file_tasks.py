@@ -104,23 +104,22 @@ def _read_file(
         parts = converter.convert(copy, name=file.name)
         readers = sorted(converter.readers) or readers
     documents = file_documents(parts, file=pending, digest=digest, max_bytes=settings.max_document_bytes)
-    with report.source(
-        SourceReport(
-            source=file.name,
-            content_hash=digest,
-            is_retried=is_retried,
-            kind=ending_of(file.name).removeprefix(".") or "file",
-            reader="; ".join(readers),
-        )
-    ) as source:
-        for row in documents:
-            source.add(row)
-        if all(row["text"] is None for row in documents):
-            source.error = documents[0]["error"]
-            source.has_text = False
-        source.losses = sum_up_losses(
-            loss for row in documents for loss in row["losses"] if loss["severity"] != Severity.FORMAT
-        )
+    source = SourceReport(
+        source=file.name,
+        content_hash=digest,
+        is_retried=is_retried,
+        kind=ending_of(file.name).removeprefix(".") or "file",
+        reader="; ".join(readers),
+    )
+    for row in documents:
+        report.write(row, source=source)
+    if all(row["text"] is None for row in documents):
+        source.error = documents[0]["error"]
+        source.has_text = False
+    source.losses = sum_up_losses(
+        loss for row in documents for loss in row["losses"] if loss["severity"] != Severity.FORMAT
+    )
+    report.add(source)
 
 
 def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:

@@ -32,12 +32,20 @@ from memagent_batch.data.ingest.columns import StoredColumn
 from memagent_batch.data.ingest.document_files import read_row_groups
 from memagent_batch.data.ingest.part_order import order_rows
 from memagent_batch.data.ingest.report import REPORTS, SourceReport, TaskContext, TaskReport
-from memagent_batch.data.ingest.row_tasks import BadRecord, RowSettings, RowTask, file_records, id_column, rows_reader
+from memagent_batch.data.ingest.row_tasks import (
+    BadRecord,
+    RowSettings,
+    RowTask,
+    file_records,
+    id_column,
+    require_vanished,
+    rows_reader,
+)
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues, Origin, failed_row, joined_row
 from memagent_batch.data.ingest.tables import PartRow
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.masking import mask_urls
 
 HELD_CHARS = 64 << 20
@@ -101,11 +109,16 @@ def read_parts(
             for path, name in zip(shard.paths, shard.names, strict=True):
                 source = SourceReport(source=name, kind=shard.format.value, reader=rows_reader(shard.format))
                 ids = dict[str, bool]()
-                for row in _file_parts(documents, path, name, shard=shard, settings=settings):
-                    ids[row["document_id"]] = row["is_bad"]
-                    if row["is_bad"]:
-                        source.add_failure(row["error"], place=row["document_id"].removeprefix(name).strip(", "))
-                    writer.write(row)
+                try:
+                    for row in _file_parts(documents, path, name, shard=shard, settings=settings):
+                        ids[row["document_id"]] = row["is_bad"]
+                        if row["is_bad"]:
+                            source.add_failure(row["error"], place=row["document_id"].removeprefix(name).strip(", "))
+                        writer.write(row)
+                except InputUnreachableError as error:
+                    require_vanished(error, shard=shard)
+                    report.add_unfetched(name, reason=str(error), kind=source.kind, reader=source.reader)
+                    continue
                 source.documents = [(document_id, 0, 0, 0, is_bad, None) for document_id, is_bad in ids.items()]
                 report.add(source)
     for rows in report.tables():
@@ -215,13 +228,12 @@ def join_parts(
         kept = _stored_parts(stored, without=task.changed_sources, columns=settings.columns)
         if kept:
             rows.setdefault(stored["document_id"], []).extend(kept)
-    with (
-        TaskReport(context, old_rows=old_hashes) as report,
-        report.source(SourceReport(source="", kind="", reader="")) as source,
-    ):
+    source = SourceReport(source="", kind="", reader="")
+    with TaskReport(context, old_rows=old_hashes) as report:
         for document_id in sorted(rows):
             for row in _joined(document_id, rows.pop(document_id), settings=settings, root=root):
-                source.add(row)
+                report.write(row, source=source)
+        report.add(source)
     yield from report.tables()
 
 

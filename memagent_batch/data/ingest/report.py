@@ -1,7 +1,6 @@
 """What a task of ingest reports: the sources that it read, their documents, and the files that it wrote."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
@@ -74,7 +73,6 @@ class SourceReport:
     """Whether its documents stay: its content is that of the last ingest, or can't be fetched now."""
     is_retried: bool = False
     """Whether the next ingest reads it again, even if its version is the same: it could not be fetched now."""
-    writer: "TaskReport | None" = None
 
     def add_failure(self, error: str, *, place: str) -> None:
         """Keeps that a line or row, or all of the source, can't be read."""
@@ -82,13 +80,6 @@ class SourceReport:
         if len(self.losses) < MAX_LOSSES:
             loss: LossRow = {"kind": "failed", "severity": Severity.UNREAD, "place": place or None, "detail": error}
             self.losses.append(loss)
-
-    def add(self, row: DocumentValues, *, start: int = 0, stop: int = 0) -> None:
-        """Writes a document, unless the table has the same row already."""
-        assert self.writer is not None
-        file = self.writer.write(row)
-        is_bad = row["error_type"] == BAD_FILE
-        self.documents.append((row["document_id"], row["row_hash"], start, stop, is_bad, file))
 
 
 class TaskReport:
@@ -112,19 +103,12 @@ class TaskReport:
     ) -> None:
         self._writer.__exit__(kind, error, trace)
 
-    def write(self, row: DocumentValues) -> int | None:
-        """Writes a row; returns the number of its file, or None if the table has it."""
-        if self._old.get(row["document_id"]) == row["row_hash"]:
-            return None
-        return self._writer.write({**row, "run_id": self._context.run_id})
-
-    @contextmanager
-    def source(self, source: SourceReport) -> Iterator[SourceReport]:
-        """Takes the documents of a source."""
-        source.writer = self
-        self.add(source)
-        yield source
-        source.writer = None
+    def write(self, row: DocumentValues, *, source: SourceReport, start: int = 0, stop: int = 0) -> None:
+        """Adds a document to those of a source, and writes it unless the table has the same row already."""
+        is_stored = self._old.get(row["document_id"]) == row["row_hash"]
+        file = None if is_stored else self._writer.write({**row, "run_id": self._context.run_id})
+        is_bad = row["error_type"] == BAD_FILE
+        source.documents.append((row["document_id"], row["row_hash"], start, stop, is_bad, file))
 
     def add(self, source: SourceReport) -> None:
         """Reports a source."""
@@ -134,16 +118,22 @@ class TaskReport:
         """Reports a source whose content is that of the last ingest."""
         self.add(SourceReport(source=source, content_hash=content_hash, kind="", reader="", is_unchanged=True))
 
-    def add_unfetched(self, source: str, *, content_hash: str, reason: str) -> None:
-        """Reports a source that can't be fetched now: its documents stay, and the next ingest reads it."""
+    def add_unfetched(
+        self, source: str, *, reason: str, content_hash: str | None = None, kind: str = "", reader: str = ""
+    ) -> None:
+        """Reports a source that can't be fetched now: its documents stay, and the next ingest reads it.
+
+        `kind` and `reader` are for a source that was never read.
+        """
         loss: LossRow = {"kind": PartStatus.NOT_READ, "severity": Severity.UNREAD, "place": None, "detail": reason}
         self.add(
             SourceReport(
                 source=source,
                 content_hash=content_hash,
-                kind="",
-                reader="",
+                kind=kind,
+                reader=reader,
                 losses=[loss],
+                error=reason,
                 is_unchanged=True,
                 is_retried=True,
             )

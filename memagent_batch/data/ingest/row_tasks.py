@@ -1,7 +1,7 @@
 """Tasks that read data files (Parquet, JSONL, CSV, Arrow, tables of a lake, text): each row becomes a document."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,10 +57,25 @@ def read_rows(task: RowTask, *, context: TaskContext, settings: RowSettings) -> 
         for shard in task.shards:
             documents = documents_place(shard.documents, settings.storage_options)
             for name, rows in _files_of(shard, documents, settings=settings):
-                read = SourceReport(source=name, kind=shard.format.value, reader=rows_reader(shard.format))
-                with report.source(read) as source:
-                    _add_rows(source, rows)
+                source = SourceReport(source=name, kind=shard.format.value, reader=rows_reader(shard.format))
+                try:
+                    _write_rows(rows, source=source, report=report)
+                except InputUnreachableError as error:
+                    require_vanished(error, shard=shard)
+                    report.add_unfetched(name, reason=str(error), kind=source.kind, reader=source.reader)
+                else:
+                    report.add(source)
     yield from report.tables()
+
+
+def require_vanished(error: InputUnreachableError, *, shard: Shard) -> None:
+    """Returns if a file was removed after it was listed.
+
+    Raises:
+        InputUnreachableError: the error itself, if it has another reason, or the file belongs to a table of a lake.
+    """
+    if shard.table_files or not isinstance(error.__context__, FileNotFoundError):
+        raise error
 
 
 def rows_reader(format_: Format) -> str:
@@ -68,9 +83,9 @@ def rows_reader(format_: Format) -> str:
     return f"{format_.value} {ROWS_VERSION}"
 
 
-def _add_rows(source: SourceReport, rows: Iterator[PlacedRow]) -> None:
+def _write_rows(rows: Iterator[PlacedRow], *, source: SourceReport, report: TaskReport) -> None:
     for row, start, stop in rows:
-        source.add(row, start=start, stop=stop)
+        report.write(row, source=source, start=start, stop=stop)
         if row["error_type"] == BAD_FILE:
             source.add_failure(row["error"], place=row["document_id"].removeprefix(source.source).strip(", "))
 
@@ -83,10 +98,15 @@ def _files_of(shard: Shard, documents: Location, *, settings: RowSettings) -> It
         return
     threads = ThreadPoolExecutor(TEXT_THREADS)
     try:
-        found = threads.map(lambda path, name: [*read(path, name)], shard.paths, shard.names)
-        yield from ((name, iter(rows)) for name, rows in zip(shard.names, found, strict=True))
+        files = [*zip(shard.paths, shard.names, strict=True)]
+        found = [threads.submit(lambda path, name: [*read(path, name)], path, name) for path, name in files]
+        yield from ((name, _result(rows)) for (_, name), rows in zip(files, found, strict=True))
     finally:
         threads.shutdown(wait=False, cancel_futures=True)  # a run that is stopped does not wait for a store that hangs
+
+
+def _result(rows: "Future[list[PlacedRow]]") -> Iterator[PlacedRow]:
+    yield from rows.result()
 
 
 def file_rows(documents: Location, path: str, name: str, *, shard: Shard, settings: RowSettings) -> Iterator[PlacedRow]:
@@ -150,9 +170,7 @@ def file_records(
                 stop=record.place.stop,
             )
     except InputError as error:
-        is_gone = settings.input.inventory is not None and not place.exists()  # since the inventory was written
-        is_unreachable = isinstance(error, InputUnreachableError) and not is_gone
-        if settings.input.on_bad_file == OnBadFile.FAIL or is_unreachable:
+        if settings.input.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError):
             raise
         groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
         yield BadRecord(document_id=f"{name}{groups}", error=str(error))

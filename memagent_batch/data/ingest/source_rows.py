@@ -33,15 +33,16 @@ group by source
 """
 """A large source is reported by several tasks; it has failed if none of them could read anything."""
 _KEPT = ", ".join(
-    f"if(new.is_unchanged, old.{name}, new.{name}) as {name}"
+    f"if(new.is_unchanged and old.source is not null, old.{name}, new.{name}) as {name}"
     for name in _COMPARED
     if name not in ("version", "num_bytes", "losses")
 )
 _KEPT_LOSSES = f"""
 if(
     new.is_unchanged,
-    if(old.version is null, [loss for loss in old.losses if loss.kind != '{PartStatus.NOT_READ}'], old.losses)
-        || new.losses,
+    coalesce(
+        if(old.version is null, [loss for loss in old.losses if loss.kind != '{PartStatus.NOT_READ}'], old.losses), []
+    ) || new.losses,
     new.losses
 ) as losses
 """

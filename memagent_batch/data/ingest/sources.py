@@ -1,7 +1,7 @@
 """The sources of the documents, and which of them ingest has to open: compared with the table `sources`."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import compress
@@ -34,7 +34,7 @@ from memagent_batch.data.documents.shards import (
 )
 from memagent_batch.data.documents.where import parse_where
 from memagent_batch.data.ingest.readers.converter import ending_of
-from memagent_batch.data.ingest.readers.kinds import ENDINGS, PLAIN, FileKind
+from memagent_batch.data.ingest.readers.kinds import ENDINGS, PLAIN, TABLE_ENDINGS, FileKind
 from memagent_batch.data.ingest.row_tasks import rows_reader
 from memagent_batch.data.ingest.tables import SOURCES_TABLE
 from memagent_batch.data.store.database import open_database, query_to_disk, run_query
@@ -80,8 +80,12 @@ class SourceListing:
     """The columns of a table of a lake, as its files are read by them; they may change while a file stays."""
 
 
-def list_sources(places: Sequence[Location], *, settings: InputConfig) -> SourceListing:
+def list_sources(
+    places: Sequence[Location], *, settings: InputConfig, named_endings: Collection[str] = ()
+) -> SourceListing:
     """Lists the sources; opens none of them.
+
+    `named_endings`: endings of files for which the user named a converter.
 
     Raises:
         InputError: there is none, or one that can't be taken; names it.
@@ -89,7 +93,7 @@ def list_sources(places: Sequence[Location], *, settings: InputConfig) -> Source
     listed = None if _are_tables(places) else list_documents(places, settings=settings)
     if listed is None:
         shards = find_shards(*places, settings=settings)
-    elif settings.format == "files" or (settings.format == "auto" and has_document_files(listed.files)):
+    elif _reads_document_files(listed.files, settings, named_endings=named_endings):
         return _files_listing(listed, settings=settings)
     else:
         shards = cut_listing(listed, settings=settings)
@@ -111,6 +115,20 @@ def _are_tables(places: Sequence[Location]) -> bool:
 def _is_delta(place: Location) -> bool:
     with input_errors(place.uri), usable_file_system(place):
         return is_delta_folder(place)
+
+
+def _reads_document_files(files: Listing, settings: InputConfig, *, named_endings: Collection[str]) -> bool:
+    """Whether each file is a document.
+
+    With `auto` it is where there are document files such as PDF and no data files; with `files` unless all of them are
+    data files that no converter reads.
+    """
+    if settings.format == "auto":
+        return has_document_files(files)
+    endings = {format_ending(file.path).lower() for file in files if file.left_out is None}
+    tables = TABLE_ENDINGS - {*named_endings}
+    are_tables = bool(endings) and all(ending and f".{ending.split('.')[1]}" in tables for ending in endings)
+    return settings.format == "files" and not are_tables
 
 
 def has_document_files(files: Listing) -> bool:
