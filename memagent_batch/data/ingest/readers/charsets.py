@@ -60,6 +60,7 @@ SAMPLE_LINES = 500
 NOT_ASCII_LINE = re.compile(rb"[^\r\n]{0,200}[\x80-\xff][^\r\n]{0,200}")
 MULTI_BYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 CODE_PAGES = {
+    37: "cp037",
     708: "iso8859-6",
     936: "gb18030",
     949: "cp949",
@@ -84,6 +85,7 @@ CODE_PAGES = {
     10079: "mac_iceland",
     10081: "mac_turkish",
     10082: "mac_croatian",
+    20000: "big5",
     20127: "ascii",
     20261: "latin-1",
     20866: "koi8-r",
@@ -91,10 +93,8 @@ CODE_PAGES = {
     20932: "euc_jp",
     20936: "gb18030",
     20949: "cp949",
-    20000: "big5",
     **{28590 + part: f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))},
     38598: "iso8859-8",
-    **dict.fromkeys((50220, 50221, 50222), "iso2022_jp_ext"),
     50225: "iso2022_kr",
     50227: "gb18030",
     51932: "euc_jp",
@@ -103,7 +103,7 @@ CODE_PAGES = {
     51950: "big5hkscs",
     52936: "hz",
     54936: "gb18030",
-    37: "cp037",
+    **dict.fromkeys((50220, 50221, 50222), "iso2022_jp_ext"),
 }
 """Python's encodings of the code pages whose names in Python are not their numbers."""
 

@@ -11,6 +11,11 @@ W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 MATHML = "{http://www.w3.org/1998/Math/MathML}"
 ATOM = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|\([^()]*\)")
 """A text that needs no parentheses beside a sign."""
+OFF = frozenset({"0", "off", "false"})
+STRIKES = ("strikeH", "strikeV", "strikeBLTR", "strikeTLBR")
+LEFT_OUT = frozenset({f"{W}del", f"{W}moveFrom"})
+"""What a tracked change took away."""
+LEAVES = frozenset({"mi", "mn", "mo", "mtext", "ms"})
 
 
 def office_equation(element: Any) -> str:
@@ -32,17 +37,14 @@ def mathml_equation(element: Any) -> str:
     if not name or name in ("annotation", "annotation-xml", "mphantom"):
         return ""
     shape = MATHML_SHAPES.get(name)
-    return shape(element) if shape else _joined(element, mathml_equation, MATHML_SHAPES, MATHML)
+    return shape(element) if shape else _mathml_row(element)
 
 
 def _joined(element: Any, write: Callable[[Any], str], shapes: Iterable[str], namespace: str) -> str:
     """Joins the texts of an element's children; what has a shape of its own does not run into its neighbours."""
-    return join_runs(Run(write(child), is_equation=_is_shape(child, shapes, namespace)) for child in element)
-
-
-def _is_shape(element: Any, shapes: Iterable[str], namespace: str) -> bool:
-    name = str(element.tag).removeprefix(namespace)
-    return name in shapes or name in LEAVES
+    names = {*shapes, *LEAVES}
+    runs = (Run(write(child), is_equation=str(child.tag).removeprefix(namespace) in names) for child in element)
+    return join_runs(runs)
 
 
 def _group(text: str) -> str:
@@ -50,24 +52,26 @@ def _group(text: str) -> str:
     return text if not text or ATOM.fullmatch(text) else f"({text})"
 
 
-def fraction(numerator: str, denominator: str) -> str:
-    """Writes a fraction on one line: `1/12`, `(a+b)/2`."""
+def _fraction(numerator: str, denominator: str) -> str:
     return f"{_group(numerator)}/{_group(denominator)}"
 
 
-def with_scripts(base: str, *, lower: str = "", upper: str = "") -> str:
+def _with_scripts(base: str, *, lower: str = "", upper: str = "") -> str:
     """Writes what stands below and above at the end of a base: `x_i^2`."""
     return _group(base) + (subscript(lower) if lower else "") + (superscript(upper) if upper else "")
 
 
-def root(radicand: str, degree: str = "") -> str:
-    """Writes a root: `√(2)`, `√[3](2)`."""
+def _root(radicand: str, degree: str = "") -> str:
     return f"√{f'[{degree}]' if degree else ''}({radicand})"
 
 
-def accented(base: str, accent: str) -> str:
+def _accented(base: str, accent: str) -> str:
     """Writes an accent or a bar behind the letter that it is over."""
     return base + accent if len(base) == 1 else f"{_group(base)}{accent}"
+
+
+def _matrix(rows: Iterable[Iterable[str]]) -> str:
+    return f"[{'; '.join(', '.join(row) for row in rows)}]"
 
 
 def _argument(element: Any, name: str) -> str:
@@ -83,131 +87,95 @@ def _setting(element: Any, path: str, default: str) -> str:
 
 def _office_fraction(element: Any) -> str:
     top, bottom = _argument(element, "num"), _argument(element, "den")
-    return f"{top} over {bottom}" if _setting(element, "fPr/type", "") == "noBar" else fraction(top, bottom)
+    return f"{top} over {bottom}" if _setting(element, "fPr/type", "") == "noBar" else _fraction(top, bottom)
 
 
 def _office_scripts(element: Any) -> str:
-    base = _argument(element, "e")
-    lower, upper = _argument(element, "sub"), _argument(element, "sup")
-    match element.tag.removeprefix(M):
-        case "sPre":
-            return with_scripts("", lower=lower, upper=upper) + _group(base)
-        case "limLow":
-            return with_scripts(base, lower=_argument(element, "lim"))
-        case "limUpp":
-            return with_scripts(base, upper=_argument(element, "lim"))
-    return with_scripts(base, lower=lower, upper=upper)
+    return _with_scripts(_argument(element, "e"), lower=_argument(element, "sub"), upper=_argument(element, "sup"))
+
+
+def _office_prescripts(element: Any) -> str:
+    scripts = _with_scripts("", lower=_argument(element, "sub"), upper=_argument(element, "sup"))
+    return scripts + _group(_argument(element, "e"))
 
 
 def _office_operator(element: Any) -> str:
     """Writes a sum, an integral or the like, with its bounds."""
-    sign = _setting(element, "naryPr/chr", "∫")
-    bounds = with_scripts("", lower=_argument(element, "sub"), upper=_argument(element, "sup"))
-    return f"{sign}{bounds} {_argument(element, 'e')}"
+    bounds = _with_scripts("", lower=_argument(element, "sub"), upper=_argument(element, "sup"))
+    return f"{_setting(element, 'naryPr/chr', '∫')}{bounds} {_argument(element, 'e')}"
 
 
 def _office_brackets(element: Any) -> str:
-    signs = (
-        _setting(element, f"dPr/{name}", sign) for name, sign in (("begChr", "("), ("sepChr", "|"), ("endChr", ")"))
-    )
-    begin, separator, end = signs
-    return begin + separator.join(office_equation(each) for each in element.iterfind(f"{M}e")) + end
-
-
-def _office_function(element: Any) -> str:
-    return f"{_argument(element, 'fName')} {_argument(element, 'e')}"
-
-
-def _office_matrix(element: Any) -> str:
-    rows = ([office_equation(cell) for cell in row.iterfind(f"{M}e")] for row in element.iterfind(f"{M}mr"))
-    return f"[{'; '.join(', '.join(row) for row in rows)}]"
-
-
-def _office_lines(element: Any) -> str:
-    return "; ".join(office_equation(line) for line in element.iterfind(f"{M}e"))
-
-
-def _office_accent(element: Any) -> str:
-    return accented(_argument(element, "e"), _setting(element, "accPr/chr", "\N{COMBINING CIRCUMFLEX ACCENT}"))
+    names = {"begChr": "(", "sepChr": "|", "endChr": ")"}
+    begin, separator, end = (_setting(element, f"dPr/{name}", sign) for name, sign in names.items())
+    return begin + separator.join(map(office_equation, element.iterfind(f"{M}e"))) + end
 
 
 def _office_box(element: Any) -> str:
     """Writes what is in a frame, which may have lines through it."""
-    text = _argument(element, "e")
     has_line = any(_setting(element, f"borderBoxPr/{line}", "off") not in OFF for line in STRIKES)
-    return struck_out(text) if has_line else text
+    return struck_out(_argument(element, "e")) if has_line else _argument(element, "e")
 
 
-OFF = frozenset({"0", "off", "false"})
-STRIKES = ("strikeH", "strikeV", "strikeBLTR", "strikeTLBR")
-LEFT_OUT = frozenset({f"{W}del", f"{W}moveFrom"})
-"""What a tracked change took away."""
 OFFICE_SHAPES: dict[str, Callable[[Any], str]] = {
     "f": _office_fraction,
-    **dict.fromkeys(("sSub", "sSup", "sSubSup", "sPre", "limLow", "limUpp"), _office_scripts),
-    "rad": lambda element: root(_argument(element, "e"), _argument(element, "deg")),
+    **dict.fromkeys(("sSub", "sSup", "sSubSup"), _office_scripts),
+    "sPre": _office_prescripts,
+    "limLow": lambda element: _with_scripts(_argument(element, "e"), lower=_argument(element, "lim")),
+    "limUpp": lambda element: _with_scripts(_argument(element, "e"), upper=_argument(element, "lim")),
+    "rad": lambda element: _root(_argument(element, "e"), _argument(element, "deg")),
     "nary": _office_operator,
     "d": _office_brackets,
-    "func": _office_function,
-    "m": _office_matrix,
-    "eqArr": _office_lines,
-    "acc": _office_accent,
+    "func": lambda element: f"{_argument(element, 'fName')} {_argument(element, 'e')}",
+    "m": lambda element: _matrix(map(office_equation, row.iterfind(f"{M}e")) for row in element.iterfind(f"{M}mr")),
+    "eqArr": lambda element: "; ".join(map(office_equation, element.iterfind(f"{M}e"))),
+    "acc": lambda element: _accented(_argument(element, "e"), _setting(element, "accPr/chr", "\u0302")),
     "borderBox": _office_box,
 }
 
 
-def _written(element: Any) -> list[str]:
+def _arguments(element: Any) -> list[str]:
     """Writes the arguments of an element of MathML; one that lacks some has empty ones."""
     return [mathml_equation(child) for child in element if isinstance(child.tag, str)] + [""] * 3
 
 
-def _row(element: Any) -> str:
+def _mathml_row(element: Any) -> str:
     return _joined(element, mathml_equation, MATHML_SHAPES, MATHML)
 
 
 def _mathml_scripts(element: Any) -> str:
-    base, first, second, *_ = _written(element)
-    name = element.tag.removeprefix(MATHML)
-    if name in ("msup", "mover"):
-        return accented(base, first) if element.get("accent") == "true" else with_scripts(base, upper=first)
-    return with_scripts(base, lower=first, upper=second)
+    base, first, second, *_ = _arguments(element)
+    if element.tag.removeprefix(MATHML) in ("msup", "mover"):
+        return _accented(base, first) if element.get("accent") == "true" else _with_scripts(base, upper=first)
+    return _with_scripts(base, lower=first, upper=second)
 
 
 def _mathml_prescripts(element: Any) -> str:
-    texts, split = list[str](), None
-    for child in element:
-        if child.tag == f"{MATHML}mprescripts":
-            split = len(texts)
-        else:
-            texts.append(mathml_equation(child))
-    after, before = (texts[1:], []) if split is None else (texts[1:split], texts[split:])
-    left, right = (("".join(each[::2]), "".join(each[1::2])) for each in (before, after))
-    base = texts[0] if texts else ""
-    return with_scripts("", lower=left[0], upper=left[1]) + with_scripts(base, lower=right[0], upper=right[1])
+    children = [child for child in element if isinstance(child.tag, str)]
+    border = next((at for at, child in enumerate(children) if child.tag == f"{MATHML}mprescripts"), len(children))
+    base, *after = [*map(mathml_equation, children[:border])] or [""]
+    before = [*map(mathml_equation, children[border + 1 :])]
+    left = _with_scripts("", lower="".join(before[::2]), upper="".join(before[1::2]))
+    return left + _with_scripts(base, lower="".join(after[::2]), upper="".join(after[1::2]))
 
 
 def _mathml_fence(element: Any) -> str:
-    inner = (element.get("separators", ",").strip() or ",")[0].join(filter(None, _written(element)))
+    inner = (element.get("separators", ",").strip() or ",")[0].join(filter(None, _arguments(element)))
     return f"{element.get('open', '(')}{inner}{element.get('close', ')')}"
 
 
-def _mathml_table(element: Any) -> str:
-    rows = ([mathml_equation(cell) for cell in row] for row in element if isinstance(row.tag, str))
-    return f"[{'; '.join(', '.join(row) for row in rows)}]"
-
-
 def _mathml_enclosed(element: Any) -> str:
-    return struck_out(_row(element)) if "strike" in element.get("notation", "") else _row(element)
+    text = _mathml_row(element)
+    return struck_out(text) if "strike" in element.get("notation", "") else text
 
 
-LEAVES = frozenset({"mi", "mn", "mo", "mtext", "ms"})
 MATHML_SHAPES: dict[str, Callable[[Any], str]] = {
-    "mfrac": lambda element: fraction(*_written(element)[:2]),
+    "mfrac": lambda element: _fraction(*_arguments(element)[:2]),
     **dict.fromkeys(("msub", "msup", "msubsup", "munder", "mover", "munderover"), _mathml_scripts),
     "mmultiscripts": _mathml_prescripts,
-    "msqrt": lambda element: root(_row(element)),
-    "mroot": lambda element: root(*_written(element)[:2]),
+    "msqrt": lambda element: _root(_mathml_row(element)),
+    "mroot": lambda element: _root(*_arguments(element)[:2]),
     "mfenced": _mathml_fence,
-    "mtable": _mathml_table,
+    "mtable": lambda element: _matrix(map(mathml_equation, row) for row in element if isinstance(row.tag, str)),
     "menclose": _mathml_enclosed,
 }

@@ -13,10 +13,8 @@ from memagent_batch.data.ingest.readers.converter import (
     PartStatus,
     picture_parts,
 )
-from memagent_batch.data.ingest.readers.page_reader import CELLS_APART, VisibleText, visible_text
+from memagent_batch.data.ingest.readers.page_reader import VisibleText, visible_text
 from memagent_batch.data.ingest.readers.text import doubtful
-
-__all__ = ["CELLS_APART", "HtmlConverter", "decode_page", "unread_parts", "visible_text"]
 
 SCRIPTED_CHARACTERS = 200
 """Characters of a page with scripts below which the scripts may write most of it."""

@@ -23,23 +23,22 @@ from memagent_batch.data.ingest.readers.converter import (
     picture_parts,
     read_attachment,
 )
-from memagent_batch.data.ingest.readers.html import decode_page, outside_pictures_reason, unread_parts, visible_text
+from memagent_batch.data.ingest.readers.html import decode_page, outside_pictures_reason, unread_parts
 from memagent_batch.data.ingest.readers.kinds import ENDINGS
-from memagent_batch.data.ingest.readers.mail_headers import (
+from memagent_batch.data.ingest.readers.mail_text import (
     decode_base64,
     decode_header,
     decode_mail_text,
     decode_text_or_bytes,
-    header_text,
-)
-from memagent_batch.data.ingest.readers.mail_text import (
     find_phrases,
+    header_text,
     remove_base64,
     unfold_calendar,
     unmark_enriched,
     unwrap_flowed,
 )
 from memagent_batch.data.ingest.readers.mailbox import repair_headers, split_mailbox, to_bytes_of_mail
+from memagent_batch.data.ingest.readers.page_reader import visible_text
 from memagent_batch.data.ingest.readers.text import PGP_START, PGP_UNREAD
 from memagent_batch.errors import ConversionError
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from fractions import Fraction
 from math import isfinite
 
 from memagent_batch.data.ingest.readers.date_formats import DateSection
@@ -16,31 +15,29 @@ BUILT_IN = {
     "2": "0.00",
     "3": "#,##0",
     "4": "#,##0.00",
-    **dict.fromkeys(["5", "6"], "#,##0_);(#,##0)"),
-    **dict.fromkeys(["7", "8"], "#,##0.00_);(#,##0.00)"),
     "9": "0%",
     "10": "0.00%",
+    "49": "@",
+    **dict.fromkeys(["5", "6", "37", "38", "41", "42"], "#,##0_);(#,##0)"),
+    **dict.fromkeys(["7", "8", "39", "40", "43", "44"], "#,##0.00_);(#,##0.00)"),
     "11": "0.00E+00",
     "12": "# ?/?",
     "13": "# ??/??",
+    "48": "##0.0E+0",
     "14": "mm-dd-yy",
     "15": "d-mmm-yy",
     "16": "d-mmm",
     "17": "mmm-yy",
+    "22": "m/d/yy h:mm",
     "18": "h:mm AM/PM",
     "19": "h:mm:ss AM/PM",
     "20": "h:mm",
     "21": "h:mm:ss",
-    "22": "m/d/yy h:mm",
-    **dict.fromkeys(["27", "28", "29", "30", "31", "36", "50", "51", "52", "53", "54", "57", "58"], "yyyy-mm-dd"),
-    **dict.fromkeys(["32", "33", "34", "35", "55", "56"], "h:mm:ss"),
-    **dict.fromkeys(["37", "38", "41", "42"], "#,##0_);(#,##0)"),
-    **dict.fromkeys(["39", "40", "43", "44"], "#,##0.00_);(#,##0.00)"),
     "45": "mm:ss",
     "46": "[h]:mm:ss",
     "47": "mm:ss.0",
-    "48": "##0.0E+0",
-    "49": "@",
+    **dict.fromkeys(["27", "28", "29", "30", "31", "36", "50", "51", "52", "53", "54", "57", "58"], "yyyy-mm-dd"),
+    **dict.fromkeys(["32", "33", "34", "35", "55", "56"], "h:mm:ss"),
 }
 """Format codes that workbooks name by number only. The currency of 5 to 8, 42 and 44 is the one of the computer."""
 
@@ -58,13 +55,8 @@ CURRENCIES = "$€£¥₹₽₩₪₺₴₫฿¢"
 MOST_CHARACTERS = 255
 """Of a format code in Excel."""
 MINUS_SIGNS = "-−–"
-COMPARISONS: dict[str, Callable[[Decimal, Decimal], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "=": operator.eq,
-    "<>": operator.ne,
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq} | {
+    "<>": operator.ne
 }
 
 Token = tuple[str, str]
@@ -187,9 +179,13 @@ class Section:
         begin, end = _digits_range(tokens)
         before, core, after = tokens[:begin], tokens[begin:end], tokens[end:]
         self._prefix, self._suffix = _text(before), _text(after)
-        self._number = _number_pattern(core) if core else None
+        is_plain = any(kind == "exponent" or text == "/" for kind, text in core)
+        self._number = NumberPattern(core) if core and not is_plain else None
         general = next((index for index, (kind, _) in enumerate(tokens) if kind == "general"), None)
-        self._general = None if general is None else (_text(tokens[:general]), _text(tokens[general + 1 :]))
+        self._general = (self._prefix, self._suffix) if is_plain else None
+        """What stands around a number with all its digits: also in place of a fraction or an exponent."""
+        if general is not None:
+            self._general = _text(tokens[:general]), _text(tokens[general + 1 :])
         self.scale = 0 if self._number is None else self._number.scale
         has_sign = any(sign in self._prefix for sign in MINUS_SIGNS)
         self.shows_minus = has_sign or conditions[:1] in (["<0"], ["<=0"])
@@ -235,7 +231,6 @@ class NumberPattern:
         self._integer = [token for token in integer if token != ("symbol", ",")]
         self._decimals = [token for token in decimals if token != ("symbol", ",")]
         self.places = sum(kind == "digit" for kind, _ in decimals)
-        self.integer_places = sum(kind == "digit" for kind, _ in integer)
         code = "".join(text for _, text in self._integer if text in {"0", "#"})
         decimals_code = "".join(text for _, text in self._decimals)
         is_simple = len(code) == len(self._integer) and code.endswith("0") and not code[:-1].strip("#")
@@ -291,61 +286,6 @@ class NumberPattern:
         return "".join(pieces)
 
 
-class ScientificPattern:
-    """A mantissa and an exponent, such as `0.00E+00`; `##0.0E+0` shows exponents that are multiples of three."""
-
-    scale = 0
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        position = next(index for index, (kind, _) in enumerate(tokens) if kind == "exponent")
-        self._mantissa = NumberPattern(tokens[:position])
-        self._has_plus = tokens[position][1].endswith("+")
-        self._exponent = NumberPattern(tokens[position + 1 :])
-
-    def write(self, magnitude: Decimal) -> tuple[str, Decimal]:
-        """Returns the digits of a number that is not negative, and the number that they stand for."""
-        step = max(1, self._mantissa.integer_places)
-        exponent = magnitude.adjusted() // step * step if magnitude else 0
-        if round_to(magnitude.scaleb(-exponent), self._mantissa.places) >= 10**step:
-            exponent += step
-        mantissa, shown = self._mantissa.write(magnitude.scaleb(-exponent, EXACT))
-        sign = "-" if exponent < 0 else "+" if self._has_plus else ""
-        return f"{mantissa}E{sign}{self._exponent.write(Decimal(abs(exponent)))[0]}", shown.scaleb(exponent, EXACT)
-
-
-class FractionPattern:
-    """A fraction, such as `# ??/??`, or `# ?/16` with a fixed denominator."""
-
-    scale = 0
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        slash = tokens.index(("symbol", "/"))
-        denominator = "".join(text for _, text in tokens[slash + 1 :])
-        self._fixed = int(re.sub(r"\D", "0", denominator)) if re.search("[1-9]", denominator) else None
-        self._limit = 10 ** len(denominator) - 1
-        start = slash
-        while start and tokens[start - 1][0] == "digit":
-            start -= 1
-        self._whole = NumberPattern(tokens[:start]) if any(kind == "digit" for kind, _ in tokens[:start]) else None
-        self._least = "0" if "0" in {text for _, text in tokens[start:slash]} else ""
-
-    def write(self, magnitude: Decimal) -> tuple[str, Decimal]:
-        """Returns a number that is not negative as a fraction, and the number that it stands for."""
-        exact = Fraction(magnitude)
-        if self._fixed:
-            shown = Fraction(int(exact * self._fixed + Fraction(1, 2)), self._fixed)
-        else:
-            shown = exact.limit_denominator(max(1, self._limit))
-        whole = shown.numerator // shown.denominator if self._whole else 0
-        rest = shown - whole
-        denominator = self._fixed or rest.denominator
-        text = "" if self._whole is None else self._whole.write(Decimal(whole))[0]
-        number = Decimal(shown.numerator) / Decimal(shown.denominator)
-        if not rest and self._whole is not None and not self._least:
-            return text if text.strip() else "0", number
-        return f"{text.rstrip()} {int(rest * denominator)}/{denominator}".strip(), number
-
-
 def _digits_range(tokens: Sequence[Token]) -> tuple[int, int]:
     """Returns where the placeholders of digits begin and end, with the signs between and at the end of them."""
     places = [index for index, (kind, _) in enumerate(tokens) if kind == "digit"]
@@ -362,20 +302,10 @@ def _digits_range(tokens: Sequence[Token]) -> tuple[int, int]:
     return begin, end
 
 
-def _number_pattern(core: Sequence[Token]) -> NumberPattern | ScientificPattern | FractionPattern:
-    if any(kind == "exponent" for kind, _ in core):
-        return ScientificPattern(core)
-    return FractionPattern(core) if ("symbol", "/") in core else NumberPattern(core)
-
-
 def _condition(text: str) -> Callable[[Decimal], bool]:
-    sign, limit = _comparison(text)
-    return lambda value: COMPARISONS[sign](value, limit)
-
-
-def _comparison(text: str) -> tuple[str, Decimal]:
     sign = text.rstrip("0123456789.-+eE \t")
-    return sign, Decimal(text.removeprefix(sign).strip())
+    limit = Decimal(text.removeprefix(sign).strip())
+    return lambda value: COMPARISONS[sign](value, limit)
 
 
 def _literal(token: Token) -> str:

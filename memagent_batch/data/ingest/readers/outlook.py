@@ -18,7 +18,7 @@ from memagent_batch.data.ingest.readers.charsets import Decoded, code_page_label
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.html import decode_page
 from memagent_batch.data.ingest.readers.mail import HEADERS, message_items
-from memagent_batch.data.ingest.readers.mail_headers import decode_text_or_bytes
+from memagent_batch.data.ingest.readers.mail_text import decode_text_or_bytes
 from memagent_batch.data.ingest.readers.rtf import rtf_parts
 from memagent_batch.errors import ConversionError
 

@@ -6,7 +6,7 @@ Libraries lose some of these without a word, and read the letters of fonts by th
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,6 @@ from memagent_batch.data.ingest.readers.converter import (
     picture_parts,
 )
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs
-from memagent_batch.data.ingest.readers.rtf_words import (
-    CAPTURED_GROUPS,
-    CHARSETS,
-    FILE_PAGES,
-    INVISIBLE,
-    PLACES,
-    READ_GROUPS,
-    SCRIPT_GROUPS,
-    SHOWN_SYMBOLS,
-    SHOWN_WORDS,
-    SKIPPED_GROUPS,
-    SYMBOL_CHARSET,
-    WRAPPED_GROUPS,
-)
 from memagent_batch.data.ingest.readers.symbols import symbol_font, symbol_note, to_unicode
 from memagent_batch.errors import ConversionError
 
@@ -52,6 +38,66 @@ SYMBOL_FIELD = re.compile(r"SYMBOL\s+(0x)?([0-9a-fA-F]{1,5})(?:.*?\\f\s+\"?([^\"
 PICTURE_START = (b"\x89PNG", b"\xff\xd8\xff")
 UNDEFINED = 25
 """Stands for what a field of a form was never given."""
+
+PLACES = {
+    **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
+    **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
+    "annotation": "comments",
+}
+"""Groups that are parts of their own."""
+CAPTURED_GROUPS = frozenset(
+    {"fldinst", "sn", "sv", "atnid", "atnauthor", "footnote", "ffl", "formfield", "pict", "objdata"}
+)
+"""Groups that are taken as a whole when they end."""
+READ_GROUPS = frozenset({*PLACES, *CAPTURED_GROUPS, "field", "ud"})
+READ_GROUPS |= {"shpinst", "shppict", "mmath", "moMath", "moMathPara", "nesttableprops"}
+"""Groups that programs may pass over (`\\*`), and that hold text all the same."""
+SKIPPED_GROUPS = frozenset(
+    {"colortbl", "stylesheet", "info", "nonshppict", "shprslt", "objclass", "filetbl", "nonesttables", "upr"}
+    | {"listtable", "revtbl", "atndate", "bkmkstart", "bkmkend", "xe", "tc", "tcn", "mmathPr", "sp", "ffname"}
+    | {"ffdeftext", "ffformat", "ffhelptext", "ffstattext", "ffentrymcr", "ffexitmcr"}
+)
+"""Groups whose text is not one of the document."""
+SHOWN_WORDS = {
+    **dict.fromkeys(("par", "line", "sect", "page", "column"), "\n"),
+    **dict.fromkeys(("row", "nestrow"), "\n"),
+    **dict.fromkeys(("cell", "nestcell"), " | "),
+    "tab": "\t",
+    "emdash": "\u2014",
+    "endash": "\u2013",
+    "bullet": "\u2022",
+    "zwj": "\u200d",
+    "zwnj": "\u200c",
+    "lquote": "\u2018",
+    "rquote": "\u2019",
+    "ldblquote": "\u201c",
+    "rdblquote": "\u201d",
+    **dict.fromkeys(("emspace", "enspace", "qmspace"), " "),
+}
+SHOWN_SYMBOLS = {b"~": " ", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
+WRAPPED_GROUPS = {"mnum": ("(", ")"), "mden": ("/(", ")"), "mrad": ("\u221a(", ")")}
+"""What stands before and behind the parts of an equation."""
+SCRIPT_GROUPS = {"msup": Script.SUPER, "msub": Script.SUB}
+CHARSETS = {77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs"} | {
+    161: "cp1253",
+    162: "cp1254",
+    163: "cp1258",
+    177: "cp1255",
+    178: "cp1256",
+    186: "cp1257",
+    204: "cp1251",
+    222: "cp874",
+    238: "cp1250",
+    254: "cp437",
+    255: "cp850",
+}
+"""Encodings of fonts, by their numbers."""
+SYMBOL_CHARSET = 2
+SCRIPT_WORDS = {"super": Script.SUPER, "up": Script.SUPER, "sub": Script.SUB, "dn": Script.SUB}
+FORM_WORDS = frozenset({"fftype", "ffres", "ffdefres"})
+FILE_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+FORMAT_WORDS = FILE_PAGES.keys() | SCRIPT_WORDS.keys() | FORM_WORDS
+INVISIBLE = {0xAD: None, 0xA0: " "}
 
 
 class RtfConverter(BuiltIn):
@@ -111,14 +157,6 @@ class _Font:
 
 
 @dataclass(slots=True)
-class _FormField:
-    kind: int = 0
-    result: int = UNDEFINED
-    default: int = 0
-    entries: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Field:
     num_shown: int
     """Pieces of text that were shown before its result."""
@@ -146,7 +184,9 @@ class _Reader:
         self._num_shown = 0
         self._fields: list[_Field] = [_Field(0)]
         """Fields that are not at their end, below one that stands for the file."""
-        self._form = _FormField()
+        self._form: dict[str, int] = {}
+        self._entries: list[str] = []
+        """Settings and choices of the field of a form that is being read."""
         self._author = self._shape_setting = ""
         self._in_table = self._is_tracked = False
         self._num_undecoded = 0
@@ -193,10 +233,8 @@ class _Reader:
             tracked = None
 
     def _take(self, token: re.Match[bytes]) -> None:
-        if token["byte"] is not None:
-            self._letters(bytes.fromhex(token["byte"].decode()))
-        elif token["text"] is not None:
-            self._letters(token["text"])
+        if token["byte"] is not None or token["text"] is not None:
+            self._letters(token["text"] or bytes.fromhex(token["byte"].decode()))
         elif token["group"] == b"{":
             if len(self._groups) > GROUP_DEPTH:
                 raise ConversionError(f"its groups are nested more than {GROUP_DEPTH} deep")
@@ -208,7 +246,9 @@ class _Reader:
             self._close()
             self._replaced = 0
         elif token["symbol"] is not None:
-            self._symbol(token["symbol"])
+            if token["symbol"] == b"*":
+                self._set(is_optional=self._groups[-1].is_new)
+            self._show(SHOWN_SYMBOLS.get(token["symbol"], ""))
         elif token["word"] is not None:
             self._word(token["word"].decode(), None if token["number"] is None else int(token["number"]))
 
@@ -219,21 +259,15 @@ class _Reader:
         if self._groups[-1].is_new:
             self._set(is_new=False)
 
-    def _symbol(self, symbol: bytes) -> None:
-        if symbol == b"*":
-            self._set(is_optional=self._groups[-1].is_new)
-        elif symbol in SHOWN_SYMBOLS:
-            self._show(SHOWN_SYMBOLS[symbol])
-
     def _word(self, name: str, number: int | None) -> None:
         group = self._groups[-1]
         if name in SHOWN_WORDS:
             self._show_word(name)
         elif name == "u" and number is not None:
-            self._show_unicode(number % 0x10000)
+            self._show(to_unicode(chr(number % 0x10000), self._font().name))
             self._replaced = group.replacing
-        elif name in self._FORMATS:
-            self._FORMATS[name](self, number)
+        elif name in FORMAT_WORDS or name in self._FORMATS:
+            self._set_format(name, number)
         elif group.is_new or name in CAPTURED_GROUPS or name in PLACES:
             self._open(name)
         if group.is_new:
@@ -242,21 +276,16 @@ class _Reader:
     def _open(self, name: str) -> None:
         """Begins a group that is more than a format."""
         group = self._groups[-1]
+        is_taken = group.has_pictures if name in ("sn", "sv", "pict") else group.place is not None
         if name == "ud" and len(self._groups) > 2:
             self._set(place=self._groups[-3].place, has_pictures=self._groups[-3].has_pictures)
-        elif name in CAPTURED_GROUPS and not group.word and self._is_taken(name):
+        elif name in CAPTURED_GROUPS and not group.word and is_taken:
             self._set(word=name, place=group.place or WHOLE_SOURCE, is_captured=True, script=Script.NORMAL)
             self._captures.append([])
         elif name in SKIPPED_GROUPS or (group.is_optional and name not in READ_GROUPS):
             self._set(place=None, has_pictures=group.has_pictures and name == "sp")
         elif group.place is not None:
             self._open_shown(name)
-
-    def _is_taken(self, name: str) -> bool:
-        group = self._groups[-1]
-        if name in ("sn", "sv", "pict"):
-            return group.has_pictures
-        return group.place is not None
 
     def _open_shown(self, name: str) -> None:
         if name in PLACES:
@@ -313,12 +342,13 @@ class _Reader:
         self._add(Run(f"[^{self._num_notes}]"))
 
     def _close_form(self, _: str) -> None:
-        form, self._form = self._form, _FormField()
-        result = form.default if form.result == UNDEFINED else form.result
-        if form.kind == 1:
+        kind, result = self._form.get("fftype"), self._form.get("ffres", UNDEFINED)
+        result = self._form.get("ffdefres", 0) if result == UNDEFINED else result
+        if kind == 1:
             self._fields[-1].result = CHECKED if result else UNCHECKED
-        elif form.kind == 2 and 0 <= result < len(form.entries):
-            self._fields[-1].result = form.entries[result]
+        elif kind == 2 and 0 <= result < len(self._entries):
+            self._fields[-1].result = self._entries[result]
+        self._form, self._entries = {}, []
 
     def _close_code(self, code: str) -> None:
         self._fields[-1].code = code
@@ -359,9 +389,6 @@ class _Reader:
         runs += [Run(f"{note}\n") for note in self._notes]
         self._notes.clear()
 
-    def _show_unicode(self, code: int) -> None:
-        self._show(to_unicode(chr(code), self._font().name))
-
     def _set(self, **changes: Any) -> None:
         self._decode()
         self._groups[-1] = replace(self._groups[-1], **changes)
@@ -397,86 +424,53 @@ class _Reader:
         if group.in_fonts or (data.isascii() and not is_symbol):
             self._show(data.decode("latin-1"))
         elif is_symbol:
-            is_known = symbol_font(font.name) is not None
             letters = data.decode("latin-1")
-            codes = (
-                letters
-                if is_known
-                else "".join(each if each.isspace() else chr(0xF000 + ord(each)) for each in letters)
-            )
-            self._show(to_unicode(codes, font.name))
+            if symbol_font(font.name) is None:
+                letters = "".join(each if each.isspace() else chr(0xF000 + ord(each)) for each in letters)
+            self._show(to_unicode(letters, font.name))
         else:
             text = data.decode(font.page or CHARSETS.get(font.charset, self._page), "replace")
             self._num_undecoded += text.count("\ufffd")
             self._show(text)
 
-    def _set_font(self, number: int | None) -> None:
-        self._set(font=number or 0)
+    def _set_format(self, name: str, number: int | None) -> None:
+        """Applies a word that changes how the text behind it is read."""
+        if name in SCRIPT_WORDS:
+            self._set(script=Script.NORMAL if number == 0 else SCRIPT_WORDS[name])
+        elif name in FILE_PAGES:
+            self._set_page(FILE_PAGES[name])
+        elif name in FORM_WORDS:
+            self._form[name] = number or 0
+        else:
+            self._FORMATS[name](self, number)
 
-    def _set_charset(self, number: int | None) -> None:
+    def _set_page(self, page: str | None) -> None:
+        """Sets the encoding of a font while fonts are listed, else that of the file."""
         if self._groups[-1].in_fonts:
-            self._font().charset = number or 0
+            self._font().page = page
+        else:
+            self._page = page or "cp1252"
 
-    def _set_font_page(self, number: int | None) -> None:
+    def _set_charset(self, charset: int) -> None:
         if self._groups[-1].in_fonts:
-            self._font().page = find_codec(code_page_label(number or 1252))
-
-    def _set_page(self, number: int | None) -> None:
-        self._page = find_codec(code_page_label(number or 1252)) or "cp1252"
-
-    def _set_page_name(self, name: str) -> None:
-        self._page = FILE_PAGES[name]
-
-    def _set_default_font(self, number: int | None) -> None:
-        self._default_font = number or 0
-
-    def _set_plain(self, _: int | None) -> None:
-        self._set(font=None, script=Script.NORMAL, is_struck=False, is_deleted=False)
-
-    def _set_in_table(self, _: int | None) -> None:
-        self._in_table = True
-
-    def _end_paragraph_format(self, _: int | None) -> None:
-        self._in_table = False
-
-    def _mark_tracked(self, number: int | None) -> None:
-        self._is_tracked |= number != 0
-
-    def _set_form_kind(self, number: int | None) -> None:
-        self._form.kind = number or 0
-
-    def _set_form_result(self, number: int | None) -> None:
-        self._form.result = number or 0
-
-    def _set_form_default(self, number: int | None) -> None:
-        self._form.default = number or 0
+            self._font().charset = charset
 
     _FORMATS: Mapping[str, Callable[["_Reader", int | None], None]] = {
-        "f": _set_font,
-        "deff": _set_default_font,
-        "fcharset": _set_charset,
-        "cpg": _set_font_page,
-        "ansicpg": _set_page,
-        "mac": lambda reader, _: reader._set_page_name("mac"),
-        "pc": lambda reader, _: reader._set_page_name("pc"),
-        "pca": lambda reader, _: reader._set_page_name("pca"),
-        "plain": _set_plain,
-        "intbl": _set_in_table,
-        "pard": _end_paragraph_format,
-        "revised": _mark_tracked,
-        "fftype": _set_form_kind,
-        "ffres": _set_form_result,
-        "ffdefres": _set_form_default,
+        "f": lambda reader, number: reader._set(font=number or 0),
         "uc": lambda reader, number: reader._set(replacing=max(0, number or 0)),
+        "plain": lambda reader, _: reader._set(font=None, script=Script.NORMAL, is_struck=False, is_deleted=False),
         **{name: lambda reader, number: reader._set(is_deleted=number != 0) for name in ("deleted", "mvf")},
         **{name: lambda reader, number: reader._set(is_struck=number != 0) for name in ("strike", "striked")},
-        "super": lambda reader, number: reader._set(script=Script.NORMAL if number == 0 else Script.SUPER),
-        "sub": lambda reader, number: reader._set(script=Script.NORMAL if number == 0 else Script.SUB),
-        "up": lambda reader, number: reader._set(script=Script.NORMAL if number == 0 else Script.SUPER),
-        "dn": lambda reader, number: reader._set(script=Script.NORMAL if number == 0 else Script.SUB),
         "nosupersub": lambda reader, _: reader._set(script=Script.NORMAL),
+        "deff": lambda reader, number: setattr(reader, "_default_font", number or 0),
+        "fcharset": lambda reader, number: reader._set_charset(number or 0),
+        **dict.fromkeys(
+            ("ansicpg", "cpg"), lambda reader, number: reader._set_page(find_codec(code_page_label(number or 1252)))
+        ),
+        "intbl": lambda reader, _: setattr(reader, "_in_table", True),
+        "pard": lambda reader, _: setattr(reader, "_in_table", False),
+        "revised": lambda reader, number: setattr(reader, "_is_tracked", reader._is_tracked or number != 0),
     }
-    """Words that change how the text behind them is read."""
     _CLOSINGS: Mapping[str, Callable[["_Reader", str], None]] = {
         "sv": _close_setting,
         "pict": _close_picture,
@@ -488,6 +482,6 @@ class _Reader:
         "sn": lambda reader, text: setattr(reader, "_shape_setting", text),
         "atnid": lambda reader, text: setattr(reader, "_author", text),
         "atnauthor": lambda reader, text: setattr(reader, "_author", text),
-        "ffl": lambda reader, text: reader._form.entries.append(text),
+        "ffl": lambda reader, text: reader._entries.append(text),
     }
     """What is done at the end of a group, with the text in it."""
