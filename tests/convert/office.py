@@ -4,36 +4,43 @@ import io
 import struct
 import warnings
 import zipfile
+from collections.abc import Mapping
 
 from tests.convert.files import docx_file, repacked, zipped
 
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 NAMESPACES = (
     'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
-    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:w14="http://schemas.microsoft.com/office/word/2010/wordml" '
+    f'xmlns:r="{RELATIONS}"'
 )
 
 
-def docx_with(kind: str, body: str) -> bytes:
-    xml = f"<?xml version='1.0'?><w:{kind} {NAMESPACES}>{body}</w:{kind}>"
-    return docx_with_member(f"{kind}1.xml", kind, xml.encode())
+def docx(body: str, **parts: str | bytes) -> bytes:
+    """A document with this body, and parts beside it: the content of each, by the kind of its relation."""
+    package = docx_file(("Normal", "x"))
+    members = {"word/document.xml": f"<w:document {NAMESPACES}><w:body>{body}</w:body></w:document>".encode()}
+    for kind, content in parts.items():
+        name = f"more/{kind}1.{'xml' if isinstance(content, str) else 'bin'}"
+        if isinstance(content, str):
+            content = f"<w:{kind} {NAMESPACES}>{content}</w:{kind}>".encode()
+        members[f"word/{name}"] = content
+        package = with_relation(package, "word/document.xml", f'Type="{RELATIONS}/{kind}" Target="{name}"')
+    return repacked(package, members)
 
 
-def docx_with_member(name: str, kind: str, data: bytes) -> bytes:
-    package, listed = docx_file(("Normal", "We pay in a month.")), "word/_rels/document.xml.rels"
-    with zipfile.ZipFile(io.BytesIO(package)) as members:
-        relations, types = members.read(listed).decode(), members.read("[Content_Types].xml").decode()
-    relation = f'<Relationship Id="rId99" Type="{RELATIONS}/{kind}" Target="{name}"/></Relationships>'
-    override = f'<Override PartName="/word/{name}" ContentType="application/octet-stream"/></Types>'
-    return repacked(
-        package,
-        {
-            listed: relations.replace("</Relationships>", relation).encode(),
-            "[Content_Types].xml": types.replace("</Types>", override).encode(),
-            f"word/{name}": data,
-        },
-    )
+def with_relation(package: bytes, part: str, relation: str, members: Mapping[str, bytes] = {}) -> bytes:
+    """A package with one more relation of a part, and with further members."""
+    folder, _, name = part.rpartition("/")
+    listed = f"{folder}/_rels/{name}.rels"
+    with zipfile.ZipFile(io.BytesIO(package)) as old:
+        xml = old.read(listed).decode() if listed in old.namelist() else relations()
+    number = f"rId9{xml.count('<Relationship ')}"
+    relation = relation if "Id=" in relation else f'Id="{number}" {relation}'
+    xml = xml.replace("</Relationships>", f"<Relationship {relation}/></Relationships>")
+    return repacked(package, {listed: xml.encode(), **members})
 
 
 P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
@@ -41,34 +48,23 @@ TYPES = "http://schemas.openxmlformats.org/package/2006/content-types"
 PACKAGE_RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 
 
-def pptx(*slides: str, beside: tuple[str, bytes] | None = None) -> bytes:
-    """A PPTX of slides, each the XML of its shapes; the first slide relates to one more part: (kind, content)."""
-    main = f"{RELATIONS}/officeDocument"
+def pptx(*slides: str, **beside: bytes) -> bytes:
+    """A PPTX of slides, each the XML of its shapes; the first slide relates to more parts: content by kind."""
     entries = "".join(f'<p:sldId r:id="rId{number}"/>' for number in range(1, len(slides) + 1))
-    head = f'{P} {NAMESPACES} xmlns:r="{RELATIONS}"'
+    names = [f"slides/slide{number}.xml" for number in range(1, len(slides) + 1)]
     members = {
-        "[Content_Types].xml": f'<Types xmlns="{TYPES}"><Default Extension="xml" ContentType="application/xml"/>'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        '<Default Extension="bin" ContentType="application/octet-stream"/></Types>',
-        "_rels/.rels": relations((main, "ppt/presentation.xml")),
-        "ppt/presentation.xml": f"<p:presentation {head}><p:sldIdLst>{entries}</p:sldIdLst></p:presentation>",
-        "ppt/_rels/presentation.xml.rels": relations(
-            *((f"{RELATIONS}/slide", f"slides/slide{number}.xml") for number in range(1, len(slides) + 1))
-        ),
+        "[Content_Types].xml": f'<Types xmlns="{TYPES}"/>',
+        "_rels/.rels": relations((f"{RELATIONS}/officeDocument", "ppt/presentation.xml")),
+        "ppt/presentation.xml": f"<p:presentation {P} {NAMESPACES}><p:sldIdLst>{entries}</p:sldIdLst></p:presentation>",
+        "ppt/_rels/presentation.xml.rels": relations(*((f"{RELATIONS}/slide", name) for name in names)),
         **{
-            f"ppt/slides/slide{number}.xml": f"<p:sld {head}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
-            for number, shapes in enumerate(slides, start=1)
+            f"ppt/{name}": f"<p:sld {P} {NAMESPACES}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
+            for name, shapes in zip(names, slides, strict=True)
         },
+        "ppt/slides/_rels/slide1.xml.rels": relations(*((f"{RELATIONS}/{kind}", f"../{kind}.bin") for kind in beside)),
     }
     packed = {name: text.encode() for name, text in members.items()}
-    if beside is not None:
-        kind, data = beside
-        ending = "xml" if data.startswith(b"<") else "bin"
-        packed |= {
-            "ppt/slides/_rels/slide1.xml.rels": relations((f"{RELATIONS}/{kind}", f"../beside.{ending}")).encode(),
-            f"ppt/beside.{ending}": data,
-        }
-    return zipped(packed)
+    return zipped(packed | {f"ppt/{kind}.bin": data for kind, data in beside.items()})
 
 
 def relations(*targets: tuple[str, str]) -> str:
@@ -85,31 +81,18 @@ def shape(text: str) -> str:
     return f"<p:sp><p:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>"
 
 
-OPEN_NAMESPACES = (
-    " ".join(
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{full}:1.0"'
-        for name, full in {
-            "office": "office",
-            "text": "text",
-            "table": "table",
-            "draw": "drawing",
-            "style": "style",
-            "form": "form",
-            "fo": "xsl-fo-compatible",
-            "svg": "svg-compatible",
-        }.items()
-    )
-    + " "
-    + " ".join(
-        f'xmlns:{name}="{address}"'
-        for name, address in {
-            "xlink": "http://www.w3.org/1999/xlink",
-            "dc": "http://purl.org/dc/elements/1.1/",
-            "math": "http://www.w3.org/1998/Math/MathML",
-            "field": "urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0",
-            "loext": "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0",
-        }.items()
-    )
+OPEN_NAMES = {"draw": "drawing", "fo": "xsl-fo-compatible", "svg": "svg-compatible"}
+OPEN_NAMESPACES = " ".join(
+    [
+        *(
+            f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{OPEN_NAMES.get(name, name)}:1.0"'
+            for name in ("office", "text", "table", "draw", "style", "form", "fo", "svg")
+        ),
+        'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:dc="http://purl.org/dc/elements/1.1/"',
+        'xmlns:math="http://www.w3.org/1998/Math/MathML"',
+        'xmlns:field="urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0"',
+        'xmlns:loext="urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0"',
+    ]
 )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.data.ingest.readers.converter import Part
-from memagent_batch.data.ingest.readers.html import HtmlConverter, decode_page, visible_text
+from memagent_batch.data.ingest.readers.html import HtmlConverter, decode_page
+from memagent_batch.data.ingest.readers.page_reader import visible_text
 from tests.convert import planted
 
 BOXES = "<label><input type=checkbox checked>Yes</label><label><input type=checkbox>No</label>"

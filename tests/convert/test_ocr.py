@@ -140,11 +140,11 @@ def test_tiny_or_dotted_letters_are_read(tmp_path: Path, image: Image.Image, tex
 def test_each_page_of_a_picture_inside_a_file_has_its_outcome(rows_of: RowsOf) -> None:
     out = io.BytesIO()
     words("Signed").save(out, "TIFF", save_all=True, append_images=[Image.new("L", (320, 50), 255)])
-    rows = rows_of("a.docx", office.docx_with_member("media/image1.tif", "image", out.getvalue()))
+    rows = rows_of("a.docx", office.docx("", image=out.getvalue()))
     read = {row["locator"]: (row["text"], row["status"]) for row in rows if row["converter"] == "rapidocr"}
     assert read == {
-        "picture image1.tif, image 1": ("Signed", "ok"),
-        "picture image1.tif, image 2": ("", "needs_ocr"),
+        "picture image1.bin, image 1": ("Signed", "ok"),
+        "picture image1.bin, image 2": ("", "needs_ocr"),
     }
 
 
@@ -227,8 +227,8 @@ def test_least_confidence_decides_what_is_doubtful_and_is_part_of_the_version() 
     ("name", "make", "locator"),
     [
         ("a.pdf", planted.scanned, "page 1"),
-        ("a.docx", planted.DOCX["docx-picture.docx"], "picture image1.png"),
-        ("a.pptx", planted.OFFICE["office-slides_picture.pptx"], "slide 1, picture"),
+        ("a.docx", planted.DOCX["docx-picture.docx"], "picture image1.bin"),
+        ("a.pptx", lambda fact: office.pptx("", image=planted.picture(fact)), "slide 1, picture"),
         ("a.html", planted.HTML["html-picture.html"], "picture 1"),
     ],
 )

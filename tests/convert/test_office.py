@@ -11,10 +11,6 @@ from memagent_batch.data.ingest.readers.docx import DocxConverter
 from memagent_batch.data.ingest.readers.slides import SlidesConverter
 from tests.convert import files, office
 
-NAMESPACES = (
-    f'{office.NAMESPACES} xmlns:m="{office.MATH}" xmlns:r="{office.RELATIONS}" '
-    'xmlns:w14="http://schemas.microsoft.com/office/word/2010/wordml"'
-)
 ACTIVE_X = "http://schemas.microsoft.com/office/2006/activeX"
 
 
@@ -54,20 +50,6 @@ def field(code: str, result: str | None = None) -> str:
 
 def control(properties: str, content: str) -> str:
     return f"<w:sdt><w:sdtPr>{properties}</w:sdtPr><w:sdtContent>{content}</w:sdtContent></w:sdt>"
-
-
-def docx(body: str, **parts: str) -> bytes:
-    """A document with this body, and parts beside it: the content of each, by the kind of its relation."""
-    xml = f"<?xml version='1.0'?><w:document {NAMESPACES}><w:body>{body}</w:body></w:document>"
-    members = {"word/document.xml": xml.encode()}
-    package = files.docx_file(("Normal", "x"))
-    with zipfile.ZipFile(io.BytesIO(package)) as old:
-        listed = old.read("word/_rels/document.xml.rels").decode()
-    for number, (kind, content) in enumerate(parts.items()):
-        relation = f'Id="rId9{number}" Type="{office.RELATIONS}/{kind}" Target="more/{kind}.xml"'
-        listed = listed.replace("</Relationships>", f"<Relationship {relation}/></Relationships>")
-        members[f"word/more/{kind}.xml"] = f"<?xml version='1.0'?><w:{kind} {NAMESPACES}>{content}</w:{kind}>".encode()
-    return files.repacked(package, {**members, "word/_rels/document.xml.rels": listed.encode()})
 
 
 def parts_of(tmp_path: Path, data: bytes, converter: DocxConverter | SlidesConverter | None = None) -> list[Part]:
@@ -137,7 +119,7 @@ RUBY = f"<w:ruby><w:rt>{run('kan')}</w:rt><w:rubyBase>{run('X')}</w:rubyBase></w
     ],
 )
 def test_docx_text_says_what_its_format_shows(tmp_path: Path, body: str, text: str) -> None:
-    (part,) = parts_of(tmp_path, docx(body))
+    (part,) = parts_of(tmp_path, office.docx(body))
     assert part.text == text
 
 
@@ -149,17 +131,17 @@ def test_docx_formats_come_from_styles_too(tmp_path: Path) -> None:
     )
     body = paragraph(run("5 %", '<w:rStyle w:val="Older"/>'), run(" 7 %"))
     body += f'<w:p><w:pPr><w:pStyle w:val="Boxes"/></w:pPr>{run("þ")}{run(" paid", font("Arial"))}</w:p>'
-    (part,) = parts_of(tmp_path, files.repacked(docx(body), {"word/styles.xml": _styles(styles)}))
+    (part,) = parts_of(tmp_path, files.repacked(office.docx(body), {"word/styles.xml": _styles(styles)}))
     assert part.text == "[struck out: 5 %] 7 %\n\n☑ paid"
 
 
 def _styles(styles: str) -> bytes:
-    return f"<w:styles {NAMESPACES}>{styles}</w:styles>".encode()
+    return f"<w:styles {office.NAMESPACES}>{styles}</w:styles>".encode()
 
 
 @pytest.mark.parametrize("code", ["LISTNUM LegalDefault \\l 3", "AUTONUMLGL", "EQ \\f(1,12)", "REF clause_7"])
 def test_docx_fields_without_a_result_are_losses(tmp_path: Path, code: str) -> None:
-    text, loss = parts_of(tmp_path, docx(paragraph(field(code), run(" Term"))))
+    text, loss = parts_of(tmp_path, office.docx(paragraph(field(code), run(" Term"))))
     name = code.split()[0]
     assert (text.text, loss.locator, loss.status) == (" Term", "fields", "skipped")
     assert f"{name} (1)" in (loss.reason or "")
@@ -167,7 +149,7 @@ def test_docx_fields_without_a_result_are_losses(tmp_path: Path, code: str) -> N
 
 def test_docx_fields_that_show_nothing_or_have_a_result_are_no_losses(tmp_path: Path) -> None:
     codes = field('XE "Term"') + field("REF a", run("7.2")) + field("EQ \\f(1,2)", run("1/2")) + field("PAGE")
-    (part,) = parts_of(tmp_path, docx(paragraph(codes)))
+    (part,) = parts_of(tmp_path, office.docx(paragraph(codes)))
     assert part.text == "7.21/2"
 
 
@@ -186,7 +168,7 @@ def test_docx_notes_have_marks_in_the_text_and_follow_their_paragraph(tmp_path: 
     separator = '<w:footnote w:type="separator" w:id="-1"><w:p/></w:footnote>'
     footnotes = separator + note("footnote", 3, " Except fraud.") + note("footnote", 5, "Except gross negligence.")
     footnotes += note("footnote", 7, "Or not.") + note("footnote", 9, "Nowhere.")
-    parts = parts_of(tmp_path, docx(body, footnotes=footnotes, endnotes=note("endnote", 1, "In May.")))
+    parts = parts_of(tmp_path, office.docx(body, footnotes=footnotes, endnotes=note("endnote", 1, "In May.")))
     first, *others = ["Capped.[^1] Due.[^i]", "[^1] Except gross negligence.", "[^i] In May.", "Other.[^2][^*]"]
     others += ["[^2] Except fraud.", "[^*] Or not."]
     texts = [(part.locator, part.text.split("\n\n")) for part in parts]
@@ -201,7 +183,7 @@ CHANGED = f"<w:p><w:del><w:r><w:delText>5</w:delText></w:r></w:del><w:ins>{run('
 def test_docx_says_that_changes_are_tracked_beside_the_body(tmp_path: Path, kind: str) -> None:
     content = {"header": CHANGED, "comments": f"<w:comment>{CHANGED}</w:comment>"}
     content["footnotes"] = f'<w:footnote w:id="1">{CHANGED}</w:footnote>'
-    parts = parts_of(tmp_path, docx(paragraph(run("a"), mark("footnote", 1)), **{kind: content[kind]}))
+    parts = parts_of(tmp_path, office.docx(paragraph(run("a"), mark("footnote", 1)), **{kind: content[kind]}))
     assert [part.reason for part in parts if "9" in part.text] == [TRACKED]
     assert not [part for part in parts if "5" in part.text]
 
@@ -210,7 +192,7 @@ def test_docx_comments_name_their_authors_and_what_they_are_about(tmp_path: Path
     body = paragraph(run("See "), '<w:commentRangeStart w:id="0"/>', run("Clause 7"), '<w:commentRangeEnd w:id="0"/>')
     comments = f'<w:comment w:id="0" w:author="Ann Counsel" w:date="2027-01-02T00:00:00Z">{paragraph(run("No."))}'
     comments += f'</w:comment><w:comment w:id="1">{paragraph(run("Yes."))}</w:comment>'
-    _, part = parts_of(tmp_path, docx(body, comments=comments))
+    _, part = parts_of(tmp_path, office.docx(body, comments=comments))
     assert part.text == '[comment by Ann Counsel, 2027-01-02 on "Clause 7"] No.\n\n[comment] Yes.'
 
 
@@ -224,17 +206,10 @@ def test_docx_numbers_paragraphs_of_headers_and_shows_bullets_that_are_boxes(tmp
     )
     lists += "".join(f'<w:num w:numId="{each + 1}"><w:abstractNumId w:val="{each}"/></w:num>' for each in (0, 1))
     item = '<w:p><w:pPr><w:numPr><w:ilvl w:val="0"/><w:numId w:val="{}"/></w:numPr></w:pPr>' + run("Consent") + "</w:p>"
-    document = docx(item.format(1) + item.format(2), header=item.format(1))
-    numbering = f"<w:numbering {NAMESPACES}>{lists}</w:numbering>".encode()
+    document = office.docx(item.format(1) + item.format(2), header=item.format(1))
+    numbering = f"<w:numbering {office.NAMESPACES}>{lists}</w:numbering>".encode()
     texts = [part.text for part in parts_of(tmp_path, files.repacked(document, {"word/numbering.xml": numbering}))]
     assert texts == ["1. Consent\n\n☑ Consent", "1. Consent"]
-
-
-def with_relation(package: bytes, member: str, relation: str, more: dict[str, bytes] | None = None) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(package)) as old:
-        listed = old.read(member).decode() if member in old.namelist() else office.relations()
-    changed = listed.replace("</Relationships>", f"<Relationship {relation}/></Relationships>")
-    return files.repacked(package, {member: changed.encode(), **(more or {})})
 
 
 PICTURE = f'Type="{office.RELATIONS}/image"'
@@ -253,9 +228,9 @@ BLIP = '<a:blip r:{}="rId70"/>'
 def test_pictures_that_are_not_in_the_file_are_losses_where_they_are_shown(
     tmp_path: Path, shown: str, relation: str, *, is_named: bool
 ) -> None:
-    document = docx(paragraph(run("The rent is 1,250."), f"<w:r>{shown}</w:r>"))
+    document = office.docx(paragraph(run("The rent is 1,250."), f"<w:r>{shown}</w:r>"))
     relation = f'Id="rId70" {relation}'
-    text, *losses = parts_of(tmp_path, with_relation(document, "word/_rels/document.xml.rels", relation))
+    text, *losses = parts_of(tmp_path, office.with_relation(document, "word/document.xml", relation))
     assert text.text == "The rent is 1,250."
     assert [(loss.status, "linked picture" in (loss.reason or "")) for loss in losses] == [("skipped", True)] * is_named
 
@@ -278,9 +253,9 @@ def test_controls_of_forms_are_read_or_named(
 ) -> None:
     shown = '<w:r><w:object><w:control r:id="rId71" w:name="Box1"/></w:object></w:r>'
     xml = f'<ax:ocx xmlns:ax="{ACTIVE_X}" ax:classid="{{{identifier}-EC42-11CE-9E0D-00AA006002F3}}">{settings}</ax:ocx>'
-    package = with_relation(
-        docx(paragraph(run("Consent:"), shown)),
-        "word/_rels/document.xml.rels",
+    package = office.with_relation(
+        office.docx(paragraph(run("Consent:"), shown)),
+        "word/document.xml",
         f'Id="rId71" Type="{office.RELATIONS}/control" Target="activeX/activeX1.xml"',
         {"word/activeX/activeX1.xml": xml.encode()},
     )
@@ -290,7 +265,7 @@ def test_controls_of_forms_are_read_or_named(
 
 
 def test_docx_in_strict_open_xml_is_read(tmp_path: Path) -> None:
-    document = docx(paragraph(run("EUR 100"), run("1", RAISED)))
+    document = office.docx(paragraph(run("EUR 100"), run("1", RAISED)))
     with zipfile.ZipFile(io.BytesIO(document)) as package:
         members = {name: package.read(name) for name in package.namelist()}
     transitional, strict = b"http://schemas.openxmlformats.org/", b"http://purl.oclc.org/ooxml/"
@@ -336,13 +311,13 @@ def test_cells_that_a_slide_merges_keep_their_columns(tmp_path: Path) -> None:
 
 
 def test_sound_and_film_of_a_slide_are_losses_once(tmp_path: Path) -> None:
-    package = with_relation(
-        office.pptx(office.shape("Call"), beside=("video", b"film")),
-        "ppt/slides/_rels/slide1.xml.rels",
-        'Id="rId8" Type="http://schemas.microsoft.com/office/2007/relationships/media" Target="../beside.bin"',
+    package = office.with_relation(
+        office.pptx(office.shape("Call"), video=b"film"),
+        "ppt/slides/slide1.xml",
+        'Id="rId8" Type="http://schemas.microsoft.com/office/2007/relationships/media" Target="../video.bin"',
     )
     _, loss = parts_of(tmp_path, package, SlidesConverter())
-    assert (loss.locator, loss.status) == ("slide 1, media beside.bin", "skipped")
+    assert (loss.locator, loss.status) == ("slide 1, media video.bin", "skipped")
 
 
 def test_comments_of_a_slide_name_their_authors(tmp_path: Path) -> None:
@@ -350,9 +325,9 @@ def test_comments_of_a_slide_name_their_authors(tmp_path: Path) -> None:
         f'<p:cmLst {office.P}><p:cm authorId="4" dt="2027-05-06T10:00:00"><p:text>Too high.</p:text></p:cm></p:cmLst>'
     )
     authors = f'<p:cmAuthorLst {office.P}><p:cmAuthor id="4" name="Zed Orrin"/></p:cmAuthorLst>'
-    package = with_relation(
-        office.pptx(office.shape("Fee"), beside=("comments", comments.encode())),
-        "ppt/_rels/presentation.xml.rels",
+    package = office.with_relation(
+        office.pptx(office.shape("Fee"), comments=comments.encode()),
+        "ppt/presentation.xml",
         f'Id="rId8" Type="{office.RELATIONS}/commentAuthors" Target="authors.xml"',
         {"ppt/authors.xml": authors.encode()},
     )
@@ -374,13 +349,11 @@ def test_slide_that_the_file_lacks_costs_no_other(tmp_path: Path) -> None:
 def test_drawn_paragraph_with_several_formats_is_one_line(tmp_path: Path) -> None:
     runs = shown_on_slide("", "EUR 1") + shown_on_slide('b="1"', ",000")
     smart_art = f"<d {office.NAMESPACES}><a:p>{runs}</a:p><a:p/></d>"
-    _, part = parts_of(
-        tmp_path, office.pptx(office.shape("a"), beside=("diagramData", smart_art.encode())), SlidesConverter()
-    )
+    _, part = parts_of(tmp_path, office.pptx(office.shape("a"), diagramData=smart_art.encode()), SlidesConverter())
     assert (part.locator, part.text) == ("slide 1, diagram", "EUR 1,000")
 
 
 def test_part_whose_xml_is_damaged_costs_itself(tmp_path: Path) -> None:
-    text, loss = parts_of(tmp_path, office.docx_with_member("chart1.xml", "chart", b"<c><v>5</c>"))
-    assert (text.text, loss.locator, loss.status) == ("We pay in a month.", "chart", "failed")
+    text, loss = parts_of(tmp_path, office.docx(paragraph(run("We pay.")), chart=b"<c><v>5</c>"))
+    assert (text.text, loss.locator, loss.status) == ("We pay.", "chart", "failed")
     assert "damaged" in (loss.reason or "")

@@ -7,6 +7,7 @@ import pytest
 
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus
 from memagent_batch.data.ingest.readers.outlook import OutlookConverter
+from memagent_batch.errors import ConversionError
 from tests.convert import outlook
 
 CLASS, SUBJECT, BODY, RTF, HTML, REPORT = 0x1A, 0x37, 0x1000, 0x1009, 0x1013, 0x1001
@@ -140,11 +141,17 @@ def test_appointments_contacts_and_reports_have_their_fields(tmp_path: Path) -> 
     assert shown.endswith("Not delivered.\n\n550 mailbox full")
 
 
-def test_link_names_its_target(tmp_path: Path) -> None:
-    link = {
-        **outlook.attachment("far.docx", None),
-        "__substg1.0_370D001F": "https://example.org/far.docx".encode("utf-16-le"),
-    }
-    (_, loss) = read(tmp_path, {BODY: "See the file."}, attached=[link])
+def test_what_of_a_message_is_not_read_is_named(tmp_path: Path) -> None:
+    target = {"__substg1.0_370D001F": "https://example.org/far.docx".encode("utf-16-le")}
+    for more, shown in (({}, "a link,"), (target, "a link to https://example.org/far.docx,")):
+        (_, loss) = read(tmp_path, {BODY: "See it."}, attached=[{**outlook.attachment("far.docx", None), **more}])
+        assert isinstance(loss, Part)
+        assert (loss.status, shown in (loss.reason or "")) == (PartStatus.FAILED, True)
+    (_, loss) = read(tmp_path, {CLASS: "IPM.Task.Order", BODY: "At noon."})
     assert isinstance(loss, Part)
-    assert "link to https://example.org/far.docx" in (loss.reason or "")
+    assert "IPM.Task.Order" in (loss.reason or "")
+    whole = (tmp_path / "m.msg").read_bytes()
+    for torn in (whole[:700], whole[:512] + bytes(len(whole) - 512)):
+        (tmp_path / "m.msg").write_bytes(torn)
+        with pytest.raises(ConversionError, match="is it whole"):
+            list(OutlookConverter().convert(tmp_path / "m.msg"))

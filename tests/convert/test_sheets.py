@@ -21,9 +21,8 @@ DRAWING = "http://schemas.openxmlformats.org/drawingml/2006"
 MICROSOFT = "http://schemas.microsoft.com/office"
 NAMES = f'xmlns="{MAIN}" xmlns:r="{RELATIONS}" xmlns:a="{DRAWING}/main" xmlns:xdr="{DRAWING}/spreadsheetDrawing"'
 STRICT = {
-    "http://schemas.openxmlformats.org/spreadsheetml/2006/": "http://purl.oclc.org/ooxml/spreadsheetml/",
-    "http://schemas.openxmlformats.org/drawingml/2006/": "http://purl.oclc.org/ooxml/drawingml/",
-    "http://schemas.openxmlformats.org/officeDocument/2006/": "http://purl.oclc.org/ooxml/officeDocument/",
+    f"http://schemas.openxmlformats.org/{name}/2006/": f"http://purl.oclc.org/ooxml/{name}/"
+    for name in ("spreadsheetml", "drawingml", "officeDocument")
 }
 
 
@@ -121,11 +120,8 @@ class ItemsOf:
         ("0%", "0.125", "13% (12.5%)"),
         ("0%", "0.99961327433628", "100% (99.961327433628%)"),
         ("0.00", "33.333333333333336", "33.33"),
-        ("0.00", "0.30000000000000004", "0.30"),
         ("#,##0", "1234567.89", "1,234,568 (1234567.89)"),
         ("_-* #,##0_-;-* #,##0_-;_-* &quot;-&quot;??_-;_-@_-", "0", "- (0)"),
-        (";;;", "500", "500"),
-        ("00000", "123", "00123"),
         ("General", "4929123456789012", "4929123456789012"),
         ("General", "1.5E+15", "1500000000000000"),
         ("General", "0.30000000000000004", "0.3"),
@@ -136,11 +132,8 @@ class ItemsOf:
         ("mmm-yy", "46054", "Feb-26 (2026-02-01)"),
         ("d mmmm yyyy", "46054", "1 February 2026"),
         ("&quot;due &quot;d.m.", "46054", "due 1.2. (2026-02-01)"),
-        ("h:mm", "0.5", "12:00"),
         ("h:mm", "1.25", "6:00 (30:00)"),
         ("h:mm", "46054.75", "18:00 (2026-02-01 18:00)"),
-        ("[h]:mm", "1.25", "30:00"),
-        ("dd/mm/yyyy", "-3", "-3"),
         ("0.00", "nonsense", "nonsense"),
     ],
 )
@@ -178,10 +171,13 @@ def test_cells_of_every_type_are_read(items_of: ItemsOf) -> None:
         '<c t="d" s="1"><v>2026-02-01T18:00:00</v></c>',
         '<c s="2"><v>500</v></c>',
         "<c><is/></c>",
+        "<c><f>A1</f><v/></c>",
+        '<c t="str"><f>A1</f><v></v></c>',
     ]
     book = workbook(row(*cells), codes=("dd.mm.yyyy",), texts=shared, fonts="<font/><font><strike/></font>")
     line = "Berlin Street | 10^2 [struck out: old] | a_x000D_ | TRUE | #N/A | 2026-02-01 18:00 | [struck out: 500]"
     assert items_of.texts(book) == {"sheet Data": line}
+    assert "1 formulas without a saved value" in (items_of.losses(book)["formulas"] or "")
 
 
 def test_cells_that_are_far_apart_cost_no_more_than_others(items_of: ItemsOf) -> None:
