@@ -206,6 +206,23 @@ def page(text: str) -> bytes:
     ).encode()
 
 
+def quoted_thread() -> str:
+    """The HTML of a short answer above the thread that it quotes, as mail programs write it."""
+    quoted = "".join(
+        f"<div class='gmail_quote'><div>On day {number}, Ann &lt;a@example.org&gt; wrote:<br></div><blockquote>"
+        f"<div>Point {number}: the fee is&nbsp;{number}00 euros.<!-- [if mso] --></div><div><br></div>"
+        for number in range(9)
+    )
+    cells = "<tr><td>Item</td><td>Price</td></tr><tr><td>Paper</td><td>12</td></tr>"
+    return (
+        "<html><head><title>no text</title><style>p {color: red}</style></head><body>"
+        "<div style='display: none'>A preview</div><p>Dear all,<br>we agree with <b>most</b> of it.</p>"
+        f"<table>{cells}</table><pre>two\n  lines</pre><footer>Bob Signer, Example Ltd</footer>{quoted}"
+        + "</blockquote></div>" * 9
+        + "</body></html>"
+    )
+
+
 def xxe_docx() -> bytes:
     before = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
     return with_body("<w:p><w:r><w:t>before &x; after</w:t></w:r></w:p>", before=before)
