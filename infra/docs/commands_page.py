@@ -19,15 +19,15 @@ from memagent_batch.cli.settings import (
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 INTRODUCTION = """# Commands
 
-`memagent --help` lists the commands, `memagent NAME --help` prints the common options of one, `--help-all` all of them.
-[Exit codes and log events](exit-codes-and-events.md) says how commands end. This page is made by
-`python -m infra.docs.commands_page`.
+`memagent --help` lists the commands, `memagent NAME --help` the common options of one, `--help-all` all of them. See
+also [exit codes and log events](exit-codes-and-events.md). This page is made by `python -m infra.docs.commands_page`.
 
-Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON), better
-given as MEMAGENT_STORAGE_OPTIONS. `OUTPUT` is the output of `memagent answer`: a folder or any fsspec URL; `diff`,
-`page`, `verify` and `review` (without `import` and `sign`) take several, as those of slices, as one scan. `doctor`,
-`ingest`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`, and always if their output is not
-a terminal.
+- Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON),
+  better given as MEMAGENT_STORAGE_OPTIONS.
+- `OUTPUT` is a folder or fsspec URL that `memagent answer` wrote. `diff`, `page`, `verify`, `review make` and
+  `review estimate` take several, such as slices, as one scan.
+- `doctor`, `ingest`, `plan`, `status`, `verify` and `review estimate` print JSON with `--json`, and always if their
+  output is not a terminal.
 """
 SHARED = (
     StorageCommand.model_fields["storage_options"].description,

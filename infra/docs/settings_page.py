@@ -21,20 +21,19 @@ A setting has one name and three places. The command line overrides the environm
 | environment | `MEMAGENT_POLICY__CHUNK_TOKENS=5000` |
 | job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
 
-`--config tiny --config mine.yaml` merges several job files, setting by setting: what a later one sets goes before.
+`--config tiny --config mine.yaml` merges job files, setting by setting; later ones override.
 
-Lists are written `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
+Lists are `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
 the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off.
-An unknown name is refused in all three places. This page is made by `python -m infra.docs.settings_page`.
+Unknown names are refused. This page is made by `python -m infra.docs.settings_page`.
 """
 SECTIONS = (
     (
         "Runs over documents",
         JobSettings,
-        "For `memagent answer`, `plan`, `collect`, `evaluate run` and `scan`, which can share a job file and the "
-        "variables: each passes over settings that only others have. `collect` reads the group "
-        "`rollouts`, and draws at temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults "
-        "are refused.",
+        "For `memagent answer`, `plan`, `collect`, `evaluate run` and `scan`, which can share a job file: each ignores "
+        "settings that only others have. Only `collect` uses the group `rollouts`; it always draws at temperature 1, "
+        "`top_p` 1 and `top_k` -1.",
     ),
 )
 """Parts of the page: heading, the model that a command reads, and a sentence on it."""

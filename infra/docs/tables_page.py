@@ -15,8 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
 INTRODUCTION = """# Tables
 
-Tables are Delta tables in the folder of their name; [Output as tables](../how-to/tables.md) says how to read and load
-them. A reading is one document, one question, one sample. A `?` behind a type: may be null. This page is made by
+Each table is a Delta table in the folder of its name; [Output as tables](../how-to/tables.md) says how to read and load
+it. A `?` after a type means that it may be null; a CRLF counts as two characters. This page is made by
 `python -m infra.docs.tables_page`.
 """
 

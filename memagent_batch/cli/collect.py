@@ -8,7 +8,7 @@ from memagent_batch.masking import mask_url
 
 
 class Collect(JobSettings, Command):
-    """Samples every question several times and writes rewards and advantages to train on."""
+    """Samples every question several times, and writes rewards and advantages to train on."""
 
     command = "memagent collect"
     common = (*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL)

@@ -26,21 +26,21 @@ TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", An
 
 
 class Diff(OutputsCommand):
-    """Shows the answers in which two finished runs differ: how many, then each changed answer, old and new, with the
-    reason, then new documents and questions, what is gone, and texts that changed without an answer that did. A
-    question is the same by its question_id, a document by its document_id. Of two outputs of the same documents, the
-    latest runs are compared, the earlier output first. --json has all rows, with both memories.
+    """Shows how the answers of two finished runs differ: counts, each changed answer with the reason, new documents and
+    questions, what is gone, and changed texts whose answers stayed. Questions and documents are matched by id. With two
+    outputs, the latest run of each is compared.
     """
 
     command = "memagent diff"
     examples = ("memagent diff out/", "memagent diff out-before/ out-after/ --json")
 
     before: str | None = None
-    """Run of the first output: RUN_ID, latest or previous (default: previous; latest if there is a second output)."""
+    """Run of the first output: RUN_ID, latest or previous (default: previous, or latest if there is a second
+    output)."""
     after: str = LATEST
-    """Run that it is compared with: RUN_ID, latest or previous."""
+    """Run to compare it with: RUN_ID, latest or previous."""
     as_json: bool = Field(default=False, alias="json")
-    """Print each row as a JSON object on its own line."""
+    """Print each row as a JSON object on its own line, with both memories."""
 
     def run(self) -> None:
         of_slice: dict[str, list[Location]] = defaultdict(list)

@@ -46,8 +46,8 @@ class Asset:
 
 
 class Doctor(JsonCommand):
-    """Shows what is installed, which engine can run on this machine, and the commands that add what is missing.
-    Starts no engine and reaches no network. Exit code 0, also if something is missing.
+    """Shows what is installed, which engines can run on this machine, and how to add what is missing. Starts no engine
+    and uses no network. The exit code is always 0.
     """
 
     command = "memagent doctor"

@@ -43,11 +43,11 @@ class MakeSuite(StorageCommand):
     page = "docs/how-to/evaluation.md"
 
     output: Text
-    """The suite's folder, or any fsspec URL."""
+    """The suite's folder or fsspec URL."""
     model: Text = "tiny"
-    """Lengths are counted in tokens of this model: `tiny`, a model folder or hub name."""
+    """Model whose tokens count the lengths: `tiny`, a model folder or hub name."""
     tasks: tuple[str, ...] = EVERY_TASK
-    """Names, or all (default)."""
+    """Names of tasks, or all."""
     lengths: tuple[str, ...] = ()
     """Tokens of a document: 4096, 8K (x1,024), 3.5M."""
     samples: Count = 20
@@ -102,8 +102,8 @@ def parse_length(text: str) -> int:
 
 
 class RunSuite(ReaderSettings, StorageCommand):
-    """Reads a suite, or your own questions with references over your documents, with one or several policies or
-    models, and scores the answers.
+    """Reads a suite, or your own questions with references, with one or several policies or models, and scores the
+    answers.
     """
 
     command = "memagent evaluate run"
@@ -129,7 +129,7 @@ class RunSuite(ReaderSettings, StorageCommand):
     policies: tuple[str, ...] = ()
     """One variant for each kind of policy."""
     variants: Path | None = None
-    """YAML file: names, and below each its own settings."""
+    """YAML file with a name for each variant, and its settings."""
 
     def run(self) -> None:
         base = self.part(ReaderSettings)

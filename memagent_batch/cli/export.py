@@ -8,10 +8,8 @@ from memagent_batch.errors import SettingsError
 
 
 class Export(OutputCommand):
-    """Writes the answers of the last finished run as XLSX or CSV, one row a reading, as people have signed them; or
-    the rollouts of `memagent collect` as a Parquet file that another trainer reads.
-
-    Text that a spreadsheet would run as a formula is quoted. Samples without an advantage are left out and counted.
+    """Writes the answers of the last finished run as XLSX or CSV with people's decisions, one row per reading; or the
+    rollouts of `memagent collect` as a Parquet file for another trainer.
     """
 
     command = "memagent export"
@@ -24,7 +22,7 @@ class Export(OutputCommand):
     to: Literal["xlsx", "csv", "verl", "trl", "skyrl"]
     """`xlsx` or `csv` for answers; the trainer for rollouts."""
     into: str | None = None
-    """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.xlsx or .csv)."""
+    """The file to write: a path or fsspec URL (default for answers: OUTPUT/export/answers.xlsx or .csv)."""
 
     def run(self) -> None:
         is_answers = self.to in {"xlsx", "csv"}

@@ -16,9 +16,8 @@ SHOWN_DOCUMENTS = 10
 
 
 class Forget(OutputCommand, JsonCommand):
-    """Deletes documents from an output: from all tables, the turn log, reviews and pages. Earlier versions of the
-    tables are deleted too and can't be read any more. A run that is in progress is stopped. If the command is killed,
-    the same command goes on.
+    """Deletes documents from all tables, the turn log, reviews and pages of an output, and with them all earlier
+    versions of the tables. Stops a run in progress. If it is killed, the same command continues.
     """
 
     command = "memagent forget"
@@ -31,8 +30,7 @@ class Forget(OutputCommand, JsonCommand):
     document: TextOrTexts = ()
     """Ids of the documents."""
     where: str | None = None
-    """The documents by a condition over columns of `documents` or `answers` as they are now, in place of ids: SQL as
-    DuckDB reads it."""
+    """Condition that selects the documents instead: SQL over the columns of `documents` or `answers`."""
     yes: bool = False
     """Do not ask."""
 
@@ -80,8 +78,8 @@ def _confirm(document_ids: list[str]) -> None:
 
 
 class Vacuum(OutputCommand, JsonCommand):
-    """Deletes what is older than the retention: files of earlier versions of the tables, and rows of the turn log of
-    documents and agents that are no longer in `answers`. Refuses while a run has not finished.
+    """Deletes what is older than the retention: earlier versions of the tables, and rows of the turn log of documents
+    and agents that are no longer in `answers`. Refuses while a run has not finished.
     """
 
     command = "memagent vacuum"

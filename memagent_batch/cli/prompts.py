@@ -11,7 +11,7 @@ from memagent_batch.loop.prompts import PromptSet
 
 
 class ShowPrompts(Command):
-    """Shows the texts of a prompt set, with its hash; without a name, which sets are built in."""
+    """Shows the texts and hash of a prompt set, or lists the built-in sets."""
 
     command = "memagent prompts show"
     examples = ("memagent prompts show default", "memagent prompts show my-prompts.yaml")
@@ -19,7 +19,7 @@ class ShowPrompts(Command):
     words = ("prompt_set",)
 
     prompt_set: str | None = None
-    """Name of a built-in prompt set, or a prompt set file (JSON, YAML); without it, the built-in sets are listed."""
+    """Built-in prompt set, or a prompt set file (JSON, YAML)."""
 
     def run(self) -> None:
         if self.prompt_set is None:
@@ -34,9 +34,8 @@ class ShowPrompts(Command):
 
 
 class ImportPrompts(Command):
-    """Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem.
-
-    The file is parsed and never run. The published texts are recognised by their hashes.
+    """Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem, which is parsed and never
+    run. The published texts are recognised by their hashes.
     """
 
     command = "memagent prompts import"
@@ -50,9 +49,9 @@ class ImportPrompts(Command):
     file: Path
     """Python file of the official code."""
     output: Path | None = None
-    """File to write (default: NAME.json here); one with other content is not replaced."""
+    """File to write (default: NAME.json). One with other content is not replaced."""
     name: str | None = None
-    """Name of the prompt set (default: that of the Python file, without its ending)."""
+    """Name of the prompt set (default: that of the Python file)."""
 
     def run(self) -> None:
         prompts = import_official(self.file, name=self.name)

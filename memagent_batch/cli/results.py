@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Results(StorageCommand):
-    """Writes the answers of an output, with those of second passes over it in their place. The column `output` says
-    where each answer is from.
+    """Writes the answers of an output, replaced by those of second passes over it. The column `output` says where each
+    answer is from.
     """
 
     command = "memagent results"

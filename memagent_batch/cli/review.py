@@ -12,9 +12,9 @@ from memagent_batch.loop.texts.escapes import unescaped
 
 
 class MakeReview(OutputsCommand):
-    """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/, in the
-    first output if there are several. Labels that are there already count. After an import, run it again: it writes
-    what a second person should read.
+    """Draws a sample of the last finished run, and writes a page and a sheet for labelling into OUTPUT/review/ID/, in
+    the first output if there are several. Existing labels count. After an import, run it again: it writes what a second
+    person should read.
     """
 
     command = "memagent review make"
@@ -28,17 +28,17 @@ class MakeReview(OutputsCommand):
     question: Text
     """The question_id of the question that is reviewed."""
     flagged: Text = "value_bool = true"
-    """What the scan found, as in "value_label in ('red', 'amber')" or "answer ~ '(?i)^yes'"."""
+    """Condition for what the scan found, such as "value_label in ('red', 'amber')" or "answer ~ '(?i)^yes'"."""
     labels: str = "750"
-    """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
+    """Number of labels, in all or per stratum: flagged=150,not_flagged=600."""
     seed: int = 0
     """Seed of the draw."""
     purpose: Purpose = Purpose.VALIDATE
-    """Validate: to measure the scan; develop: to improve it by, on another sample."""
+    """`validate` measures the scan; `develop` draws another sample to improve it with."""
     second: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share that a second person reads too."""
     without_page: bool = False
-    """Write labels.csv alone: no page, and no text of a document."""
+    """Write only labels.csv: no page, and no text of a document."""
 
     def run(self) -> None:
         from memagent_batch.apps.flows.review import ReviewRequest, make_review
@@ -56,8 +56,8 @@ class MakeReview(OutputsCommand):
 
 
 class ImportLabels(OutputCommand):
-    """Takes labels in, from labels.csv files that the page or a spreadsheet saved: all rows or, if one is
-    wrong, none. A label is never changed or lost; the same file twice changes nothing.
+    """Imports labels from labels.csv files that the page or a spreadsheet saved: all rows, or none if one is wrong.
+    Labels are never changed or lost; importing a file twice changes nothing.
     """
 
     command = "memagent review import"
@@ -81,8 +81,8 @@ class ImportLabels(OutputCommand):
 
 
 class SignReadings(OutputCommand):
-    """Signs readings off, so that they need no look, by signed.csv files that the page saved. A reading whose text,
-    answer, value or support changes is open again.
+    """Imports sign-offs from signed.csv files that the page saved; signed answers need no look. An answer is open again
+    when its text, answer, value or support changes.
     """
 
     command = "memagent review sign"
@@ -100,9 +100,9 @@ class SignReadings(OutputCommand):
 
 
 class EstimateReview(OutputsCommand, JsonCommand):
-    """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate (in
-    all, and by the confidence of the answer), each with its 95 % interval, and how far reviewers agree. Writes
-    estimate.json and estimate.md into the review.
+    """Estimates how good the scan is from the labels of a review: precision, recall, F1, elusion, richness and error
+    rate (also by confidence), with 95 % intervals, and how far reviewers agree. Writes estimate.json and estimate.md
+    into the review.
     """
 
     command = "memagent review estimate"
@@ -113,9 +113,9 @@ class EstimateReview(OutputsCommand, JsonCommand):
     page = "docs/how-to/review.md"
 
     review: str | None = None
-    """ID of the review (default: the validating one)."""
+    """ID of the review (default: the one with the purpose `validate`)."""
     so_far: bool = False
-    """Estimate before all is labelled: the intervals hold for one look."""
+    """Estimate before everything is labelled. The intervals hold for one look only."""
 
     def run(self) -> None:
         from memagent_batch.apps.flows.review import make_estimate

@@ -106,8 +106,8 @@ class ReaderSettings(Settings, AgentConfig, RunConfig):
     """Settings of a command that reads with an agent; the documents come from elsewhere."""
 
     allow_code: bool = False
-    """Allows `policy.kind`, `engine`, `rollouts.reward` and `ingest.converter` to name code of yours
-    (package.module:name), which is then run."""
+    """Allow `policy.kind`, `engine`, `rollouts.reward` and `ingest.converter` to run your code
+    (package.module:name)."""
 
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:

@@ -27,8 +27,8 @@ LABEL_WIDTH = 12
 
 
 class Show(OutputCommand):
-    """Shows the answers of one document: value, confidence, support, and evidence with its place. For a reading that
-    failed it shows why. Without a document it lists their ids. How the memory came about is on the page, and in --json.
+    """Shows the answers of one document: value, confidence, support, evidence with its place, and why a reading failed.
+    Without a document it lists the ids. `--json` adds the memory turn by turn.
     """
 
     command = "memagent show"
@@ -37,9 +37,9 @@ class Show(OutputCommand):
     words = ("output", "document", "question")
 
     document: str | None = None
-    """Document_id; without it, the ids of the documents are listed."""
+    """The document_id."""
     question: str | None = None
-    """Question_id (default: all questions of the document)."""
+    """The question_id (default: all questions)."""
     as_json: bool = Field(default=False, alias="json")
     """Print each reading as a JSON object on its own line."""
 

@@ -17,7 +17,7 @@ BAR_CHARACTERS = 30
 
 
 class ShowStatus(OutputCommand, JsonCommand):
-    """Shows what a running, finished or dead run has done, by what it has noted in its output."""
+    """Shows the state of the latest run: running, finished, stopped or killed, and what it has done."""
 
     command = "memagent status"
     examples = ("memagent status out/", "memagent status s3://bucket/scan/ --json")

@@ -10,8 +10,8 @@ from memagent_batch.masking import mask_url, printable
 
 
 class Verify(OutputsCommand, JsonCommand):
-    """Checks the tables of the last finished run: hash and rows of every file, one row in `answers` for each requested
-    reading, counts, and evidence against the texts. Prints the digest of the run. Exit code 1 if something is wrong.
+    """Checks the tables of the last finished run: hash and rows of every file, one row in `answers` for each reading,
+    counts, and evidence against the texts. Prints the digest of the run.
     """
 
     command = "memagent verify"

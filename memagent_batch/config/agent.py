@@ -15,15 +15,15 @@ class SamplingConfig(Section):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """0 is greedy: the same answers every night."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Nucleus: smallest set of tokens with this probability."""
+    """Nucleus sampling: draw from the most likely tokens with this total probability."""
     top_k: Annotated[int, Field(ge=-1)] = -1
     """Number of tokens to draw from; -1 for all."""
     seed: int = 0
-    """Each turn draws with a seed made from this one, its reading and its turn path."""
+    """Each turn draws with a seed made from this one, its reading and its path."""
     logprobs: bool = False
     """Keep the log-probability of each token in the turn log."""
     samples: Count = 1
-    """Readings of each document and question; several need a temperature above 0."""
+    """Readings per document and question; more than one needs a temperature above 0."""
 
     @model_validator(mode="after")
     def _check_samples(self) -> Self:
@@ -39,51 +39,50 @@ class PolicyConfig(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
     kind: Text = "overwrite"
-    """How a document is read: `overwrite` writes the memory again after each chunk; `gated` keeps it by a word if a
-    chunk says nothing new; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail)
-    and `retrieve` (the best passages by BM25) answer from one prompt. Or a policy of yours: the name of an installed
-    one, or package.module:Class."""
+    """How a document is read. `overwrite` rewrites the memory after each chunk; `gated` keeps it with one word if a
+    chunk has no news; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail)
+    and `retrieve` (best passages by BM25) answer from one prompt. Or your own: an installed name or
+    package.module:Class."""
     chunk_tokens: Count = 5000
-    """Tokens of the document that one prompt shows; by default fewer if the window is short."""
+    """Tokens of the document in one prompt. The default shrinks with a short window."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens that a chunk or passage shares with the one before it; less if a sentence (`break_at`) begins there."""
+    """Tokens that a chunk or passage shares with the one before it; fewer if a sentence (`break_at`) begins there."""
     break_at: BreakAt | None = None
-    """Where a chunk closes if what follows would not fit: at the end of `sentences`, `rows` (of documents of many rows)
-    or `lines`, where a longer one closes between words and outside of numbers; or by its `length` alone. By default
-    `sentences`; `length` with an imported prompt set, whose checkpoints were trained so."""
+    """Where chunks close: after whole `sentences`, `rows` (of documents of many rows) or `lines`, or by `length` alone.
+    One that is longer than a chunk is cut between words. Defaults to `sentences`; with an imported prompt set to
+    `length`, as its checkpoints were trained."""
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
-    """Longest question, tokens; a longer one is a failed row."""
+    """Longest question, tokens. A longer one is a `failed` row."""
     memory_tokens: Count = 1024
-    """Budget of the memory, tokens; one that is cut there is counted in `memory_truncations`."""
+    """Budget of the memory, tokens. `memory_truncations` counts those that were cut."""
     answer_tokens: Count = 1024
-    """Budget of the answer, tokens; one that is cut there has finish_reason `length`."""
+    """Budget of the answer, tokens. One that is cut has finish_reason `length`."""
     rounds: Count = 3
-    """Most rounds over the chunks, for `parallel`."""
+    """Largest number of rounds over the chunks, for `parallel`."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
-    """Settings of a policy of yours, beside those above that it has too."""
+    """Further settings of your own policy."""
 
 
 class AgentConfig(Section):
     """All that decides a result: model, prompts, policy, sampling and engine. Needs no documents and no questions."""
 
     model: str = "tiny"
-    """Model folder, GGUF file of a Llama model, or hub name; `tiny` comes with the project, and `memagent models
-    install` adds `reader-135m` and `smollm2-135m`. For an endpoint: the name served."""
+    """Model folder, GGUF file of a Llama model, hub name, `tiny` (included), or `reader-135m` and `smollm2-135m` after
+    `memagent models install`. For an endpoint: the name that it serves."""
     tokenizer: str | None = None
     """Folder or hub name of the tokeniser, if it is not the model's."""
     weights_version: str = ""
-    """Free text in the fingerprint; for endpoints, whose weights can't be hashed from here."""
+    """Name of the weights in the fingerprint, for endpoints, whose weights can't be hashed."""
     window_tokens: Count = 8192
-    """Window that prompts and completions must fit, tokens. By default that of the model if it is shorter; then the
+    """Tokens that prompt and completion may have together. Defaults to the model's window if that is shorter; then
     budgets of `policy` that are not set shrink with it."""
     prompt_set: str | None = None
-    """Name of a built-in prompt set, or a prompt set file (docs/how-to/prompts.md). By default the set of the policy;
-    for `overwrite`, `section-first` if the output's first run asks several questions of a document, else
-    `default`."""
+    """Built-in prompt set or prompt set file (docs/how-to/prompts.md). By default that of the policy; for `overwrite`,
+    `section-first` if the output's first run asks several questions per document, else `default`."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    """Arguments of the chat template; one that knows `enable_thinking` gets `false` by default."""
+    """Arguments of the chat template. If it knows `enable_thinking`, that is `false` by default."""
     extraction: Extraction = Extraction.AUTO
     """How the answer is taken out of the response."""
     policy: PolicyConfig = PolicyConfig()
@@ -92,10 +91,10 @@ class AgentConfig(Section):
     """How tokens are drawn."""
 
     engine: Text = "vllm"
-    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint), or `simulated` (without a
-    model, for measuring). Or an engine of yours: the name of an installed one, or package.module:Class."""
+    """`vllm`, `openai` (an endpoint), or `simulated` (no model, for measurements). Or your own engine: an installed
+    name or package.module:Class."""
     engine_options: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Settings of an engine of yours."""
+    """Settings of your own engine."""
     vllm: VllmConfig = VllmConfig()
     """Settings of engine `vllm`."""
     openai: OpenAIConfig = OpenAIConfig()

@@ -13,7 +13,7 @@ class VllmConfig(Section):
     """vLLM inside the actor."""
 
     dtype: str = "auto"
-    """Number format of weights and activations; `auto` takes the model's own, and float32 on a processor with AVX2 but
+    """Number format of weights and activations. `auto` takes the model's own, or float32 on a processor with AVX2 but
     not AVX-512."""
     tensor_parallel_size: Count = 1
     """GPUs that share each layer."""
@@ -26,9 +26,9 @@ class VllmConfig(Section):
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     reproducible: bool = False
-    """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed."""
+    """vLLM's batch-invariant mode, on a GPU: completions do not depend on what else is in flight. Costs speed."""
     turn_timeout_seconds: Seconds = 1800
-    """An engine in which no turn makes progress for so long hangs: the actor stops and is replaced."""
+    """If no turn of an engine makes progress for so long, it counts as hung: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further arguments of vLLM's AsyncEngineArgs. Secrets such as `hf_token` are recorded as a hash."""
 
@@ -47,32 +47,31 @@ class OpenAIConfig(Section):
     """An OpenAI-compatible endpoint."""
 
     api: EndpointApi = EndpointApi.COMPLETIONS
-    """`completions` sends token ids to /completions, for the servers of vLLM and SGLang. `chat` sends messages to
-    /chat/completions, for hosted models; then `tokenizer` must be set, if only to `tiny`."""
+    """`completions` sends token ids, for servers of vLLM and SGLang. `chat` sends messages, for hosted models; it needs
+    `tokenizer` (if only `tiny`)."""
     base_url: str = "http://127.0.0.1:8000/v1"
-    """Address up to /v1; a query in it, such as `?api-version=`, is sent with every request."""
+    """Address up to /v1. A query, such as `?api-version=`, is sent with every request."""
     api_key: SecretStr | None = None
-    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
+    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY. Never recorded."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (a JSON object) than in a file. Never
-    recorded."""
+    """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (JSON). Never recorded."""
     thinking_tokens: Annotated[int, Field(ge=0)] = 0
-    """Room for hidden thoughts, tokens: added to the budget of every request of `chat`, follow-up questions included.
-    Set it for models that think before they write; it counts in `window_tokens`."""
+    """Extra room for hidden thoughts in every request of `chat`, tokens; part of `window_tokens`. Set it for models
+    that think before they write."""
     check_window: bool = True
-    """At the start, asks for words from both ends and the middle of a prompt as long as the longest of the job, so that
-    a server that cuts prompts is refused."""
+    """Ask at the start for words from both ends and the middle of a prompt as long as the longest of the job, and
+    refuse a server that cuts it."""
     timeout_seconds: Seconds = 600
-    """Longest time for one response, from its request to its last byte. Fewer requests are sent at a time where answers
-    take more than half of it."""
+    """Longest time for one response, up to its last byte. If answers take more than half of it, fewer requests are sent
+    at a time."""
     max_retries: Annotated[int, Field(ge=0)] = 6
-    """Further tries of a request, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers others;
-    then its reading fails. They come after up to 1 s, then twice as long each time up to 60 s, or `Retry-After`."""
+    """Further tries of a request (after 408, 409, 5xx, cut connections, time-outs) while the endpoint answers others;
+    then its reading fails. The pause doubles from up to 1 s to 60 s, or is `Retry-After`."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
-    """Longest time that readings wait for an endpoint that answers nobody, or is out of quota (429). The next run reads
-    what is left."""
+    """How long readings wait for an endpoint that answers nobody or is out of quota (429). Then the next run reads
+    them."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further fields of every request body; they replace its own, and null leaves a field out. A hash is recorded."""
+    """Further fields of every request body. They replace its own, and null leaves one out. A hash is recorded."""
 
     @field_validator("base_url")
     @classmethod
@@ -99,4 +98,4 @@ class SimulatedConfig(Section):
     turn_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Time of one turn, seconds."""
     completion_tokens: Count = 16
-    """Tokens of each completion (fewer if the budget is smaller)."""
+    """Tokens of each completion, if the budget allows."""

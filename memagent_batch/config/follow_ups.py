@@ -14,12 +14,12 @@ class FollowUpConfig(Section):
     """What is asked after each answer; a value of a type is asked for where a question has one."""
 
     evidence: bool = False
-    """Ask which sentences of the document the answer rests on; they are rows of the table `evidence`."""
+    """Ask which sentences support the answer, for the table `evidence`."""
     support: bool = False
     """Ask whether these sentences support the answer; needs `follow_ups.evidence`."""
     evidence_tokens: Count | None = None
-    """Sentences that are shown to choose from, tokens at most; by default a quarter of `policy.chunk_tokens`, at least
-    256 if a chunk has as many, at most 1,024."""
+    """Budget of the sentences to choose from, tokens. Defaults to a quarter of `policy.chunk_tokens`, between 256 (if a
+    chunk has as many) and 1,024."""
     json_tokens: Count = 512
     """Budget of a JSON value, tokens."""
 

@@ -23,20 +23,20 @@ class IngestConfig(Section):
     ocr: bool = False
     """Read images, and pages and pictures without a text layer, by OCR (pip install 'memagent-batch[ocr]')."""
     ocr_min_confidence: Annotated[float, Field(ge=0, le=1)] = MIN_CONFIDENCE
-    """A line that OCR reads with less confidence is read again, larger and turned. If it stays below, its page is
+    """OCR reads a line below this confidence again, larger and turned. If it stays below, its page is
     `needs_review`."""
     converter: tuple[str, ...] = ()
-    """Another converter for a kind (pdf, html, docx, slides, sheets, opendocument, image, email, outlook, markdown,
-    rtf, text, zip) or an ending (.dat), as KIND=NAME, with an installed name or package.module:Class; can be
+    """Another converter, as KIND=NAME, for a kind (pdf, html, docx, slides, sheets, opendocument, image, email,
+    outlook, markdown, rtf, text, zip) or an ending (.dat). NAME is installed, or package.module:Class. Can be
     repeated."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] | None = None
-    """Time of one file's process; 60 by default, 600 with OCR."""
+    """Time limit of one file, seconds: 60 by default, 600 with OCR."""
     memory_mib: _Number | None = None
-    """Memory of one file's process, MiB; 1,024 by default, 2,048 with OCR."""
+    """Memory limit of one file, MiB: 1,024 by default, 2,048 with OCR."""
     output_mib: _Number = 256
-    """Text and attachments of one file, MiB; of a file with all its attachments twice as much."""
+    """Limit of text and attachments of one file, MiB; twice as much with all nested attachments."""
     file_mib: _Number = 256
-    """Size from which a file is skipped, MiB."""
+    """Larger files are skipped, MiB."""
 
     @field_validator("converter")
     @classmethod

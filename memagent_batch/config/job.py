@@ -59,17 +59,17 @@ class PoolConfig(Section):
     """The actor pool: one engine an actor."""
 
     replicas: Count = 1
-    """Actors at the start."""
+    """Actors at the start, each with an engine."""
     max_replicas: Count | None = None
-    """Most actors, if the cluster has room; as many as at the start by default."""
+    """Largest number of actors, if the cluster has room. Defaults to `replicas`."""
     gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
-    """GPUs of one actor; by default tensor times pipeline parallel, and 0 if vLLM's build for CPU is installed."""
+    """GPUs of one actor. Defaults to tensor times pipeline parallel size, or 0 with vLLM for CPU."""
     cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
-    """CPUs that Ray sets aside for one actor."""
+    """CPUs that Ray reserves for one actor."""
     readings_in_flight: Count = 64
-    """Readings that one actor keeps going at once."""
+    """Readings in progress at once in one actor."""
     turns_in_flight: Count | None = None
-    """Turns that one actor keeps going at once. By default 256, or `readings_in_flight` if that is more."""
+    """Turns in progress at once in one actor. Defaults to 256, or to `readings_in_flight` if that is more."""
 
     @property
     def most_replicas(self) -> int:
@@ -89,13 +89,13 @@ class LogConfig(Section):
     """The turn log. A crash costs at most one flush interval of model calls."""
 
     flush_seconds: Seconds | None = None
-    """Longest time that a finished turn waits for its file. By default 5 s, and with more than 100 replicas a 20th of a
-    second for each: 50 s with 1,000."""
+    """Longest time until a finished turn is written. Defaults to 5 s; with more than 100 replicas, a 20th of a second
+    each: 50 s with 1,000."""
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
-    """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
+    """How long a failing write is tried again, while turns wait; then the run stops."""
     keep_days: Annotated[float, Field(ge=0)] = 90.0
-    """Days for which `memagent vacuum` keeps what was read of documents and by agents that are no longer in `answers`.
-    It is not read again if they come back meanwhile."""
+    """Days for which `memagent vacuum` keeps turns of documents and agents that are no longer in `answers`, in case
+    they come back."""
 
     def paced(self, replicas: int) -> float:
         """Seconds that a finished turn waits at most, where so many write."""
@@ -106,15 +106,16 @@ class DriverConfig(Section):
     """The process that plans a run."""
 
     memory_gib: Annotated[float, Field(gt=0)] = 1.25
-    """Memory of the database that joins documents, questions and log, GiB; more goes to temporary files (`TMPDIR`)."""
+    """Memory of the database that joins documents, questions and log, GiB. Beyond it, temporary files are used
+    (`TMPDIR`)."""
 
 
 class RecordConfig(Section):
     """The tables that a run leaves."""
 
     keep_days: Annotated[float, Field(ge=0)] = 30.0
-    """Days for which earlier versions of the tables can be read: after a run that changed something, files that only
-    older versions have are deleted. Files that a run needs which has not finished stay."""
+    """Days for which earlier versions of the tables stay readable. Files that an unfinished run needs are kept
+    longer."""
     partition_by: TextOrTexts = ()
     """Carried columns by which `answers` and `results` are partitioned."""
 
@@ -125,18 +126,18 @@ class RolloutConfig(Section):
     group_size: Annotated[int, Field(ge=2)] = 8
     """Samples of each document and question."""
     reward: str = "boxed"
-    """`boxed` (the published training's), `boxed_normalised`, a metric (em, f1, hotpotqa_f1), or a function of yours,
-    from (response, references) to a number: the name of an installed one, or `package.module:function`."""
+    """`boxed` (as in the published training), `boxed_normalised`, a metric (em, f1, hotpotqa_f1), or your function from
+    (response, references) to a number: an installed name or `package.module:function`."""
     reward_timeout_seconds: Seconds = 10
-    """Longest time that a function of yours may take for one sample, which then has no reward."""
+    """Time limit of your function for one sample, which has no reward if it takes longer."""
     advantage: Advantage = Advantage.CENTRED
     """How rewards become advantages."""
     overlong: Overlong = Overlong.KEEP
-    """Reward of a sample with a turn that was cut at its budget: as any other, 0, or none."""
+    """Reward of a sample with a turn that was cut at its budget: as usual, 0, or none."""
     drop_equal: bool = False
-    """Leave out groups whose rewards are all equal; none is drawn in their place."""
+    """Leave out groups whose rewards are all equal."""
     data_source: str = ""
-    """Free text for the column `data_source` of the rollouts."""
+    """Text for the column `data_source` of the rollouts."""
 
     @field_validator("reward")
     @classmethod
@@ -170,10 +171,10 @@ class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
     output: Text
-    """Where tables and turn log go: a folder or any fsspec URL. A run with the same output continues there."""
+    """Folder or fsspec URL for the tables and the turn log. A run with the same output continues there."""
     executor: ExecutorKind = ExecutorKind.AUTO
-    """Where the work is done: in this process (local), or by Ray. Auto takes local for one replica over at most 64 MiB
-    in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs in this process."""
+    """Where the work is done: in this process (`local`) or by Ray. `auto` takes `local` for one replica over at most 64
+    MiB in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs in this process."""
     pool: PoolConfig = PoolConfig()
     """The actor pool."""
     log: LogConfig = LogConfig()
@@ -191,22 +192,21 @@ class RunConfig(Storage):
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_tokens: Count | None = None
-    """Tokens of prompts and completions after which no turn of the run starts: it ends with exit code 6, and the same
-    command goes on."""
+    """Stop after this many tokens of prompts and completions, with exit code 6. The same command continues."""
     max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Time of the run after which no turn of it starts, hours."""
+    """Stop after this many hours, with exit code 6. The same command continues."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Largest share of failed readings; above it, or if all failed, the command ends with exit code 4. The tables are
+    """Share of failed readings above which the command ends with exit code 4, as it does if all failed. The tables are
     written all the same."""
     max_removed_share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Largest share of the documents of the last run that may be gone; above it `answer` and `scan` end with exit code
-    4, since an export may have failed before them. The tables are written all the same, so it is said once. With
-    `adopt_output`, and in a second pass, all may be gone."""
+    """Share of the last run's documents that may be gone; above it `answer` and `scan` end with exit code 4, since an
+    export may have failed. The tables are written all the same, so it is reported once. With `adopt_output`, and in
+    a second pass, all may be gone."""
     accepted_unread: tuple[AcceptedUnread, ...] = ()
-    """Unread sources that are known: groups of `source`, `unread` and `reason` in a job file. They are counted and
-    shown, and change neither the exit code nor what needs a look."""
+    """Known losses, as groups of `source`, `unread` and `reason` in a job file. They are counted and shown, but change
+    neither the exit code nor what needs a look."""
     adopt_output: bool = False
-    """Take over an output that was written for other documents or questions; what still fits is not read again."""
+    """Take over an output that was written for other documents or questions. What still fits is not read again."""
     log_format: LogFormat = LogFormat.TEXT
     """Format of the events on stderr."""
 

@@ -60,36 +60,35 @@ class InputConfig(Section):
     text_column: str = "text"
     """Column with the text of a document."""
     carry_columns: TextOrTexts = ()
-    """Columns of the documents to carry into `answers`, with their types."""
+    """Columns of the documents to copy into `answers` and `results`, with their types."""
     carry: Mapping[str, str] = Field(default_factory=dict)
-    """Columns to carry under another name: `{status: contract_status}`."""
+    """Columns to copy under another name: `{status: contract_status}`."""
     format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
-    """Format of the documents. `auto` goes by the endings: where there are data files (Parquet, JSONL, CSV, TSV,
-    Arrow), their rows are the documents, and text files beside them are left out unless `documents` names them.
-    `files` makes every file a document, by its kind: PDF, Office, mail, HTML, text. Where all files are Parquet, JSONL
-    or Arrow, their rows are the documents with `files` too."""
+    """Format of the documents. `auto` goes by the endings: if there are data files (Parquet, JSONL, CSV, TSV, Arrow),
+    their rows are the documents, and text files beside them are ignored unless `documents` names them. `files` makes
+    every file a document (PDF, Office, mail, HTML, text), unless all files are Parquet, JSONL or Arrow."""
     where: Text | None = None
-    """Filter of the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions that it rules out are
-    not read, and of other rows its columns alone."""
+    """Condition over the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Excluded partitions are not
+    read."""
     order_columns: TextOrTexts = ()
-    """Columns that put the rows of a document in order: a document is then all rows of one id."""
+    """Makes all rows of one id one document, ordered by these columns."""
     locator: Text | None = None
-    """Place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
+    """With `order_columns`: the place of a row in its source, such as `page {page}`."""
     header: Text | None = None
-    """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
+    """With `order_columns`: a line above the text of each row, such as `{sender}, {sent_at}`."""
     inventory: Text | None = None
-    """List of the files of `documents`, a folder, which is then not listed: Parquet files with columns `path` (or
+    """List of the files below the folder `documents`, which is then not listed: Parquet files with columns `path` (or
     `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
-    """Part of the documents that is read, as `3/20` for the third of twenty. Slices can have one output or several."""
+    """Part of the documents that this run reads: `3/20` is the third of twenty."""
     max_document_bytes: _Bytes | None = 1024**3
-    """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
-    its document alone; null for no bound."""
+    """Longest text of a document, in UTF-8 and unpacked, and longest line of JSONL and CSV, bytes. A longer one fails
+    its document alone; null for no limit."""
     trust: Trust = Trust.ETAG
-    """How a run knows that a file has not changed: `etag` goes by size and ETag, on a disk by size and times, and does
-    not open what is unchanged; `content` reads every file."""
+    """How a run knows that a file has not changed: `etag` compares size and ETag (on a disk, size and times) and does
+    not open unchanged files; `content` reads every file."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
-    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows."""
+    """If a file, line or row can't be read: `fail` refuses the run, `record` makes `failed` rows."""
 
     @property
     def carried(self) -> Mapping[str, str]:
@@ -128,29 +127,30 @@ class Storage(Section):
     """How files are reached."""
 
     storage_options: StorageSetting = StorageOptions()
-    """Arguments of the fsspec file system, such as endpoint_url or key. Never recorded; secrets are better given as
-    MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
+    """Arguments of the fsspec file system, such as endpoint_url or key. Never recorded. Give secrets as
+    MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file."""
 
 
 class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs, all on one file system; paths or fsspec URLs. Or one table: delta://FOLDER or
-    iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like. Or an output with documents, as of `memagent ingest`."""
+    """Files, folders or globs, all on one file system, as paths or fsspec URLs. Or one table: delta://FOLDER or
+    iceberg://CATALOG/DATABASE.TABLE, optionally with @VERSION. Or the output of another run."""
     questions: str | None = None
-    """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question a line), or a table as `documents`.
-    Rows with a `document_id` are asked of that document, the others of every document."""
+    """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question per line), or a table. Rows with a
+    `document_id` are asked of that document, the others of every document."""
     limit: Count | None = None
-    """Documents to take, as a fair sample: a larger limit takes the same ones and more."""
+    """Number of documents to read, as a fair sample. A larger limit takes the same ones and more."""
     limit_seed: int = 0
     """Another seed takes another sample."""
     again_from: str | None = None
-    """Another output: reads its readings that `again_where` takes, and no others."""
+    """Another output: reads only those of its readings that `again_where` selects."""
     again_where: Text | None = None
-    """Filter of the answers of `again_from`, in SQL: `confidence < 0.8`."""
+    """Condition over the answers of `again_from`, in SQL: `confidence < 0.8`."""
     ask: Asked = ()
-    """A question for every document; can be repeated. In a job file also a group of columns of a question list."""
+    """A question for every document; can be repeated. In a job file also a group with the columns of a question
+    list."""
     input: InputConfig = InputConfig()
     """Where texts stand in the input."""
     ingest: IngestConfig = IngestConfig()

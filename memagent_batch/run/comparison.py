@@ -73,7 +73,7 @@ order by document_id, coalesce(place_after, place_before), question_id, sample
 _Question = Annotated[str | None, Column("text of the question")]
 _Status = Annotated[str | None, ENDED_STATUS]
 _Answer = Annotated[str | None, Column("the answer taken out of the response")]
-_Memory = Annotated[str | None, Column("memory that the answer was given from")]
+_Memory = Annotated[str | None, Column("memory from which the answer was given")]
 _Message = Annotated[str | None, Column("where and why it failed")]
 _ReadBy = Annotated[str | None, Column("the run that read it; null if none could or did")]
 
@@ -119,7 +119,7 @@ class DifferenceRow(TypedDict):
     question_id: QuestionId
     sample: SampleNumber
     change: Annotated[str, Column("what became of the row of `answers`: " + ", ".join(AnswerChange))]
-    why: Annotated[list[str], Column("what is new, other or gone: " + ", ".join(Cause))]
+    why: Annotated[list[str], Column("what is new, different or gone: " + ", ".join(Cause))]
     question_before: _Question
     question_after: _Question
     status_before: _Status

@@ -45,10 +45,10 @@ class RunRow(TypedDict):
 
     run_id: Annotated[str, Column("the run")]
     number: Annotated[int, Column("its number among the runs of its writer, from 1")]
-    writer: Annotated[str, Column("name of the application transaction of its commits; each slice has its own")]
+    writer: Annotated[str, Column("application transaction of its commits; each slice has its own")]
     state: Annotated[
         str,
-        Column("running (or killed, or stopped by an error), finished, or erasing: the same command goes on"),
+        Column("running (or killed, or stopped by an error), finished, or erasing (the same command continues)"),
     ]
     started_at: Annotated[datetime, Column("when it began, UTC")]
     finished_at: Annotated[datetime | None, Column("when it finished, UTC")]
@@ -58,18 +58,20 @@ class RunRow(TypedDict):
     failed: Annotated[int | None, Column("of these, failed", "readings")]
     not_read: Annotated[int | None, Column("of these, for the next run to read", "readings")]
     answers_changed: Annotated[
-        int | None, Column("rows of `answers` that are new, gone, or have another answer, value or status", "rows")
+        int | None, Column("rows of `answers` that are new, gone, or differ in answer, value or status", "rows")
     ]
     documents_added: Annotated[int | None, Column("documents that the run before did not have", "documents")]
     documents_changed: Annotated[int | None, Column("documents with another text", "documents")]
     documents_removed: Annotated[int | None, Column("documents that are gone", "documents")]
     documents_forgotten: Annotated[
-        int | None, Column("documents that `memagent forget` deletes; null of other runs", "documents")
+        int | None, Column("documents deleted by `memagent forget`; null for other runs", "documents")
     ]
     seconds: Annotated[float | None, Column("how long it took", "seconds")]
-    answers_version: Annotated[int | None, Column("version of `answers` as it left it")]
-    digest: Annotated[str | None, Column("SHA-256 over the files of all tables as it left them, and the digest before")]
-    record: Annotated[str, Column("what was asked, and the settings, as JSON")]
+    answers_version: Annotated[int | None, Column("version of `answers` after it")]
+    digest: Annotated[
+        str | None, Column("SHA-256 over the files of all tables after it, and the digest of the run before")
+    ]
+    record: Annotated[str, Column("questions and settings, as JSON")]
     manifest: Annotated[str | None, Column("counts, reasons, changes, versions, timings, as JSON; null until it ends")]
 
 

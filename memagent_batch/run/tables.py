@@ -46,15 +46,12 @@ QuestionId = Annotated[str, Column("id of the question")]
 QuestionText = Annotated[str, Column("text of the question")]
 Locator = Annotated[
     str | None,
-    Column(
-        "place of the span in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
-        "locator, or the text could not be fetched"
-    ),
+    Column("place of the span in its source: page 3, or page 3 to page 4; null if unknown"),
 ]
 
 
-RunId = Annotated[str, Column("the run that wrote this row, whatever changed in it")]
-ReadRunId = Annotated[str, Column("the run that asked the model")]
+RunId = Annotated[str, Column("run that wrote this row, whatever changed in it")]
+ReadRunId = Annotated[str, Column("run that called the model for it")]
 
 
 class _ReadingColumns(TypedDict):
@@ -80,11 +77,9 @@ class _AnswerAddress(TypedDict):
 class _AskedType(TypedDict):
     answer_type: Annotated[
         str | None,
-        Column(
-            "type that the question asks for: text, bool, label, labels, number, date, json; null if it asks for none"
-        ),
+        Column("type that the question asks for: text, bool, label, labels, number, date, json; null for none"),
     ]
-    value_unit: Annotated[str | None, Column("unit that `value_number` is asked for in")]
+    value_unit: Annotated[str | None, Column("unit of `value_number`")]
 
 
 class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns, _AskedType, FollowUpColumns):
@@ -93,31 +88,28 @@ class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns,
     votes: Annotated[
         float | None,
         Column(
-            "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
-            "1; null if there is one sample, or no valid value"
+            "share of all samples of this document and question that have the same value, 0 to 1; null for one "
+            "sample or no valid value"
         ),
     ]
     value_doubt: Annotated[
         str | None,
         Column(
-            "why the value, or an answer that is none, needs a look: the model refused to answer, the value does not "
-            "follow from the answer, or the evidence does not have the value; null if nothing speaks against it"
+            "why the value needs a look: the model refused, or it does not follow from the answer or the "
+            "evidence; else null"
         ),
     ]
     num_evidence: Annotated[
         int | None,
         pa.int32(),
         Column(
-            "rows of `evidence` that are chosen sentences; null if they were not asked for, or the turn failed",
+            "chosen sentences in `evidence`; null if not asked for, or if the turn failed",
             "rows",
         ),
     ]
     inputs_hash: Annotated[
         str,
-        Column(
-            "hash of all that decides the row beside what the model wrote: document, question, agent, carried columns; "
-            "while it stays the same, later runs keep the row"
-        ),
+        Column("hash of document, question, agent and carried columns; while it is the same, the row is kept"),
     ]
 
 
@@ -127,18 +119,14 @@ class EvidenceRow(_ReadingColumns):
     how: Annotated[
         str,
         Column(
-            "chosen: a sentence that the model pointed at by its number; aligned: a string of the answer that was "
-            "looked for in the text"
+            "chosen: a sentence that the model chose; aligned: a string of the answer that was searched for in the text"
         ),
     ]
-    rank: Annotated[
-        int, pa.int32(), Column("position among the rows of the same `how`, from 1; the best first if chosen")
-    ]
+    rank: Annotated[int, pa.int32(), Column("position among the rows of the same `how`, from 1, best first")]
     char_start: Annotated[
         int | None,
         Column(
-            "first character of the span in the text as stored, in which a CRLF is two; null if an aligned string "
-            "is nowhere",
+            "first character of the span in the stored text; null if it was not found",
             "code points",
         ),
     ]
@@ -147,15 +135,12 @@ class EvidenceRow(_ReadingColumns):
     chunk_index: Annotated[
         int | None,
         pa.int32(),
-        Column("the first chunk that shows the sentence, from 0; null for policies without chunks, and if aligned"),
+        Column("first chunk that shows the sentence, from 0; null for policies without chunks, and if aligned"),
     ]
     locator: Locator
     alignment: Annotated[
         str,
-        Column(
-            "how the string equals the span: exact, folded (except for case, width, white space), or none; a chosen "
-            "sentence is exact"
-        ),
+        Column("exact, folded (equal except for case, width, white space), or none; a chosen sentence is exact"),
     ]
     quote: Annotated[str | None, Column("the string as the answer has it; null for a chosen sentence")]
     document_hash: DocumentHash
@@ -166,7 +151,7 @@ class EvidenceRow(_ReadingColumns):
 class MemoryRow(_ReadingColumns):
     """One row for each turn of each reading: which span of the document put what into the memory."""
 
-    turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0, in the order of reading")]
+    turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0")]
     kind: TurnKind
     chunk_index: ChunkIndex
     token_start: TokenStart
@@ -174,20 +159,13 @@ class MemoryRow(_ReadingColumns):
     char_start: CharStart
     char_end: CharEnd
     locator: Locator
-    memory: Annotated[
-        str, Column("the memory after this turn, as the next prompt shows it; for a turn that writes a note, the note")
-    ]
+    memory: Annotated[str, Column("the memory after this turn; for a turn that writes a note, the note")]
     changed: Annotated[
         bool,
-        Column(
-            "whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word, "
-            "and `num_tokens` says where more than this word was written"
-        ),
+        Column("whether this turn changed the memory, or wrote a note with news"),
     ]
-    num_tokens: Annotated[
-        int, pa.int32(), Column("completion of the turn, without thoughts that an API hides", "tokens")
-    ]
-    finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
+    num_tokens: Annotated[int, pa.int32(), Column("tokens of the completion, without hidden thoughts", "tokens")]
+    finish_reason: Annotated[str, Column("stop, or length if the completion was cut")]
     document_hash: DocumentHash
     question_hash: QuestionHash
     fingerprint: Fingerprint

@@ -29,14 +29,14 @@ class LabelColumns(TypedDict):
     value: Annotated[str, Column("what the person says: yes, no or unclear")]
     reviewer: Annotated[str, Column("who says it")]
     labelled_at: Annotated[datetime, Column("when, UTC")]
-    blind: Annotated[bool, Column("whether the person had not seen the scan's answer to it")]
-    purpose: Annotated[str, Column("develop: to improve the scan by; validate: to measure it")]
+    blind: Annotated[bool, Column("whether the person had not yet seen the scan's answer")]
+    purpose: Annotated[str, Column("develop: to improve the scan; validate: to measure it")]
     comment: Annotated[str | None, Column("the person's remark")]
     decision: Annotated[
         str,
-        Column("what was decided: the condition that the right answer fulfils if the value is yes"),
+        Column("the condition that the right answer fulfils if the value is yes"),
     ]
-    choices: Annotated[list[str], Column("what could be chosen, except for unclear")]
+    choices: Annotated[list[str], Column("possible values, except for unclear")]
     review_id: Annotated[str, Column("the review that it was made in")]
     document_id: Annotated[str, Column("id that the document had then")]
     question_id: Annotated[str, Column("id that the question had then")]

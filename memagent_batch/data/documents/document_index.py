@@ -54,22 +54,22 @@ SOURCE_COLUMNS = pa.schema(
         column(
             "source",
             pa.string(),
-            "file that the document was read from, or the first of several; null if it is a row of a table",
+            "file of the document, or the first of several; null for a row of a table",
             nullable=True,
         ),
-        column("source_hash", pa.string(), "SHA-256 of its bytes; null if it is a row of a table", nullable=True),
+        column("source_hash", pa.string(), "SHA-256 of its bytes; null for a row of a table", nullable=True),
         column(SOURCE_READ, pa.float64(), "share of its parts and attachments that were read", unit="0 to 1"),
         column(
             SOURCE_UNREAD,
             pa.string(),
-            "what of it was not read, or may be wrong, and why; null if nothing",
+            "what of it was not read, or may be wrong, and why; else null",
             nullable=True,
         ),
-        column(SOURCE_NOTES, pa.string(), "what to know of its text that was read; null if nothing", nullable=True),
+        column(SOURCE_NOTES, pa.string(), "notes on its text; else null", nullable=True),
         column(
             SOURCE_REVIEW,
             pa.string(),
-            "the part of source_unread that was read, but may be wrong; null if nothing",
+            "the part of `source_unread` that was read but may be wrong; else null",
             nullable=True,
         ),
     ]

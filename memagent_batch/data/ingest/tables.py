@@ -27,39 +27,37 @@ class LossRow(TypedDict):
 
     kind: Annotated[str, Column("needs_ocr, failed, skipped, not_read, empty, needs_review or note")]
     severity: Annotated[str, Column("unread, uncertain or format")]
-    place: Annotated[str | None, Column("where in the source: page 3; null for all of it")]
+    place: Annotated[str | None, Column("where in the source, such as page 3; null for all of it")]
     detail: Annotated[str, Column("why, and what to do")]
 
 
 class PartRow(TypedDict):
     """A page, message, section or row of a document."""
 
-    source: Annotated[str, Column("the source that it is from, as `sources.source`")]
-    locator: Annotated[str | None, Column("its place in the source: page 3, or what `input.locator` makes of its row")]
+    source: Annotated[str, Column("its source, as in `sources.source`")]
+    locator: Annotated[str | None, Column("place in the source: page 3, or by `input.locator`")]
     char_start: Annotated[int, Column("its first character in the text", "code points")]
     char_end: Annotated[int, Column("the character after its last", "code points")]
-    order: Annotated[str | None, Column("values of `input.order_columns` as JSON, by which parts are in order")]
-    carried: Annotated[
-        str | None, Column("carried columns of its row as JSON, where they are not those of the document")
-    ]
+    order: Annotated[str | None, Column("values of `input.order_columns`, as JSON")]
+    carried: Annotated[str | None, Column("carried columns of its row that differ from the document's, as JSON")]
 
 
 class SourceRow(TypedDict):
     """One row for each source file, or data file of a lake table, and each scope that it was read with."""
 
     source: Annotated[str, Column("path below the folder of the documents, or URI")]
-    scope: Annotated[str | None, Column("the `input.where` and `input.slice` of the job; null for all documents")]
-    version: Annotated[str | None, Column("ETag, or size and times; null if the store gives neither")]
-    content_hash: Annotated[str | None, Column("SHA-256 of its bytes; null if they were not all read")]
+    scope: Annotated[str | None, Column("`input.where` and `input.slice` of the job; null for all documents")]
+    version: Annotated[str | None, Column("ETag, or size and times; null if the store has neither")]
+    content_hash: Annotated[str | None, Column("SHA-256 of its bytes; null if not all were read")]
     num_bytes: Annotated[int, Column("size", "bytes")]
     kind: Annotated[str, Column("kind of source: parquet, jsonl, csv, pdf, docx, email, ...")]
-    reader: Annotated[str, Column("what read it and its attachments, with versions; a new version reads it again")]
-    settings_hash: Annotated[str, Column("hash of the settings that decide what is read of it")]
-    num_documents: Annotated[int, Column("documents that have a part of it", "documents")]
-    status: Annotated[str, Column("ok, or failed where nothing of it could be read")]
+    reader: Annotated[str, Column("converters and their versions; a new version reads it again")]
+    settings_hash: Annotated[str, Column("hash of the settings that determine what is read")]
+    num_documents: Annotated[int, Column("documents with a part of it", "documents")]
+    status: Annotated[str, Column("ok, or failed if nothing could be read")]
     error: Annotated[str | None, Column("why it could not be read")]
     losses: Annotated[list[LossRow], Column("what of it is in no document's text")]
-    run_id: Annotated[str, Column("the ingest that wrote this row")]
+    run_id: Annotated[str, Column("ingest that wrote this row")]
     ingested_at: Annotated[datetime, Column("when that was, UTC")]
 
 
@@ -70,19 +68,17 @@ class DocumentRow(TypedDict):
     text: Annotated[str | None, pa.large_string(), Column("the text; null if it can't be read")]
     text_hash: Annotated[str | None, Column("SHA-256 of the text in UTF-8, hex; null if there is none")]
     num_bytes: Annotated[int, Column("size of the text in UTF-8; 0 without a text", "bytes")]
-    parts: Annotated[list[PartRow], Column("pages, messages, sections or rows that the text is made of, in order")]
+    parts: Annotated[list[PartRow], Column("pages, messages, sections or rows of the text, in order")]
     losses: Annotated[list[LossRow], Column("what of its sources is not in the text, or may be wrong")]
     source: Annotated[str, Column("the source, or the first of several")]
-    source_hash: Annotated[
-        str | None, Column("SHA-256 of that source's bytes; null where a row of a table is the source")
-    ]
-    reader: Annotated[str | None, Column("what read the source; null for a row of a table")]
+    source_hash: Annotated[str | None, Column("SHA-256 of that source; null for a row of a table")]
+    reader: Annotated[str | None, Column("converter of the source; null for a row of a table")]
     source_read: Annotated[float, Column("share of its parts and attachments that were read", "0 to 1")]
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("kind of that error: DocumentError, BadFileError, SourceUnreadError")]
-    run_id: Annotated[str, Column("the ingest that wrote this row")]
-    parts_hash: Annotated[int, Column("hash of the spans and locators of its parts, without their sources")]
-    row_hash: Annotated[int, Column("hash of the row without `reader` and `run_id`: another one means another row")]
+    run_id: Annotated[str, Column("ingest that wrote this row")]
+    parts_hash: Annotated[int, Column("hash of the spans and locators of its parts")]
+    row_hash: Annotated[int, Column("hash of the row without `reader` and `run_id`")]
 
 
 SOURCES = arrow_schema(SourceRow)

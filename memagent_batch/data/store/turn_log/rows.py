@@ -21,27 +21,24 @@ TEXT_HASH = Column("SHA-256 of the document's text in UTF-8, hex")
 RunId = Annotated[str, Column("the run that made this row")]
 DocumentHash = Annotated[str, TEXT_HASH]
 QuestionHash = Annotated[str, Column("SHA-256 of the question's text in UTF-8, hex")]
-SampleNumber = Annotated[int, pa.int32(), Column("which reading of this document and question, from 0")]
-Fingerprint = Annotated[str, Column("hash of all else that decides the result, hex")]
-TurnKind = Annotated[
-    str, Column("kind of turn: update, read, merge, answer, direct; after the answer value, evidence, support")
+SampleNumber = Annotated[
+    int, pa.int32(), Column("number of the reading among those of this document and question, from 0")
 ]
-ChunkIndex = Annotated[int | None, pa.int32(), Column("position of the chunk that was shown, from 0")]
+Fingerprint = Annotated[str, Column("hash of the agent, hex")]
+TurnKind = Annotated[str, Column("update, read, merge, answer, direct; after the answer value, evidence, support")]
+ChunkIndex = Annotated[int | None, pa.int32(), Column("position of the chunk shown, from 0")]
 TokenStart = Annotated[int | None, Column("first token of that chunk in the document", "tokens")]
 TokenEnd = Annotated[int | None, Column("token after its last one", "tokens")]
-CharStart = Annotated[
-    int | None, Column("first character of that chunk in the text as stored, in which a CRLF is two", "code points")
-]
+CharStart = Annotated[int | None, Column("first character of that chunk in the stored text", "code points")]
 CharEnd = Annotated[int | None, Column("character after its last one", "code points")]
-ENDED_STATUS = Column("ok or failed; in `answers` also not_read: the next run reads it")
+ENDED_STATUS = Column("ok, failed, or in `answers` not_read: the next run reads it")
 EndedStatus = Annotated[str, ENDED_STATUS]
-TypedJson = Annotated[str | None, Column("the answer as a value of the type that was asked for, as JSON")]
+TypedJson = Annotated[str | None, Column("the answer as a value of that type, as JSON")]
 TypedStatus = Annotated[
     str | None,
     Column(
-        "ok, not_stated, not_read (what was read does not say, and not all of the source was read, or not all of the "
-        "text shown to the model; not in the log), or invalid; null if the question asks for no type, or its follow-up "
-        "question failed"
+        "ok, not_stated, not_read (not found, but not everything was read by ingest or shown to the model) or "
+        "invalid; null if the question has no type, or its follow-up question failed"
     ),
 ]
 
@@ -86,7 +83,7 @@ class LoggedTurnRow(_RunRow, AddressRow):
     logprobs: Annotated[
         Sequence[float] | None, pa.list_(pa.float32()), Column("log-probability of each token, if asked for")
     ]
-    finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
+    finish_reason: Annotated[str, Column("stop, or length if the completion was cut")]
     num_prompt_tokens: Annotated[int, Column("length of the prompt", "tokens")]
     num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
     engine_seconds: Annotated[float, Column("time inside the engine", "seconds")]
@@ -124,17 +121,17 @@ class ResultColumns(TypedDict):
     """What a reading brought and took."""
 
     response: Annotated[str | None, Column("text of the answer turn, without thoughts")]
-    memory: Annotated[str | None, Column("memory that the answer was given from")]
-    finish_reason: Annotated[str | None, Column("why the answer ended: stop, or length if it was cut")]
+    memory: Annotated[str | None, Column("memory from which the answer was given")]
+    finish_reason: Annotated[str | None, Column("stop, or length if the answer was cut")]
     memory_truncations: Annotated[
         int,
         pa.int32(),
-        Column("turns whose memory or note was cut at its budget; replayed ones included", "turns"),
+        Column("turns whose memory or note was cut at its budget", "turns"),
     ]
     num_document_tokens: Annotated[int | None, Column("length of the document", "tokens")]
     num_chunks: Annotated[int | None, pa.int32(), Column("chunks of the document", "chunks")]
-    num_turns: Annotated[int, pa.int32(), Column("turns of the reading, replayed ones included", "turns")]
-    num_replayed_turns: Annotated[int, pa.int32(), Column("of these, answered by the turn log", "turns")]
+    num_turns: Annotated[int, pa.int32(), Column("turns of the reading, also those from the log", "turns")]
+    num_replayed_turns: Annotated[int, pa.int32(), Column("of these, taken from the turn log", "turns")]
     num_prompt_tokens: Annotated[int, Column("prompt tokens of all turns", "tokens")]
     num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
     num_completion_tokens: Annotated[int, Column("completion tokens of all turns", "tokens")]
@@ -147,7 +144,7 @@ class ProvenanceColumns(TypedDict):
     """Which model read, and what went wrong."""
 
     model: Annotated[str, Column("the model that read")]
-    error_type: Annotated[str | None, Column("what went wrong; AnswerNotFound if the response has no answer")]
+    error_type: Annotated[str | None, Column("kind of error; AnswerNotFound if the response has no answer")]
     error_message: Annotated[str | None, Column("where and why, and what to do")]
 
 
@@ -189,20 +186,18 @@ class FollowUpColumns(TypedDict):
     value_status: TypedStatus
     confidence: Annotated[
         float | None,
-        Column("probability of a value that was chosen from a menu, given the memory and not the document, 0 to 1"),
+        Column("probability of a value chosen from a menu, given the memory, not the document, 0 to 1"),
     ]
     support: Annotated[
         str | None,
-        Column("whether the chosen sentences support the answer: supported, partly, contradicted, or not enough"),
+        Column("whether the sentences support the answer: supported, partly, contradicted, or not enough"),
     ]
-    support_probability: Annotated[float | None, Column("its probability over the menu, 0 to 1")]
+    support_probability: Annotated[float | None, Column("probability of `support`, 0 to 1")]
     coverage: Annotated[
         float | None,
-        Column("share of the document's tokens that turns showed, 0 to 1; null if nothing was asked after the answer"),
+        Column("share of the document's tokens that turns showed, 0 to 1; null without follow-up questions"),
     ]
-    follow_up_error: Annotated[
-        str | None, Column("why the value is invalid, or why a follow-up question brought nothing")
-    ]
+    follow_up_error: Annotated[str | None, Column("why the value is invalid or a follow-up question failed")]
 
 
 class SpanRow(TypedDict):
