@@ -41,8 +41,7 @@ from memagent_batch.loop.engines.vllm import orphan_guard
 from memagent_batch.loop.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.reading.agent import make_agent
-from memagent_batch.run.reading.read import read
-from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
 from memagent_batch.run.wiring import identify_reader, make_output, make_tokenizer, resolve_model, with_prompt_order
 from memagent_batch.types import Prompt, Question
 

@@ -19,7 +19,7 @@ from memagent_batch.logs import (
     log_step,
     rewritten_stderr,
 )
-from memagent_batch.run.executors.progress.board import KEPT_EVENTS, ActorReport, Board, Event
+from memagent_batch.run.executors.reports import KEPT_EVENTS, ActorReport, Board, Event
 from tests.job_process import run_job
 from tests.jobs import small_arguments
 

@@ -26,8 +26,8 @@ from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineStartError, InputError, MemagentError, OutputError, SettingsError
 from memagent_batch.loop.engines.engine import Engine
-from memagent_batch.run.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.run.executors.ray import executor, replicas
+from memagent_batch.run.executors.reader import ReaderProcess, ReaderTask
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 

@@ -27,7 +27,7 @@ from memagent_batch.loop.prompts import PromptTokens, Slot
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.check import check
-from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.run.wiring import ReaderIdentity, identify_reader, make_engine, make_follow_up_tokens
 from memagent_batch.types import Completion, FinishReason, Outcome, Prompt, QuestionTokens
 from tests.engines.scripted_server import Reply, Script, scripted_server

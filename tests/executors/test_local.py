@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.apps.api import reader
+from memagent_batch.apps.api import reader as api_reader
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
 from memagent_batch.loop.engines.engine import Engine
-from memagent_batch.run.executors import actor, local
+from memagent_batch.run.executors import local, reader
 from memagent_batch.run.executors.leaving import CLAIM_SECONDS
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.history import finished_runs, require_manifest
@@ -93,7 +93,7 @@ def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no
         engines.append(FragileEngine(agent, make_engine(agent)))
         return engines[-1]
 
-    monkeypatch.setattr(actor, "make_engine", make)
+    monkeypatch.setattr(reader, "make_engine", make)
     manifest = answer(job)
     assert (manifest["counts"]["ok"], manifest["counts"]["failed"]) == (4, 1)
     assert [engine.has_stopped for engine in engines] == [True] * 5
@@ -127,7 +127,7 @@ def test_engine_that_loads_its_model_for_longer_than_a_run_waits_for_is_stopped_
 ) -> None:
     put_documents(tmp_path, {"sound": "sound " * 200})
     job, engine = settings(tmp_path, text_model, ExecutorKind.LOCAL), LoadingEngine()
-    monkeypatch.setattr(actor, "make_engine", lambda _: engine)
+    monkeypatch.setattr(reader, "make_engine", lambda _: engine)
     monkeypatch.setattr(local, "CLOSE_SECONDS", 0.1)
     with pytest.raises(KeyboardInterrupt):
         answer(job)
@@ -138,7 +138,7 @@ def test_engine_of_a_reader_that_is_interrupted_while_it_loads_its_model_is_stop
     text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = LoadingEngine()
-    monkeypatch.setattr(reader, "make_engine", lambda _: engine)
+    monkeypatch.setattr(api_reader, "make_engine", lambda _: engine)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that a shell runs in the background ignore it
     with pytest.raises(KeyboardInterrupt), ma.Agent(model=text_model, engine="simulated", window_tokens=4096).open():
         pass
@@ -161,7 +161,7 @@ def test_engine_that_died_is_started_three_times_before_the_run_ends_with_its_er
 
     monkeypatch.setattr(local, "RESTART_SECONDS", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(actor, "make_engine", make)
+        patch.setattr(reader, "make_engine", make)
         if is_read:
             assert answer(job)["counts"]["ok"] == 4
             return

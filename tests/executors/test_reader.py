@@ -24,12 +24,10 @@ from memagent_batch.logs import EventKind
 from memagent_batch.loop.engines.simulated import SimulatedEngine
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import PromptTokens
-from memagent_batch.run.executors import actor
-from memagent_batch.run.executors.actor import ReaderTask
+from memagent_batch.run.executors import reader
 from memagent_batch.run.executors.local import LocalExecutor
-from memagent_batch.run.executors.progress.board import ActorReport, Board, Event
-from memagent_batch.run.executors.progress.reporter import Reporter
-from memagent_batch.run.executors.reader import Reader
+from memagent_batch.run.executors.reader import Reader, ReaderTask
+from memagent_batch.run.executors.reports import ActorReport, Board, Event, Reporter
 from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.ingest import find_sources, ingest
 from memagent_batch.run.plan import CALL_COLUMN, Plan, count_pending
@@ -111,8 +109,7 @@ def read_pending(
     ]
 
     async def read() -> list[pa.Table | BaseException]:
-        reader = Reader(task)
-        return await asyncio.gather(*map(reader, documents), return_exceptions=True)
+        return await asyncio.gather(*map(Reader(task), documents), return_exceptions=True)
 
     return asyncio.run(read())
 
@@ -145,7 +142,7 @@ def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
         def count_turn(self, prompt: Prompt, completion: Completion) -> None:
             under_way.append(sum(counted))
 
-    monkeypatch.setattr(actor, "Reporter", RecordingReporter)
+    monkeypatch.setattr(reader, "Reporter", RecordingReporter)
     index = scan_log(make_output(job), fingerprint=identify_reader(job.agent).fingerprint)
     pending = count_pending(planned(job).pending(index, retry_failed=False))
     statuses = statuses_in(read_pending(job))
@@ -157,10 +154,10 @@ def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
 
 
 async def test_collection_of_garbage_looks_at_nothing_that_was_there_before_the_first_document(job: JobConfig) -> None:
-    reader, before = Reader(task_of(job, board=Board())), gc.get_freeze_count()
-    await reader.start()
+    started, before = Reader(task_of(job, board=Board())), gc.get_freeze_count()
+    await started.start()
     assert gc.get_freeze_count() > before + len(gc.get_objects())
-    await reader.close()
+    await started.close()
     assert gc.get_freeze_count() == 0
 
 
@@ -248,7 +245,7 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
 ) -> None:
     counted = list[int]()
     with monkeypatch.context() as away:
-        away.setattr(actor, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
+        away.setattr(reader, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
         away.setattr(Reporter, "count_read", lambda _, num_bytes: counted.append(num_bytes))
         assert sorted(statuses_in(read_pending(job))) == ["not_read", "not_read", "ok"]
     assert [row["status"] for row in outcomes_of(job)] == ["ok"]

@@ -12,11 +12,11 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import NotReadError
-from memagent_batch.run.executors.actor import ReaderTask
+from memagent_batch.run.executors.executor import Tokenise
 from memagent_batch.run.executors.local import LocalExecutor
+from memagent_batch.run.executors.reader import Reader, ReaderTask
 from memagent_batch.run.flows.answer import answer, answer_checked
 from memagent_batch.run.flows.check import check
 from memagent_batch.run.history import require_manifest
@@ -94,9 +94,9 @@ class StoppedExecutor(LocalExecutor):
 
     @contextmanager
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+        self, batches: Iterable[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
     ) -> Iterator[Iterator[pa.Table]]:
         first = pa.concat_tables(batches).slice(0, self._num_documents)
-        with super().read([first], task=task, documents=documents, splits=splits) as rows:
+        with super().read([first], tokenise=tokenise, reader=reader, task=task) as rows:
             yield rows
         raise NotReadError(f"{self._num_documents} documents are read")

@@ -20,7 +20,7 @@ from memagent_batch.errors import EngineRefusedError
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
 from memagent_batch.loop.prompt_sets.files import save_prompt_set
-from memagent_batch.run.executors import actor
+from memagent_batch.run.executors import reader
 from memagent_batch.run.flows import answer as pipeline
 from memagent_batch.run.history import RUNS, finished_runs, require_manifest
 from memagent_batch.run.tables import READING_TABLES
@@ -116,7 +116,7 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
 ) -> None:
     slow_log = [*arguments, "--log.flush-seconds", "600"]
     with monkeypatch.context() as expiring:
-        expiring.setattr(actor, "make_engine", lambda agent: ExpiringEngine(make_engine(agent)))
+        expiring.setattr(reader, "make_engine", lambda agent: ExpiringEngine(make_engine(agent)))
         assert main(["answer", *slow_log]) == 2
     *_, before, last = capsys.readouterr().err.splitlines()
     assert last == "error: the endpoint answered 401: token expired; set a key that is good"

@@ -12,7 +12,7 @@ from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.policies.parallel import LABEL_TOKENS, ParallelPolicy, side_by_side
 from memagent_batch.loop.prompts import Memory, PromptTokens
 from memagent_batch.run.reading.places import TurnPlaces
-from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly
 from memagent_batch.testing import PROMPTS
 from memagent_batch.types import Completion, FinishReason, Outcome, Prompt, Writes
 from tests.policies.token_documents import QUESTION, document_of

@@ -23,8 +23,7 @@ from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Memory, PromptTokens
 from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.run.reading.documents import unreadable
-from memagent_batch.run.reading.read import Reading, read
-from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.reading.read import Reading, ReadingTurns, ReplayOnly, read
 from memagent_batch.types import (
     Completion,
     Cost,

@@ -6,7 +6,7 @@ import pytest
 
 from memagent_batch.errors import EngineDeadError, EngineRequestError, PromptTooLongError
 from memagent_batch.loop.addresses import ReadingAddress
-from memagent_batch.run.reading.suspects import (
+from memagent_batch.run.reading.places import (
     ALONE_DEATHS,
     FATAL_DEATHS,
     SUSPECT_DEATHS,

@@ -17,9 +17,8 @@ from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurn, 
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import NotLoggedError, TurnUnansweredError
 from memagent_batch.loop.addresses import ReadingAddress, token_hash
-from memagent_batch.run.reading.places import TurnPlaces
-from memagent_batch.run.reading.suspects import ALONE_DEATHS, Suspects
-from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.run.reading.places import ALONE_DEATHS, Suspects, TurnPlaces
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.types import Completion, FinishReason, Prompt, Writes
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")

@@ -26,18 +26,24 @@ from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import InputError
 from memagent_batch.run.budgets import fit_budgets_to_window, require_questions_fit
 from memagent_batch.run.claim import require_log_place
-from memagent_batch.run.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.run.executors.ray.board import start_board
-from memagent_batch.run.executors.ray.executor import read_calls, tokenised_rows
+from memagent_batch.run.executors.ray.executor import mapped, read_calls
 from memagent_batch.run.executors.ray.session import with_long_loops
-from memagent_batch.run.executors.reader import Reader
-from memagent_batch.run.executors.tokenise import RowColumns
+from memagent_batch.run.executors.reader import Reader, ReaderProcess, ReaderTask
+from memagent_batch.run.executors.tokenise import RowColumns, tokenise_rows
 from memagent_batch.run.projection import Origin, PartDocument, answer_row, answers_table, carried_columns
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.run.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.run.results import with_doubts, with_votes
 from memagent_batch.run.tables import ANSWERS, AnswerRow
-from memagent_batch.run.wiring import identify_reader, make_engine, make_output, model_name, with_prompt_order
+from memagent_batch.run.wiring import (
+    identify_reader,
+    make_engine,
+    make_output,
+    make_tokenizer,
+    model_name,
+    with_prompt_order,
+)
 
 
 def read(
@@ -83,9 +89,16 @@ def read(
     _require_columns(dataset, columns)
     options = StorageOptions(storage_options)
     task = _checked_task(agent, questions, log=log, options=options, follow_ups=follow_ups, pool=pool)
-    data, rows = with_long_loops(dataset), _rows_of(task.load_questions())
-    calls = tokenised_rows(data, task=task, columns=columns, asked=rows, splits=follow_ups.evidence)
-    return read_calls(calls, AnswerReader, task=task)
+    tokenise = partial(
+        tokenise_rows,
+        agent=task.agent,
+        columns=columns,
+        asked=_rows_of(task.load_questions()),
+        samples=agent.sampling.samples,
+        splits=follow_ups.evidence,
+        tokenizer_sha256=make_tokenizer(task.agent).sha256,
+    )
+    return read_calls(mapped(with_long_loops(dataset), tokenise), AnswerReader, task=task)
 
 
 def _checked_task(
@@ -102,8 +115,7 @@ def _checked_task(
     make_engine(agent)
     agent = fit_budgets_to_window(with_prompt_order(agent, num_questions=most_questions(listed)))
     require_questions_fit(listed, agent)
-    identity = identify_reader(agent)
-    fingerprint = identity.fingerprint
+    fingerprint = identify_reader(agent).fingerprint
     types = asked_types(listed)
     closes = checked_follow_ups(follow_ups, agent, types=types, fingerprint=fingerprint)
     require_compiled(types, agent)
@@ -119,7 +131,6 @@ def _checked_task(
         pool=pool,
         run_id=new_run_id(after=before),
         fingerprint=fingerprint,
-        tokenizer_sha256=identity.parts["tokenizer_sha256"],
         board=start_board(),
         place=place,
         log=LogConfig(),
@@ -214,5 +225,5 @@ class AnswerReader(Reader):
 
     @cached_property
     def _asked(self) -> list[AskedQuestion]:
-        rows: list[AskedQuestion] = self._task.load_questions().to_pylist()
+        rows: list[AskedQuestion] = self.task.load_questions().to_pylist()
         return rows

@@ -8,17 +8,18 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from memagent_batch.config.job import ExecutorKind, JobConfig, RunConfig
-from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.errors import SettingsError
-from memagent_batch.run.executors.actor import ReaderTask
-from memagent_batch.run.executors.progress.board import Board
 from memagent_batch.run.executors.ray.metrics import is_exported
+from memagent_batch.run.executors.reader import Reader, ReaderTask
+from memagent_batch.run.executors.reports import Board
 
 LOCAL_BYTES = 64 << 20
 """Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""
 LOCAL_FILES = 2000
 
 WorkItem = TypeVar("WorkItem")
+Tokenise = Callable[[pa.Table], Iterator[pa.Table]]
+"""A batch of planned documents in, tables of `CALL` out."""
 
 
 class Executor(Protocol):
@@ -47,9 +48,12 @@ class Executor(Protocol):
         """Where the readers of one call of `read` report to."""
 
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+        self, batches: Iterable[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
     ) -> AbstractContextManager[Iterator[pa.Table]]:
-        """Reads planned documents, and stops its engines at the end of the block; rows of `ENDED`, as readings end."""
+        """Gives each row that `tokenise` makes of the batches to a reader, and yields the tables that it returns.
+
+        Each reader has its own engine and reads many rows at once. At the end of the block the engines stop.
+        """
 
 
 def choose_executor(

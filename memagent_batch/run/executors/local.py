@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from itertools import chain, takewhile
 from queue import SimpleQueue
 from typing import Self
@@ -13,22 +14,20 @@ from typing import Self
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.run.executors.actor import (
+from memagent_batch.run.executors.executor import Tokenise, WorkItem
+from memagent_batch.run.executors.leaving import FORCED_EXIT, terminable
+from memagent_batch.run.executors.reader import (
     LAST_FLUSH_SECONDS,
     LAST_STOP_SECONDS,
     MAX_STARTS,
     RESTART_SECONDS,
+    Reader,
     ReaderProcess,
     ReaderTask,
 )
-from memagent_batch.run.executors.executor import WorkItem
-from memagent_batch.run.executors.leaving import FORCED_EXIT, terminable
-from memagent_batch.run.executors.progress.board import Board
-from memagent_batch.run.executors.reader import Reader
-from memagent_batch.run.executors.tokenise import tokenise
+from memagent_batch.run.executors.reports import Board
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
@@ -66,29 +65,28 @@ class LocalExecutor:
 
     @contextmanager
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+        self, batches: Iterable[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine, which is started again when it has died."""
         planned = takewhile(lambda _: task.board.may_start_turns(), batches)
-        calls = chain.from_iterable(
-            tokenise(
-                batch, agent=task.agent, documents=documents, splits=splits, tokenizer_sha256=task.tokenizer_sha256
-            )
-            for batch in planned
-        )
-        with quiet_libraries(), Readings(calls, task=task) as readings:
+        calls = chain.from_iterable(map(tokenise, planned))
+        with quiet_libraries(), Readings(calls, partial(reader, task), task.pool.readings_in_flight) as readings:
             yield iter(readings)
 
 
 class Readings:
     """Readings on an event loop in its own thread, so that the main thread can leave at any time."""
 
-    def __init__(self, calls: Iterator[pa.Table], *, task: ReaderTask) -> None:
-        self._calls, self._task = calls, task
+    def __init__(
+        self, calls: Iterator[pa.Table], make_reader: Callable[[ReaderProcess], Reader], readings_in_flight: int
+    ) -> None:
+        self._calls, self._make_reader = calls, make_reader
+        self._num_given = 2 * readings_in_flight
+        """Calls inside the reader: more than are in flight, since some of them wait for the log."""
         self._coming: asyncio.Future[pa.Table | None] | None = None
         self._unfinished: dict[int, pa.Table] = {}
         self._num_calls = 0
-        self._reader = Reader(task)
+        self._reader = make_reader(ReaderProcess())
         self._ended: SimpleQueue[pa.Table | BaseException | None] = SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="reading")
@@ -147,7 +145,7 @@ class Readings:
         """
         for number in range(MAX_STARTS):
             await asyncio.sleep(RESTART_SECONDS if number else 0)
-            self._reader = Reader(self._task, ReaderProcess(is_replacement=True))
+            self._reader = self._make_reader(ReaderProcess(is_replacement=True))
             try:
                 await self._reader.start()
                 return
@@ -160,8 +158,8 @@ class Readings:
         ) from problem
 
     async def _feed(self, group: asyncio.TaskGroup) -> None:
-        """Gives the reader calls: twice as many as readings in flight, since some of them wait for the log."""
-        inside = asyncio.Semaphore(2 * self._task.pool.readings_in_flight)
+        """Gives the reader its calls, those that a dead reader has left first."""
+        inside = asyncio.Semaphore(self._num_given)
         again = iter(list(self._unfinished))
         while True:
             await inside.acquire()

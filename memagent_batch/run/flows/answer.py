@@ -18,10 +18,11 @@ from memagent_batch.data.store.turn_log.merge import merge_log
 from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.plugins import engine_settings
-from memagent_batch.run.executors.actor import ReaderTask
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.executors.leaving import GracefulShutdown, can_be_interrupted, noted_stop
-from memagent_batch.run.executors.progress.progress import Progress
+from memagent_batch.run.executors.progress import Progress
+from memagent_batch.run.executors.reader import Reader, ReaderTask
+from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.executors.write import WriteTask, copy_part, table_file, write_part
 from memagent_batch.run.flows.check import CheckedJob, check
 from memagent_batch.run.flows.plan import make_plan, scan_plan
@@ -206,7 +207,6 @@ def read_documents(
         pool=job.pool,
         run_id=run.run_id,
         fingerprint=run.reader.fingerprint,
-        tokenizer_sha256=run.reader.parts["tokenizer_sha256"],
         board=board,
         place=job,
         log=job.log,
@@ -214,8 +214,14 @@ def read_documents(
         follow_ups=None if follow_ups is None else job.follow_ups,
         is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
     )
-    splits = follow_ups is not None and follow_ups.config.evidence
-    read = executor.read(calls, task=task, documents=run.projection.documents, splits=splits)
+    tokenise_batch = partial(
+        tokenise,
+        agent=job.agent,
+        documents=run.projection.documents,
+        splits=follow_ups is not None and follow_ups.config.evidence,
+        tokenizer_sha256=run.reader.parts["tokenizer_sha256"],
+    )
+    read = executor.read(calls, tokenise=tokenise_batch, reader=Reader, task=task)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)

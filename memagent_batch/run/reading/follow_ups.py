@@ -60,8 +60,7 @@ from memagent_batch.loop.texts.sentences import SPLIT, Sentences
 from memagent_batch.loop.texts.words import folded_words
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.budgets import fitted_follow_ups, require_follow_up_window
-from memagent_batch.run.reading.read import Reading, place_of
-from memagent_batch.run.reading.turns import ReadingTurns, TurnCounts
+from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, place_of
 from memagent_batch.run.wiring import make_engine, make_follow_up_tokens
 from memagent_batch.types import Completion, Document, Extraction, FinishReason, Prompt, Turns
 

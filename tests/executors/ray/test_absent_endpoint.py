@@ -7,8 +7,7 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
-from memagent_batch.run.executors.progress.board import Board
-from memagent_batch.run.executors.progress.reporter import AWAY_SECONDS, Reporter
+from memagent_batch.run.executors.reports import AWAY_SECONDS, Board, Reporter
 from memagent_batch.run.wiring import make_output
 from memagent_batch.types import Completion, Prompt
 from tests.engine_context import MadeEngine

@@ -18,11 +18,10 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError, SettingsError
 from memagent_batch.loop.engines.engine import Engine
-from memagent_batch.run.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.run.executors.ray import executor, replicas
 from memagent_batch.run.executors.ray.board import NextStep, start_board
 from memagent_batch.run.executors.ray.executor import require_node, require_place
-from memagent_batch.run.executors.reader import Reader
+from memagent_batch.run.executors.reader import Reader, ReaderProcess, ReaderTask
 from memagent_batch.run.flows import answer as pipeline
 from memagent_batch.run.manifest import Manifest
 from memagent_batch.types import Completion, Prompt

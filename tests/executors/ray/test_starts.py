@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from memagent_batch.run.executors.progress.board import ReplicaCounts
 from memagent_batch.run.executors.ray import board as ray_board
 from memagent_batch.run.executors.ray.board import BoardActor, NextStep, Starts
+from memagent_batch.run.executors.reports import ReplicaCounts
 
 
 async def end(of: Starts, replica: str, *, is_new: bool = True, has_failed: bool = False) -> NextStep:

@@ -8,7 +8,7 @@ from pathlib import Path
 from infra.docs.settings_page import PAGE as SETTINGS_PAGE
 from memagent_batch import errors
 from memagent_batch.logs import EventKind, as_json
-from memagent_batch.run.executors.progress.board import Event
+from memagent_batch.run.executors.reports import Event
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("memagent_batch", "pipelines")

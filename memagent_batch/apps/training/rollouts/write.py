@@ -30,8 +30,7 @@ from memagent_batch.run.parts import PART_COLUMN
 from memagent_batch.run.plan import WORK_COLUMNS
 from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents, unreadable
-from memagent_batch.run.reading.read import read
-from memagent_batch.run.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
 from memagent_batch.run.tables import ROLLOUTS_TABLE
 from memagent_batch.run.wiring import ReaderIdentity, make_output
 from memagent_batch.types import Question, Status

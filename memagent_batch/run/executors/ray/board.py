@@ -12,10 +12,10 @@ from typing import Any
 
 import ray
 
-from memagent_batch.run.executors.actor import MAX_STARTS
-from memagent_batch.run.executors.progress.board import ActorReport, Board, ReplicaCounts
 from memagent_batch.run.executors.ray.session import START_SECONDS
-from memagent_batch.run.reading.suspects import TurnKey
+from memagent_batch.run.executors.reader import MAX_STARTS
+from memagent_batch.run.executors.reports import ActorReport, Board, ReplicaCounts
+from memagent_batch.run.reading.places import TurnKey
 
 BOARD_ANSWER_SECONDS = 10.0
 """Longest wait for the board in one look; the next look waits for the same answer.

@@ -1,10 +1,10 @@
 """The executor of a cluster: Ray Data runs the tasks, and an actor pool the readers.
 
-`tokenised_rows` and `read_calls` are stages of a program's own pipeline too.
+`mapped` and `read_calls` are stages of a program's own pipeline too.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,17 +18,14 @@ from ray.util import placement_group, remove_placement_group
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
-from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.errors import ReplicaLostError, RunFailedError, SettingsError
 from memagent_batch.plugins import engine_settings
-from memagent_batch.run.executors.actor import ReaderTask
-from memagent_batch.run.executors.executor import WorkItem
-from memagent_batch.run.executors.progress.board import Board
+from memagent_batch.run.executors.executor import Tokenise, WorkItem
 from memagent_batch.run.executors.ray.board import RayBoard, start_board
 from memagent_batch.run.executors.ray.replicas import Replica, RunNotice
 from memagent_batch.run.executors.ray.session import CPU_SHARE, START_SECONDS, own_error, ray_session
-from memagent_batch.run.executors.reader import Reader
-from memagent_batch.run.executors.tokenise import RowColumns, tokenise, tokenise_rows
+from memagent_batch.run.executors.reader import Reader, ReaderTask
+from memagent_batch.run.executors.reports import Board
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +67,7 @@ class RayExecutor:
         if not given or (len(given) == 1 and not is_heavy):
             yield from _each({"item": given}, function=function)
         elif isinstance(given[0], pa.Table):
-            yield from _blocks(_mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus))
+            yield from _blocks(mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus))
         else:
             rows = ray.data.from_items([{"item": item} for item in given], override_num_blocks=len(given))
             each = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
@@ -82,14 +79,14 @@ class RayExecutor:
 
     @contextmanager
     def read(
-        self, batches: Iterable[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+        self, batches: Iterable[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        yield _read_all(list(batches), task=task, documents=documents, splits=splits)
+        yield _read_all(list(batches), tokenise=tokenise, reader=reader, task=task)
 
 
 def _read_all(
-    batches: list[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool
+    batches: list[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
 ) -> Iterator[pa.Table]:
     """Reads all documents, once the cluster has room for a replica; those of replicas that were given up once more.
 
@@ -98,7 +95,10 @@ def _read_all(
     require_place(task.agent, task.pool)
     for number in range(MAX_PASSES):
         lost = set[str]()
-        for ended in _blocks(_read(batches, task=task, documents=documents, splits=splits)):
+        planned = ray.data.from_arrow(batches)
+        if task.is_bounded:
+            planned = mapped(planned, partial(_unless_stopped, board=task.board))
+        for ended in _blocks(read_calls(mapped(planned, tokenise), reader, task=task)):
             if number < MAX_PASSES - 1:
                 lost |= _lost_documents(ended)
             yield ended.filter(pc.invert(pc.is_in(ended["document_id"], pa.array(lost, pa.string()))))
@@ -110,17 +110,6 @@ def _read_all(
         batches = [each for each in batches if each.num_rows]
 
 
-def _read(batches: list[pa.Table], *, task: ReaderTask, documents: StoredDocuments, splits: bool) -> Dataset:
-    planned = ray.data.from_arrow(batches)
-    if task.is_bounded:
-        planned = _mapped(planned, partial(_unless_stopped, board=task.board))
-    tokenised = partial(
-        tokenise, agent=task.agent, documents=documents, splits=splits, tokenizer_sha256=task.tokenizer_sha256
-    )
-    calls = _mapped(planned, tokenised)
-    return read_calls(calls, Reader, task=task)
-
-
 def _lost_documents(ended: pa.Table) -> set[str]:
     """Documents of which a reading needs another replica; a table of `ENDED` has all readings of its documents."""
     if ended["not_read"].null_count == ended.num_rows:
@@ -129,7 +118,8 @@ def _lost_documents(ended: pa.Table) -> set[str]:
     return set(ended.filter(is_lost)["document_id"].to_pylist())
 
 
-def _mapped(data: Dataset, function: Callable[[Any], Any], *, num_cpus: float = CPU_SHARE) -> Dataset:
+def mapped(data: Dataset, function: Callable[[Any], Any], *, num_cpus: float = CPU_SHARE) -> Dataset:
+    """The blocks that a function makes of each block, in CPU tasks."""
     return data.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
 
 
@@ -151,27 +141,6 @@ def _blocks(data: Dataset) -> Iterator[pa.Table]:
 def _unless_stopped(batch: pa.Table, *, board: Board) -> pa.Table:
     """Ray Data UDF: the documents of a batch; none once the run has met a bound."""
     return batch if board.may_start_turns() else batch.slice(0, 0)
-
-
-def tokenised_rows(
-    dataset: Dataset,
-    *,
-    task: ReaderTask,
-    columns: RowColumns,
-    asked: Mapping[str | None, Sequence[int]],
-    splits: bool = False,
-) -> Dataset:
-    """Rows of a dataset, which hold their texts, as rows of `CALL`; see `tokenise_rows`."""
-    rows = partial(
-        tokenise_rows,
-        agent=task.agent,
-        columns=columns,
-        asked=asked,
-        samples=task.agent.sampling.samples,
-        splits=splits,
-        tokenizer_sha256=task.tokenizer_sha256,
-    )
-    return _mapped(dataset, rows)
 
 
 def read_calls(calls: Dataset, reader: type[Reader], *, task: ReaderTask) -> Dataset:

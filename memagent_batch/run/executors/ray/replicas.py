@@ -22,11 +22,17 @@ import ray
 from memagent_batch.errors import EngineStartError, MemagentError, RunFailedError
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.engines.engine import Engine
-from memagent_batch.run.executors.actor import LAST_STOP_SECONDS, MAX_STARTS, RESTART_SECONDS, ReaderProcess, ReaderTask
-from memagent_batch.run.executors.progress.board import ActorReport, Board, Event
 from memagent_batch.run.executors.ray.board import NextStep, RayBoard
 from memagent_batch.run.executors.ray.metrics import GIVEN_UP
-from memagent_batch.run.executors.reader import Reader
+from memagent_batch.run.executors.reader import (
+    LAST_STOP_SECONDS,
+    MAX_STARTS,
+    RESTART_SECONDS,
+    Reader,
+    ReaderProcess,
+    ReaderTask,
+)
+from memagent_batch.run.executors.reports import ActorReport, Board, Event
 
 TELL_SECONDS = 5.0
 """Pause before the board is told the same again."""

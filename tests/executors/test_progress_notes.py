@@ -8,8 +8,8 @@ import pytest
 
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import StorageError
-from memagent_batch.run.executors.progress import progress
-from memagent_batch.run.executors.progress.board import ActorReport, Board
+from memagent_batch.run.executors import progress
+from memagent_batch.run.executors.reports import ActorReport, Board
 from memagent_batch.run.plan import PendingWork
 from memagent_batch.run.state import ProgressNote, read_progress, write_progress
 

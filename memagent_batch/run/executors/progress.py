@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
-from memagent_batch.run.executors.progress.board import ActorReport, Board, ReplicaCounts
 from memagent_batch.run.executors.ray.metrics import COUNTERS, GIVEN_UP, READER_COUNTS, counter, gauge
+from memagent_batch.run.executors.reports import ActorReport, Board, ReplicaCounts
 from memagent_batch.run.manifest import Spent
 from memagent_batch.run.plan import PendingWork
 from memagent_batch.run.state import ProgressNote
