@@ -9,6 +9,29 @@ PACKAGE = "memagent_batch"
 APPS, READERS = f"{PACKAGE}/apps/", f"{PACKAGE}/data/ingest/readers/"
 """What is built on runs, and the readers of kinds of files: all else of the package is its core."""
 
+TURN = {
+    "cli.answer.Answer.run": "",
+    "run.flows.answer.answer_checked": "answer_checked(",
+    "run.flows.answer.answer_plan": "answer_plan(",
+    "run.flows.answer.read_plan": "read_plan(",
+    "run.flows.answer.read_documents": "read_documents(",
+    "run.executors.reader.Reader.__call__": "reader=Reader",
+    "run.executors.reader.Reader.read": "self.read(",
+    "run.executors.reader.Reader._read": "self._read(",
+    "run.executors.reader.Reader._result": "self._result(",
+    "run.reading.read.read": "read(",
+    "run.reading.read._outcome": "_outcome(",
+    "loop.policies.overwrite.OverwritePolicy.read": "policy.read(",
+    "run.reading.read.ReadingTurns.__call__": "turns(",
+    "run.reading.read.ReadingTurns._complete": "self._complete(",
+    "run.reading.read.ReadingTurns._logged_or_asked": "self._logged_or_asked(",
+    "run.reading.read.ReadingTurns._ask": "self._ask(",
+    "loop.engines.vllm.engine.VllmEngine.complete": "engine.complete(",
+}
+"""The functions that follow one another from the command line to vLLM, each with how the one before it names it.
+
+A test holds this to the code. What calls a `Reader`, in this process or on a cluster, need not be read for it."""
+
 
 def main() -> None:
     """Prints a row for each figure."""
@@ -26,9 +49,20 @@ def measure(root: Path) -> dict[str, int]:
         "Python outside tests, lines": num_lines(root, python) - num_lines(root, tests),
         "core (all but apps and readers), lines": num_lines(root, core),
         "packages at the top": len({name.split("/")[1] for name in package if name.count("/") > 1}),
+        "files to open to follow one turn": len({turn_file(root, name) for name in TURN}),
         "tests, lines": num_lines(root, tests),
         "Markdown, words": sum(len(read(root, name).split()) for name in tracked(root, "*.md")),
     }
+
+
+def turn_file(root: Path, function: str) -> Path:
+    """The file of the package that holds a function."""
+    path = root / PACKAGE
+    for name in function.split("."):
+        if (path / f"{name}.py").exists():
+            return path / f"{name}.py"
+        path /= name
+    raise FileNotFoundError(f"no module of {PACKAGE} holds {function}")
 
 
 def tracked(root: Path, pattern: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Pages of the docs say what the code says."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,6 +14,7 @@ from memagent_batch.cli.settings import JobSettings
 from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
 from memagent_batch.plugins import POLICIES, policy_class
 from tests.infra.docs.test_commands_in_docs import GROUPS
+from tools.metrics import TURN, turn_file
 
 ROOT = Path(__file__).parents[3]
 TROUBLESHOOTING = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
@@ -60,3 +62,14 @@ def test_eight_steps_of_a_reading_name_functions_that_are_there() -> None:
         settings = {name for name in names if name.split(".")[0] in GROUPS and name.count(".") == 1}
         functions = [resolve_name(f"memagent_batch.{name}") for name in names if name not in settings]
         assert any(map(callable, functions)), step
+
+
+def test_files_of_one_turn_are_those_that_the_code_goes_through_and_the_page_names() -> None:
+    functions = {name: resolve_name(f"memagent_batch.{name}") for name in TURN}
+    for before, (name, call) in zip(functions.values(), list(TURN.items())[1:], strict=False):
+        assert call in inspect.getsource(before), f"{before.__qualname__} does not call {name}"
+    files = {turn_file(ROOT, name).relative_to(ROOT / "memagent_batch").as_posix() for name in TURN}
+    page = (ROOT / "docs/explanation/how-it-works.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^To follow one turn, open six files: (.*?)\. What", page, re.DOTALL | re.MULTILINE)
+    assert set(re.findall(r"`([a-z_/]+\.py)`", named)) == files
+    assert len(files) == 6
