@@ -1,145 +1,22 @@
-"""The types that everything passes around: documents and their chunks, questions, prompts and completions, policies.
+"""The types that everything passes around: questions, prompts and completions, policies; documents are in `document`.
 
 A policy cuts a document, asks turns of a model by `await turns(prompt)`, and returns an outcome.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from memagent_batch.errors import DocumentError
+from memagent_batch.document import Chunk as Chunk
+from memagent_batch.document import ChunkSpan as ChunkSpan
+from memagent_batch.document import Document as Document
+from memagent_batch.document import num_shown_tokens as num_shown_tokens
+from memagent_batch.document import token_windows as token_windows
 
 if TYPE_CHECKING:
     from memagent_batch.loop.guides import Guide
     from memagent_batch.loop.prompts import Memory, PromptTokens
-
-
-class BreakAt(StrEnum):
-    """Where a chunk closes before it is full, when what comes next would not fit."""
-
-    SENTENCES = "sentences"
-    """At the end of a sentence. A longer sentence closes between words, and never inside a number that fits."""
-    ROWS = "rows"
-    """At the end of a row of a document of many rows; a longer row at the end of a sentence."""
-    LINES = "lines"
-    """At the end of a line of the text; a longer line at the end of a sentence."""
-    LENGTH = "length"
-    """Nowhere: its length alone decides, as in the published code."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkSpan:
-    """Where a chunk lies in its document; ends are exclusive."""
-
-    index: int
-    token_start: int
-    token_end: int
-    char_start: int
-    """First character (code point) of the text in the chunk."""
-    char_end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """A slice of a document's tokens, with its place in the document."""
-
-    span: ChunkSpan
-    token_ids: Sequence[int]
-    """The tokens, `span.token_end - span.token_start` of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """The tokens of a document and where each begins in its text.
-
-    The sequences may be views of an Arrow buffer: a slice is copied when it is asked for, the document never.
-    """
-
-    token_ids: Sequence[int]
-    """Shape [num_tokens]."""
-    token_chars: Sequence[int]
-    """First character (code point) of each token in the text, not decreasing; shape [num_tokens]."""
-    num_chars: int
-    """Length of the text, code points."""
-    breaks: Sequence[int] = ()
-    """Tokens at which a chunk may close, ascending; none where chunks close by their length alone."""
-    error: DocumentError | None = None
-    """Why there is no text to read; a reading of this document ends with it."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Length of the document."""
-        return len(self.token_ids)
-
-    def tokens(self, start: int, end: int) -> list[int]:
-        """The tokens `[start, end)`."""
-        return list(self.token_ids[start:end])
-
-    def chunks(self, size_tokens: int, *, overlap_tokens: int = 0) -> Iterator[Chunk]:
-        """The document cut into chunks of this size, in order; each shares up to `overlap_tokens` with the one before.
-
-        Where the document has breaks, a chunk closes at the last one that it reaches. A chunk reaches to the first
-        character of the token after it, so that without overlap the spans tile the text: nothing is lost or doubled,
-        also where a character is spread over several tokens, or a tokeniser drops spaces.
-
-        Raises:
-            ValueError: `size_tokens` is not above `overlap_tokens`, or one of them is negative.
-        """
-        windows = token_windows(
-            self.num_tokens, chunk_tokens=size_tokens, overlap_tokens=overlap_tokens, breaks=self.breaks
-        )
-        for index, (start, end) in enumerate(windows):
-            span = ChunkSpan(
-                index=index,
-                token_start=start,
-                token_end=end,
-                char_start=self._char_at(start),
-                char_end=self._char_at(end),
-            )
-            yield Chunk(span=span, token_ids=self.tokens(start, end))
-
-    def _char_at(self, token: int) -> int:
-        """Where a chunk that begins with this token begins in the text; the text's own ends at the document's ends."""
-        if token == 0:
-            return 0
-        return self.num_chars if token >= self.num_tokens else int(self.token_chars[token])
-
-
-def token_windows(
-    num_tokens: int, *, chunk_tokens: int, overlap_tokens: int = 0, breaks: Sequence[int] = ()
-) -> list[tuple[int, int]]:
-    """Token ranges `[start, end)` of the chunks of a document.
-
-    Without overlap and breaks there are ceil(num_tokens / chunk_tokens) of them, none for an empty document. With
-    overlap each range begins `overlap_tokens` before the end of the one before, or at the first break behind that
-    place, and none lies wholly inside its neighbour. With breaks a range that is not the last ends at the last break
-    that it reaches, if that takes it further than the one before; else it has all of its `chunk_tokens`.
-
-    Raises:
-        ValueError: `chunk_tokens` is not above `overlap_tokens`, or one of them is negative.
-    """
-    if overlap_tokens < 0 or chunk_tokens <= overlap_tokens:
-        raise ValueError(f"chunk_tokens ({chunk_tokens}) must be above overlap_tokens ({overlap_tokens} >= 0)")
-    windows, start = [], 0
-    while start + chunk_tokens < num_tokens:
-        end = start + chunk_tokens
-        place = bisect_right(breaks, end)
-        if place and breaks[place - 1] > start + overlap_tokens:
-            end = breaks[place - 1]
-        windows.append((start, end))
-        start = end - overlap_tokens
-        place = bisect_left(breaks, start)
-        if place < len(breaks) and breaks[place] < end:
-            start = breaks[place]
-    return [*windows, (start, num_tokens)] if num_tokens else []
-
-
-def num_shown_tokens(windows: Sequence[tuple[int, int]]) -> int:
-    """Tokens of all ranges, overlaps counted as often as they are in one."""
-    return sum(end - start for start, end in windows)
 
 
 UPDATE = "update"
@@ -228,21 +105,8 @@ class Completion:
         return len(self.token_ids) if self.num_billed_tokens is None else self.num_billed_tokens
 
 
-def notes_of(kinds: Sequence[str]) -> list[bool]:
-    """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
-    return [kind == READ or kind == following == MERGE for kind, following in pairwise([*kinds, None])]
-
-
 Turns = Callable[[Prompt], Awaitable[Completion]]
 """All that a policy knows of a model: `completion = await turns(prompt)`."""
-
-
-@runtime_checkable
-class PlacedTurns(Protocol):
-    """Turns that share places in an engine. A policy that asks many side by side makes a prompt when there is room."""
-
-    async def room(self) -> None:
-        """Returns when no turn of the reading waits for a place."""
 
 
 class Status(StrEnum):
@@ -325,35 +189,3 @@ class Policy(Protocol):
 
     def cost(self, prompts: "PromptTokens", *, num_tokens: int) -> Cost:
         """What a reading of a document of this length costs."""
-
-
-class BreakingPolicy(Policy, Protocol):
-    """A policy with the setting `break_at`, whose documents have breaks: places where its chunks close."""
-
-    @property
-    def break_at(self) -> BreakAt | None:
-        """Where chunks close; None where their length alone decides. Not part of the identity then."""
-
-    def cost(self, prompts: "PromptTokens", *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
-        """As `Policy.cost`, of a document with these breaks."""
-
-
-def cost_of(policy: Policy, prompts: "PromptTokens", document: Document) -> Cost:
-    """What a reading of a document costs."""
-    if not document.breaks:
-        return policy.cost(prompts, num_tokens=document.num_tokens)
-    return cast(BreakingPolicy, policy).cost(prompts, num_tokens=document.num_tokens, breaks=document.breaks)
-
-
-class Extraction(StrEnum):
-    """How the answer is taken out of the response."""
-
-    AUTO = "auto"
-    """Boxed if there is a box, else the sentence."""
-    BOXED = "boxed"
-    r"""The content of the last complete `\boxed{...}`."""
-    SENTENCE = "sentence"
-    """What follows the last "the answer is", up to the end of its line, without Markdown emphasis and full stop; the
-    next line that says anything where a colon ends that one."""
-    RAW = "raw"
-    """The whole response, without a thought and white space around it."""

@@ -2,12 +2,11 @@ import os
 import shutil
 from pathlib import Path
 
-from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig, BreakAt, PolicyConfig
 from memagent_batch.config.engines import OpenAIConfig, VllmConfig
 from memagent_batch.loop.addresses import fingerprint
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.run.wiring import ReaderIdentity, identify_reader
-from memagent_batch.types import BreakAt
 
 
 def fingerprint_of(**vllm: str | bool) -> str:

@@ -1,12 +1,39 @@
 """The agent: all that decides a result."""
 
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
 from memagent_batch.config.section import Count, Section, Text
-from memagent_batch.types import BreakAt, Extraction
+
+
+class BreakAt(StrEnum):
+    """Where a chunk closes before it is full, when what comes next would not fit."""
+
+    SENTENCES = "sentences"
+    """At the end of a sentence. A longer sentence closes between words, and never inside a number that fits."""
+    ROWS = "rows"
+    """At the end of a row of a document of many rows; a longer row at the end of a sentence."""
+    LINES = "lines"
+    """At the end of a line of the text; a longer line at the end of a sentence."""
+    LENGTH = "length"
+    """Nowhere: its length alone decides, as in the published code."""
+
+
+class Extraction(StrEnum):
+    """How the answer is taken out of the response."""
+
+    AUTO = "auto"
+    """Boxed if there is a box, else the sentence."""
+    BOXED = "boxed"
+    r"""The content of the last complete `\boxed{...}`."""
+    SENTENCE = "sentence"
+    """What follows the last "the answer is", up to the end of its line, without Markdown emphasis and full stop; the
+    next line that says anything where a colon ends that one."""
+    RAW = "raw"
+    """The whole response, without a thought and white space around it."""
 
 
 class SamplingConfig(Section):

@@ -5,8 +5,8 @@ Forms as in the published agent (MemAgent, arXiv 2507.02259): `\boxed{...}`, and
 
 import re
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.loop.thoughts import after_thoughts
-from memagent_batch.types import Extraction
 
 BOX = "\\boxed{"
 SENTENCE = re.compile(r"\bthe answer is\b[ \t*]*(?P<colon>:?)", re.IGNORECASE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.agent import AgentConfig, BreakAt, PolicyConfig
 from memagent_batch.config.follow_ups import MAX_EVIDENCE_TOKENS, FollowUpConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.loop.follow_ups.answer_types import ValueType
@@ -26,7 +26,7 @@ from memagent_batch.run.wiring import (
     sum_line,
     thinking_part,
 )
-from memagent_batch.types import BreakAt, Cost
+from memagent_batch.types import Cost
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""

@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents.document_index import CARRY_PREFIX, SOURCE_READ, SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.documents.questions import value_type_of
@@ -53,7 +54,7 @@ from memagent_batch.run.tables import (
     MemoryRow,
 )
 from memagent_batch.run.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, model_name
-from memagent_batch.types import Extraction, FinishReason, Status
+from memagent_batch.types import FinishReason, Status
 
 RUN_ID = ANSWERS.field("run_id")
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, BreakAt
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents.lake.tables import documents_place
@@ -29,7 +29,6 @@ from memagent_batch.loop.tokens.chat_template import TEMPLATE_TIME, ChatTemplate
 from memagent_batch.loop.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import engine_settings, make_policy, policy_class, source_sha256
-from memagent_batch.types import BreakAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.loop.answers import extract_answer
-from memagent_batch.types import Extraction
 
 PLAIN_TEXT = st.text(alphabet=st.characters(blacklist_characters="{}\\"), max_size=40)
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.types import ChunkSpan, Document, num_shown_tokens, token_windows
+from memagent_batch.document import ChunkSpan, num_shown_tokens, token_windows
+from memagent_batch.types import Document
 
 NUM_TOKENS = st.integers(0, 400)
 CHUNK_TOKENS = st.integers(1, 60)

@@ -1,8 +1,9 @@
 import pytest
 
+from memagent_batch.document import ChunkSpan
 from memagent_batch.errors import PromptTooLongError
 from memagent_batch.loop.engines.engine import require_fit
-from memagent_batch.types import ChunkSpan, Prompt
+from memagent_batch.types import Prompt
 
 CHUNK = ChunkSpan(index=0, token_start=0, token_end=9, char_start=0, char_end=20)
 

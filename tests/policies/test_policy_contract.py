@@ -13,8 +13,9 @@ from memagent_batch.loop.policies.direct import RetrievePolicy, TruncatePolicy
 from memagent_batch.loop.policies.overwrite import GatedPolicy, OverwritePolicy
 from memagent_batch.loop.policies.parallel import ParallelPolicy
 from memagent_batch.plugins import POLICIES
+from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
-from memagent_batch.types import Completion, FinishReason, Policy, Prompt, cost_of
+from memagent_batch.types import Completion, FinishReason, Policy, Prompt
 
 CHUNK_TOKENS = 12
 """Longest chunk that the policies are given."""
@@ -106,9 +107,10 @@ def test_policy_shows_whole_rows_of_a_document_with_breaks_and_says_what_that_co
     spans = {prompt.span.index: prompt.span for prompt in prompts if prompt.span}
     ranges = [(spans[index].token_start, spans[index].token_end) for index in range(len(spans))]
     assert ranges == [(0, 4), (4, 9), (9, 14), (14, 16), (16, 21), (21, 23)]
-    cost = cost_of(policy, PROMPTS, document)
+    agent = LoadedAgent(policy=policy, prompts=PROMPTS, encode=str.encode, question_tokens=10, model="m")
+    cost = agent.cost(document)
     assert (cost.num_chunks, cost.num_turns >= len(prompts)) == (6, True)
-    assert cost.num_chunks > cost_of(policy, PROMPTS, document_of(23)).num_chunks
+    assert cost.num_chunks > agent.cost(document_of(23)).num_chunks
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, BreakAt
 from memagent_batch.errors import SettingsError
 from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
 from memagent_batch.loop.prompt_sets.files import save_prompt_set
@@ -19,7 +19,6 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.run.budgets import fit_budgets_to_window
 from memagent_batch.run.reading.documents import break_at, find_breaks, require_rows, with_breaks
 from memagent_batch.run.wiring import identify_reader, make_tokenizer
-from memagent_batch.types import BreakAt
 
 
 def agent_of(**policy: Any) -> AgentConfig:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
@@ -12,7 +13,6 @@ from memagent_batch.run.parts import plan_parts
 from memagent_batch.run.plan import Plan
 from memagent_batch.run.projection import Projection
 from memagent_batch.run.row_changes import row_changes
-from memagent_batch.types import Extraction
 
 
 def projection_at(output: Location, **fields: Any) -> Projection:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, Extraction
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.data.documents.questions import read_questions, type_fields
 from memagent_batch.data.store.turn_log.index import LogIndex
@@ -12,7 +12,7 @@ from memagent_batch.loop.addresses import text_hash
 from memagent_batch.loop.follow_ups.answer_types import Bool, Number
 from memagent_batch.run.plan import Plan, count_pending
 from memagent_batch.run.reading.follow_ups import FollowUps, make_follow_ups
-from memagent_batch.types import Extraction, Status
+from memagent_batch.types import Status
 from tests.runs.projections import parts_of
 from tests.runs.recorded_nights import NO_DOCUMENTS
 from tests.runs.recorded_nights import index_of as documents_of

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import LogConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.document_index import SOURCE_COLUMNS
@@ -15,11 +16,12 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import scan_log
 from memagent_batch.data.store.turn_log.rows import hash_turn
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
+from memagent_batch.document import ChunkSpan
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.run.plan import Plan
 from memagent_batch.run.projection import PartTables, project
 from memagent_batch.run.tables import ANSWERS, MEMORIES
-from memagent_batch.types import ChunkSpan, Completion, Extraction, FinishReason, Prompt, Status, Writes
+from memagent_batch.types import Completion, FinishReason, Prompt, Status, Writes
 from tests.documents.stored_documents import store_documents, stored_row
 from tests.runs.projections import parts_of, projection_at
 from tests.store.turn_log.logs import outcome_row

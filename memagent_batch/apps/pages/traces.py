@@ -9,9 +9,10 @@ from itertools import groupby
 from typing import Any
 
 from memagent_batch.data.store.turn_log.index import Row
+from memagent_batch.loop.prompts import notes_of
 from memagent_batch.loop.texts.escapes import shorten
 from memagent_batch.loop.texts.words import texts_in
-from memagent_batch.types import ANSWER, FinishReason, notes_of
+from memagent_batch.types import ANSWER, FinishReason
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""

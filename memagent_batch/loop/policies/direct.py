@@ -10,20 +10,11 @@ from importlib.metadata import version
 from threading import Lock
 from typing import Any, ClassVar
 
+from memagent_batch.config.agent import BreakAt
+from memagent_batch.document import num_shown_tokens, token_windows
 from memagent_batch.loop.prompts import Memory, PromptTokens, Slot
 from memagent_batch.loop.texts.words import WORD_FORM, WordIndex
-from memagent_batch.types import (
-    DIRECT,
-    BreakAt,
-    Cost,
-    Document,
-    Outcome,
-    Prompt,
-    QuestionTokens,
-    Turns,
-    num_shown_tokens,
-    token_windows,
-)
+from memagent_batch.types import DIRECT, Cost, Document, Outcome, Prompt, QuestionTokens, Turns
 
 KEPT_INDEXES = 4
 """Documents whose indexes are kept: questions of one document are mostly read one after the other."""

@@ -7,22 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from memagent_batch.config.agent import BreakAt
+from memagent_batch.document import Chunk, num_shown_tokens, token_windows
 from memagent_batch.loop.prompts import Memory, PromptTokens, Slot
-from memagent_batch.types import (
-    ANSWER,
-    UPDATE,
-    BreakAt,
-    Chunk,
-    Cost,
-    Document,
-    Outcome,
-    Prompt,
-    QuestionTokens,
-    Turns,
-    Writes,
-    num_shown_tokens,
-    token_windows,
-)
+from memagent_batch.types import ANSWER, UPDATE, Cost, Document, Outcome, Prompt, QuestionTokens, Turns, Writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

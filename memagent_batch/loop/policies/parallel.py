@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
+from memagent_batch.document import Chunk, num_shown_tokens, token_windows
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.types import (
@@ -23,13 +24,10 @@ from memagent_batch.types import (
     Cost,
     Document,
     Outcome,
-    PlacedTurns,
     Prompt,
     QuestionTokens,
     Turns,
     Writes,
-    num_shown_tokens,
-    token_windows,
 )
 
 LABEL_TOKENS = 32
@@ -42,6 +40,14 @@ MAX_LABELS = 4096
 """Labels whose tokens are remembered: every reading in flight needs the same ones."""
 
 UseT = TypeVar("UseT")
+
+
+@runtime_checkable
+class PlacedTurns(Protocol):
+    """Turns that share places in an engine. A policy that asks many side by side makes a prompt when there is room."""
+
+    async def room(self) -> None:
+        """Returns when no turn of the reading waits for a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

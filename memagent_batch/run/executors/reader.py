@@ -35,7 +35,7 @@ from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_readi
 from memagent_batch.run.reading.places import TURNS_AT_ONCE, Suspects, TurnPlaces
 from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
 from memagent_batch.run.wiring import make_engine, make_output, require_reader
-from memagent_batch.types import Completion, Prompt, Status, cost_of
+from memagent_batch.types import Completion, Prompt, Status
 
 MAX_STARTS = 3
 """Starts in a row of an engine that could start before, or of one replica beside others that can read."""
@@ -475,8 +475,7 @@ class _DocumentReadings:
 
     @cached_property
     def _most_turns(self) -> int:
-        agent = self._reader.agent
-        return cost_of(agent.policy, agent.prompts, self.document.document).num_turns
+        return self._reader.agent.cost(self.document.document).num_turns
 
     async def turns_of(self, address: ReadingAddress, *, is_answered: bool) -> Mapping[str, LoggedTurns]:
         """Turns that the log holds for a reading, by fingerprint; of one that was answered, those that it had."""

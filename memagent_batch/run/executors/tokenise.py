@@ -22,11 +22,10 @@ from memagent_batch.loop.addresses import text_hash
 from memagent_batch.loop.texts.locators import LocatedRow
 from memagent_batch.loop.texts.sentences import Sentences, split_sentences
 from memagent_batch.loop.tokens.tokenizer import TokenisedText, Tokenizer
-from memagent_batch.plugins import make_policy
 from memagent_batch.run.plan import CALL_COLUMN, WORK_COLUMNS
+from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import chunk_breaks, planned_documents
-from memagent_batch.run.wiring import make_prompt_tokens, make_tokenizer
-from memagent_batch.types import cost_of
+from memagent_batch.run.wiring import make_tokenizer
 
 TOKENISED = pa.schema(
     [
@@ -172,14 +171,14 @@ COUNTED = arrow_schema(CountedDocument)
 
 def count_tokens(batch: pa.Table, *, agent: AgentConfig, documents: StoredDocuments) -> pa.Table:
     """Ray Data UDF: a batch of planned documents in, length and cost of each out; no tokens are kept."""
-    policy, prompts = make_policy(agent), make_prompt_tokens(agent)
+    loaded = make_agent(agent)
     counted = [
         {
             "document_id": planned.document_id,
             "num_bytes": planned.num_bytes,
             "num_tokens": planned.document.num_tokens,
             "num_readings": len(planned.readings),
-            **asdict(cost_of(policy, prompts, planned.document)),
+            **asdict(loaded.cost(planned.document)),
         }
         for call in tokenise(batch, agent=agent, documents=documents)
         for planned in planned_documents(call)

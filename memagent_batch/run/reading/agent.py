@@ -14,7 +14,7 @@ from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.prompts import PromptTokens
 from memagent_batch.plugins import make_policy
 from memagent_batch.run.wiring import make_prompt_tokens, make_tokenizer, model_name
-from memagent_batch.types import Policy, Question, QuestionTokens
+from memagent_batch.types import Cost, Document, Policy, Question, QuestionTokens
 
 KEPT_QUESTIONS = 4096
 """Questions whose tokens are kept: all of a list that every document is asked, and a bounded part of a longer one."""
@@ -30,6 +30,12 @@ class LoadedAgent:
     """Token ids of a question; keeps those that it has tokenised."""
     question_tokens: int
     model: str
+
+    def cost(self, document: Document) -> Cost:
+        """What a reading of a document costs."""
+        cost: Callable[..., Cost] = self.policy.cost
+        breaks = {"breaks": document.breaks} if document.breaks else {}  # a policy without `break_at` takes none
+        return cost(self.prompts, num_tokens=document.num_tokens, **breaks)
 
     def tokenise(self, question: Question) -> QuestionTokens:
         """The question as its policy sees it.

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, BreakAt
 from memagent_batch.data.documents.document_index import CARRY_PREFIX
 from memagent_batch.errors import DocumentError, SettingsError
 from memagent_batch.loop.texts.locators import LocatedRow
 from memagent_batch.loop.texts.sentences import LINE_ENDS, Sentences, cut_place, split_sentences, splits_amount
 from memagent_batch.plugins import policy_class, setting_names
-from memagent_batch.types import BreakAt, Document
+from memagent_batch.types import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, Extraction
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import FollowUpError, MemagentError, ReadingError, ValueTypeError
@@ -62,7 +62,7 @@ from memagent_batch.plugins import engine_settings
 from memagent_batch.run.budgets import fitted_follow_ups, require_follow_up_window
 from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, place_of
 from memagent_batch.run.wiring import make_engine, make_follow_up_tokens
-from memagent_batch.types import Completion, Document, Extraction, FinishReason, Prompt, Turns
+from memagent_batch.types import Completion, Document, FinishReason, Prompt, Turns
 
 log = logging.getLogger(__name__)
 

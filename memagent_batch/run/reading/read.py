@@ -23,17 +23,7 @@ from memagent_batch.loop.follow_ups.prompts import WHOLE_OR_FAILED
 from memagent_batch.loop.unanswered import why_unanswered
 from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.run.reading.places import Suspects, TurnPlaces
-from memagent_batch.types import (
-    Completion,
-    Document,
-    FinishReason,
-    Outcome,
-    Prompt,
-    Question,
-    QuestionTokens,
-    Status,
-    cost_of,
-)
+from memagent_batch.types import Completion, Document, FinishReason, Outcome, Prompt, Question, QuestionTokens, Status
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +98,7 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
     try:
         if document.error is not None:
             raise document.error.with_traceback(None)  # one error ends many readings
-        num_chunks = index(cost_of(agent.policy, agent.prompts, document).num_chunks)  # another number fits no row
+        num_chunks = index(agent.cost(document).num_chunks)  # another number fits no row
         outcome = await _outcome(document, agent.tokenise(question), agent=agent, turns=turns)
         reading = finish(status=Status.OK, num_chunks=num_chunks, outcome=outcome)
         require_outcome(turns.address, reading.to_row())

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.document import ChunkSpan
 from memagent_batch.loop.follow_ups.evidence import (
     MAX_SOURCES,
     NUMBERING_TOKENS,
@@ -19,7 +20,7 @@ from memagent_batch.loop.follow_ups.evidence import (
 )
 from memagent_batch.loop.texts.sentences import split_sentences
 from memagent_batch.loop.texts.words import folded_words
-from memagent_batch.types import ChunkSpan, Document, Prompt, Writes
+from memagent_batch.types import Document, Prompt, Writes
 
 TEXT = "Grass is green. The code of amber is 17. Sky is blue.\nThe code of copper is 99. 契約は終了した。 End!"
 DOCUMENT = Document(token_ids=[ord(sign) for sign in TEXT], token_chars=range(len(TEXT)), num_chars=len(TEXT))

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.data.store.location import Location
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.tables import table
-from memagent_batch.types import Extraction
 from tests.jobs import small_job
 from tests.tables import rows_in
 

@@ -8,13 +8,14 @@ from memagent_example.engine import Echo, Shout
 from memagent_example.policy import FirstMatch
 
 from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.document import Chunk
 from memagent_batch.loop.engines.engine import Engine, EngineContext
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import PromptTokens
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.testing import EngineContract, PolicyContract
-from memagent_batch.types import Chunk, Prompt, QuestionTokens, Writes
+from memagent_batch.types import Prompt, QuestionTokens, Writes
 
 IS_BROKEN = "BROKEN" in os.environ
 

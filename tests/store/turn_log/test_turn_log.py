@@ -26,9 +26,10 @@ from memagent_batch.data.store.turn_log.index import read_outcomes, reading_key,
 from memagent_batch.data.store.turn_log.rows import completion_of, hash_turn
 from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurns, read_turns
 from memagent_batch.data.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
+from memagent_batch.document import ChunkSpan
 from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.loop.addresses import ReadingAddress, text_hash, token_hash
-from memagent_batch.types import ChunkSpan, Completion, FinishReason, Prompt, Status
+from memagent_batch.types import Completion, FinishReason, Prompt, Status
 from tests.store.turn_log.indexes import readings_of
 from tests.store.turn_log.logs import outcome_row
 

@@ -5,8 +5,8 @@ import threading
 import time
 
 from memagent_batch.apps.training.rollouts.rewarder import Rewarder
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import RolloutConfig
-from memagent_batch.types import Extraction
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from memagent_batch.apps.training.rollouts.rewarder import Rewarder, require_reward
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.types import Extraction
 from tests.processes import left_after
 
 MINE = "tests.training.rollouts.rewards_of_mine"

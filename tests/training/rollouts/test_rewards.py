@@ -1,9 +1,9 @@
 import pytest
 
 from memagent_batch.apps.training.rollouts.rewards import built_in_reward, group_advantages, rewards_are_equal
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import CONTAINMENT_METRICS, Advantage
 from memagent_batch.plugins import REWARDS as REGISTRY
-from memagent_batch.types import Extraction
 
 OFFICIAL_PAIRS = [
     ("\\boxed{Beatles}", ["The Beatles"], 0.0),

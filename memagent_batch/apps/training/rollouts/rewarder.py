@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from memagent_batch.apps.training.rollouts import reward_server
 from memagent_batch.apps.training.rollouts.reward_server import Reply
 from memagent_batch.apps.training.rollouts.rewards import built_in_reward
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import STDERR_NUMBER
 from memagent_batch.plugins import REWARDS
-from memagent_batch.types import Extraction
 
 IMPORT_SECONDS = 120.0
 """Time in which the process of a user's function must have started and imported it."""

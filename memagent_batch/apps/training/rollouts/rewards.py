@@ -3,11 +3,11 @@
 import statistics
 from collections.abc import Callable, Sequence
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import Advantage
 from memagent_batch.loop.answers import closed_text, extract_answer
 from memagent_batch.loop.scores import Metric, score
 from memagent_batch.plugins import BOXED, BOXED_NORMALISED, REWARDS
-from memagent_batch.types import Extraction
 
 Reward = Callable[[str, Sequence[str]], float]
 """From the whole response of the answer turn and the references to a number. A user's own has this signature."""

@@ -5,20 +5,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from memagent_batch.document import Chunk, num_shown_tokens, token_windows
 from memagent_batch.loop.prompts import Memory, PromptTokens, Slot
-from memagent_batch.types import (
-    DIRECT,
-    Chunk,
-    Completion,
-    Cost,
-    Document,
-    Outcome,
-    Prompt,
-    QuestionTokens,
-    Turns,
-    num_shown_tokens,
-    token_windows,
-)
+from memagent_batch.types import DIRECT, Completion, Cost, Document, Outcome, Prompt, QuestionTokens, Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
