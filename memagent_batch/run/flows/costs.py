@@ -1,4 +1,7 @@
-"""What the readings to do cost: tokens and turns, counted in a sample of their documents or in all of them."""
+"""What the readings to do cost: tokens and turns, counted in a sample of their documents or in all of them.
+
+A sample is drawn at random from strata of documents of about equal size, so that few documents say much of all.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from functools import partial
 from typing import TypedDict
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,15 +18,27 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.logs import log_step
 from memagent_batch.loop.texts.shares import quantity
-from memagent_batch.run.estimate import Estimate, Population, Sample, draw_documents, pending_documents
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.executors.tokenise import count_tokens
 
 ESTIMATED = ("document_tokens", "turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most")
 """Sums over the documents to read that a plan shows."""
+SAMPLE_DOCUMENTS = 1_000
+"""Documents of a sample. More are counted only where each stratum needs its least."""
+SAMPLE_BYTES = 16 << 20
+"""Text of a sample, about: some four million tokens, which take seconds."""
+LEAST_OF_STRATUM = 3
+"""Documents drawn of each stratum: with fewer nobody knows how much they differ."""
+STRATA_PER_DOUBLING = 2
+"""Strata between a size and its double."""
+MAX_STRATA = 128
+NORMAL_95 = 1.96
+"""Standard errors on either side of an estimate in a 95 % interval."""
 TASK_DOCUMENTS = 64
 """Documents of a sample that one task counts at least; fewer would decode the same row groups again and again."""
 TASKS_PER_CPU = 2
+
+Integers = npt.NDArray[np.int64]
 
 
 class LargestDocument(TypedDict):
@@ -30,6 +46,15 @@ class LargestDocument(TypedDict):
 
     document_id: str
     tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A sum over all documents, and its 95 % interval, which has no width if all were counted."""
+
+    value: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,34 +76,102 @@ def estimate_costs(
 
     The largest document by its bytes is always counted.
     """
-    population, largest = Population(), pa.table({})
-    for rows in pending_documents(batches):
-        population.add(rows["num_bytes"].to_numpy())
-        first = rows.slice(int(np.argmax(rows["num_bytes"].to_numpy())), 1)
-        if not largest.num_rows or first["num_bytes"][0].as_py() > largest["num_bytes"][0].as_py():
-            largest = first
-    num_documents, num_drawn = population.size, int(population.allocate().sum())
-    is_exact = is_exact or num_drawn == num_documents
-    log_step(
-        f"counting the tokens of {quantity(num_documents, 'document')}"
-        if is_exact
-        else f"counting the tokens of {num_drawn:,} of {num_documents:,} documents, drawn at random by size"
-    )
+    none = np.empty(0, np.int64)
+    sizes = np.concatenate([none, *(rows["num_bytes"].to_numpy() for rows in _pending_documents(batches))])
+    is_drawn = np.ones(len(sizes), bool) if is_exact else draw_documents(sizes, seed=job.limit_seed)
+    num_documents, num_drawn = len(sizes), int(is_drawn.sum())
+    work: Iterable[pa.Table] = (rows.combine_chunks() for rows in _pending_documents(batches))
+    if num_drawn == num_documents:
+        log_step(f"counting the tokens of {quantity(num_documents, 'document')}")
+    else:
+        log_step(f"counting the tokens of {num_drawn:,} of {num_documents:,} documents, drawn at random by size")
+        work = _tasks(_rows_at(batches, np.flatnonzero(is_drawn)), num_tasks=TASKS_PER_CPU * executor.num_cpus)
     count = partial(count_tokens, agent=job.agent, documents=documents)
-    work: Iterable[pa.Table] = (rows.combine_chunks() for rows in pending_documents(batches))
-    if not is_exact:
-        sample = pa.concat_tables(draw_documents(pending_documents(batches), population, seed=job.limit_seed))
-        work = _tasks(sample, num_tasks=TASKS_PER_CPU * executor.num_cpus)
-    sample_sums = Sample((*ESTIMATED, "shared_tokens"))
+    sums = SampleSums((*ESTIMATED, "shared_tokens"))
     for counted in executor.map(count, work):
-        sample_sums.add(_with_costs(counted, agent=job.agent))
-    longest = [row for table in executor.map(count, [largest] if num_documents else []) for row in table.to_pylist()]
+        sums.add(_with_costs(counted, agent=job.agent))
+    largest = [_rows_at(batches, np.array([sizes.argmax()]))] if num_documents else []
+    rows = [row for counted in executor.map(count, largest) for row in counted.to_pylist()]
     return PendingCosts(
         num_documents=num_documents,
-        num_counted=sample_sums.num_documents,
-        sums=sample_sums.estimate(population),
-        largest={"document_id": longest[0]["document_id"], "tokens": longest[0]["num_tokens"]} if longest else None,
+        num_counted=num_drawn,
+        sums=sums.estimate(sizes),
+        largest={"document_id": rows[0]["document_id"], "tokens": rows[0]["num_tokens"]} if rows else None,
     )
+
+
+def find_strata(sizes: Integers) -> Integers:
+    """Returns the stratum of each document by its size in bytes."""
+    strata = np.floor(STRATA_PER_DOUBLING * np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    return np.asarray(np.minimum(strata, MAX_STRATA - 1))
+
+
+def draw_documents(sizes: Integers, *, seed: int) -> npt.NDArray[np.bool_]:
+    """Returns which documents of these sizes are counted: all of few, else of each stratum by its share of the text.
+
+    Large documents weigh most in what a run costs, and differ most.
+    """
+    total_bytes, is_drawn = int(sizes.sum()), np.zeros(len(sizes), bool)
+    if len(sizes) <= SAMPLE_DOCUMENTS and total_bytes <= SAMPLE_BYTES:
+        return ~is_drawn
+    random, strata = np.random.default_rng(seed), find_strata(sizes)
+    for stratum in np.unique(strata):
+        rows = np.flatnonzero(strata == stratum)
+        num_bytes = int(sizes[rows].sum())
+        share = num_bytes / max(1, total_bytes)
+        affordable = share * SAMPLE_BYTES / max(1.0, num_bytes / len(rows))
+        num_wanted = max(LEAST_OF_STRATUM, int(np.ceil(min(share * SAMPLE_DOCUMENTS, affordable))))
+        is_drawn[random.choice(rows, min(num_wanted, len(rows)), replace=False)] = True
+    return is_drawn
+
+
+class SampleSums:
+    """Sums of some quantities over the drawn documents, by stratum; holds no document."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Takes the names of the quantities."""
+        self._names = tuple(names)
+        self._num_documents = np.zeros(MAX_STRATA, np.int64)
+        self._sums = np.zeros((len(names), MAX_STRATA))
+        self._squares = np.zeros((len(names), MAX_STRATA))
+
+    def add(self, counted: pa.Table) -> None:
+        """Adds a row for each drawn document: its `num_bytes`, and a column for each quantity."""
+        strata = find_strata(counted["num_bytes"].to_numpy())
+        self._num_documents += np.bincount(strata, minlength=MAX_STRATA)
+        for row, name in enumerate(self._names):
+            values = counted[name].to_numpy().astype(float)
+            self._sums[row] += np.bincount(strata, weights=values, minlength=MAX_STRATA)
+            self._squares[row] += np.bincount(strata, weights=values**2, minlength=MAX_STRATA)
+
+    def estimate(self, sizes: Integers) -> dict[str, Estimate]:
+        """Estimates the sum of each quantity over all documents, of these sizes, that the sample was drawn from."""
+        num_all = np.bincount(find_strata(sizes), minlength=MAX_STRATA)
+        num_drawn = np.maximum(self._num_documents, 1)
+        means = self._sums / num_drawn
+        spread = np.maximum(self._squares - num_drawn * means**2, 0.0) / np.maximum(num_drawn - 1, 1)
+        variances = num_all**2 * np.maximum(1 - num_drawn / np.maximum(num_all, 1), 0.0) * spread / num_drawn
+        totals, margins = (num_all * means).sum(axis=1), NORMAL_95 * np.sqrt(variances.sum(axis=1))
+        return {
+            name: Estimate(value=round(total), low=max(0, round(total - margin)), high=round(total + margin))
+            for name, total, margin in zip(self._names, totals.tolist(), margins.tolist(), strict=True)
+        }
+
+
+def _pending_documents(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yields the documents of batches that have readings to do; others have only follow-up questions left."""
+    for batch in batches:
+        yield batch.filter(pc.greater(pc.list_value_length(batch["readings"]), 0))
+
+
+def _rows_at(batches: Sequence[pa.Table], numbers: Integers) -> pa.Table:
+    """The documents to read with these numbers, ascending, in the order of the batches."""
+    drawn, start = [], 0
+    for rows in _pending_documents(batches):
+        first, end = np.searchsorted(numbers, [start, start + rows.num_rows])
+        drawn.append(rows.take(pa.array(numbers[first:end] - start)))
+        start += rows.num_rows
+    return pa.concat_tables(drawn)
 
 
 def _with_costs(counted: pa.Table, *, agent: AgentConfig) -> pa.Table:
