@@ -116,7 +116,7 @@ def job_in(folder: Path, model: str, **pool: object) -> JobConfig:
 
 
 def run(job: JobConfig, reader: type[Reader], monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    monkeypatch.setattr(executor, "Reader", reader)
+    monkeypatch.setattr(pipeline, "Reader", reader)
     return pipeline.answer(job)
 
 
@@ -197,7 +197,7 @@ from pathlib import Path
 import ray
 logging.basicConfig(level="INFO")
 ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
-from memagent_batch.run.executors.progress import progress
+from memagent_batch.run.executors import progress
 from tests.executors.ray.test_failing_replicas import job_in, pipeline
 progress.LOG_SECONDS = 0
 job = job_in(Path(sys.argv[1]), sys.argv[2], replicas=3, gpus_per_replica=1)
