@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
-from memagent_batch.document import Chunk, num_shown_tokens, token_windows
+from memagent_batch.document import num_shown_tokens, token_windows
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.types import (
