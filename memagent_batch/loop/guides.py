@@ -95,19 +95,13 @@ def number_regex(largest: int) -> str:
     if largest < 1:
         raise ValueError(f"there is no number from 1 to {largest}")
     digits = str(largest)
-    shorter = ["[1-9]" + "[0-9]" * (length - 1) for length in range(1, len(digits))]
-    return f"({'|'.join([*shorter, *_up_to(digits)])})"
-
-
-def _up_to(digits: str) -> list[str]:
-    """Expressions for the numbers of as many digits, up to this one: equal to it up to a digit, which is below its."""
-    found = []
-    for place, digit in enumerate(digits):
+    parts = ["[1-9]" + "[0-9]" * (length - 1) for length in range(1, len(digits))]
+    for place, digit in enumerate(digits):  # as many digits: equal to the largest up to one, which is below its
         least = 1 if place == 0 else 0
         if int(digit) > least:
             below = f"[{least}-{int(digit) - 1}]" if int(digit) - 1 > least else str(least)
-            found.append(digits[:place] + below + "[0-9]" * (len(digits) - place - 1))
-    return [*found, digits]
+            parts.append(digits[:place] + below + "[0-9]" * (len(digits) - place - 1))
+    return f"({'|'.join([*parts, digits])})"
 
 
 def num_candidates(guide: Guide | None, *, logprobs: bool) -> int | None:

@@ -28,9 +28,9 @@ class Reason:
 
 def sum_up(reasons: Iterable[Reason]) -> str:
     """The reasons in one line, each with its count."""
-    return "; ".join(f"{reason.num_readings} x {reason.error_type}: {_one_line_message(reason)}" for reason in reasons)
-
-
-def _one_line_message(reason: Reason) -> str:
-    line = " ".join(reason.error_message.split())
-    return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1]}…"
+    lines = []
+    for reason in reasons:
+        message = " ".join(reason.error_message.split())
+        shown = message if len(message) <= SHOWN_CHARS else f"{message[: SHOWN_CHARS - 1]}…"
+        lines.append(f"{reason.num_readings} x {reason.error_type}: {shown}")
+    return "; ".join(lines)

@@ -140,12 +140,15 @@ def require_fit(prompt: Prompt, *, window_tokens: int) -> None:
     Raises:
         PromptTooLongError: names the turn, the sizes in tokens and the remedy.
     """
-    if len(prompt.token_ids) + prompt.max_tokens > window_tokens:
-        raise PromptTooLongError(
-            f"turn {prompt.path}: prompt of {len(prompt.token_ids)} tokens and budget of {prompt.max_tokens} exceed "
-            f"the window of {window_tokens}; lower {_settings_of(prompt)}, or raise window_tokens if the model allows "
-            "it"
-        )
+    if len(prompt.token_ids) + prompt.max_tokens <= window_tokens:
+        return
+    settings = "policy.chunk_tokens" if prompt.span or prompt.shown else "policy.memory_tokens"
+    if prompt.fingerprint is not None:
+        settings = "follow_ups.evidence_tokens, policy.memory_tokens or policy.answer_tokens"
+    raise PromptTooLongError(
+        f"turn {prompt.path}: prompt of {len(prompt.token_ids)} tokens and budget of {prompt.max_tokens} exceed the "
+        f"window of {window_tokens}; lower {settings}, or raise window_tokens if the model allows it"
+    )
 
 
 def finish_reason(reason: str | None, *, turn: str) -> FinishReason:
@@ -157,10 +160,3 @@ def finish_reason(reason: str | None, *, turn: str) -> FinishReason:
     if reason not in tuple(FinishReason):
         raise EngineRequestError(f"{turn} ended it with `{reason}`")
     return FinishReason(reason)
-
-
-def _settings_of(prompt: Prompt) -> str:
-    """The settings that bound what a prompt shows."""
-    if prompt.fingerprint is not None:
-        return "follow_ups.evidence_tokens, policy.memory_tokens or policy.answer_tokens"
-    return "policy.chunk_tokens" if prompt.span or prompt.shown else "policy.memory_tokens"

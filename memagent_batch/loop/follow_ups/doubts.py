@@ -12,7 +12,7 @@ from enum import StrEnum
 from memagent_batch.loop.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.loop.follow_ups.json_schemas import FORMAT_CHECKER
 from memagent_batch.loop.follow_ups.values import DATE, UNSTATED, TypedValue, ValueStatus
-from memagent_batch.loop.texts.figures import days_in, has_number, states_date, states_number
+from memagent_batch.loop.texts.figures import days_in, numbers_in, states_date, states_number
 from memagent_batch.loop.unanswered import is_refusal
 
 
@@ -87,7 +87,11 @@ def _follows(value: TypedValue, value_type: ValueType, *, answer: str, evidence:
         case AnswerType.LABEL | AnswerType.LABELS:
             return _agrees_with_labels(value, value_type, answer=answer)
         case AnswerType.DATE:
-            return _is_in(answer, value, value_type) or _is_completed(value, answer=answer, evidence=evidence)
+            if _is_in(answer, value, value_type):
+                return True
+            date_ = _date(value)  # the answer may name the day alone, and the evidence its year
+            named = [(day.day, day.month, day.year) for day in days_in(answer)]
+            return (date_.day, date_.month, None) in named and evidence is not None and states_date(evidence, date_)
         case AnswerType.NUMBER:
             return _is_in(answer, value, value_type)
     return not _says_absent(answer)
@@ -117,36 +121,26 @@ def _has_leaves(text: str, value: object) -> bool:
     return True
 
 
-def _is_completed(value: TypedValue, *, answer: str, evidence: str | None) -> bool:
-    """Whether the answer names the day and the evidence its year."""
-    day = _date(value)
-    is_partial = any((each.day, each.month, each.year) == (day.day, day.month, None) for each in days_in(answer))
-    return is_partial and evidence is not None and states_date(evidence, day)
-
-
 def _date(value: TypedValue) -> date:
     return date.fromisoformat(json.loads(value.value or ""))
 
 
 def _agrees_with_labels(value: TypedValue, value_type: ValueType, *, answer: str) -> bool:
-    """Whether the answer names no other labels than the value; one that names none is not compared."""
+    """Whether the answer names no other labels than the value; one that names none is not compared.
+
+    It names whole words; a label inside a longer one that it names does not count.
+    """
     chosen = {value.label} if value_type.type is AnswerType.LABEL else set(json.loads(value.value or "[]"))
-    named = _named_labels(answer, value_type)
-    if value_type.type is AnswerType.LABEL and named:
-        return bool(named & chosen)
-    if named:
-        return named == chosen
-    return not (chosen and _says_absent(answer))
-
-
-def _named_labels(answer: str, value_type: ValueType) -> set[str]:
-    """The labels that an answer names as whole words; a label inside a longer one that it names does not count."""
     named, rest = set(), answer.casefold()
     for label in sorted(value_type.labels, key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(label.strip().casefold())}(?!\w)", "|", rest)
         if count:
             named.add(label.strip())
-    return named
+    if value_type.type is AnswerType.LABEL and named:
+        return bool(named & chosen)
+    if named:
+        return named == chosen
+    return not (chosen and _says_absent(answer))
 
 
 def _says_absent(answer: str) -> bool:
@@ -164,5 +158,5 @@ def _states_something(answer: str, value_type: ValueType) -> bool:
         return re.search(r"\w", answer) is not None
     before = answer[: negation.start()]
     if value_type.type is AnswerType.NUMBER:
-        return has_number(before)
+        return bool(numbers_in(before))
     return value_type.type is AnswerType.DATE and bool(days_in(before))

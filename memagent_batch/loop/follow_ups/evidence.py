@@ -70,14 +70,12 @@ class MemoryTrace:
             return
         words = set(folded_words(written))
         if prompt.writes is Writes.MEMORY:
-            self.seen = {word: self._source_of(word, source) for word in words}
+            self.seen = {  # a word comes from the last memory, the chunk that the turn showed, or a note
+                word: self.seen[word] if word in self.seen else source or self.noted.get(word) for word in words
+            }
         elif source is not None:
             for word in words:
                 self.noted[word] = min(source, self.noted.get(word, source), key=_range_start)
-
-    def _source_of(self, word: str, shown: ShownRange | None) -> ShownRange | None:
-        """Where a word of a new memory comes from: the last memory, the chunk that the turn showed, or a note."""
-        return self.seen[word] if word in self.seen else shown or self.noted.get(word)
 
     def coverage(self, num_tokens: int) -> float:
         """Share of a document of this length that was shown, 0 to 1; 1 for an empty one."""
@@ -132,7 +130,15 @@ def candidates_of(document: Document, sentences: Sentences, sources: Iterable[Sh
         char_end = document.num_chars if is_last else int(document.token_chars[source.token_end])
         for index in sentences.within(char_start, char_end):
             if index not in found:
-                found[index] = _candidate(document, sentences, index, source.chunk_index)
+                start, end = sentences.span(index)
+                tokens = sentences.tokens(index, document)
+                found[index] = Candidate(
+                    char_start=start,
+                    char_end=end,
+                    token_start=tokens[0],
+                    token_end=tokens[1],
+                    chunk_index=source.chunk_index,
+                )
     return [found[index] for index in sorted(found)]
 
 
@@ -177,14 +183,6 @@ def evidence_of(text: str, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _range_start(source: ShownRange) -> int:
     return source.token_start
-
-
-def _candidate(document: Document, sentences: Sentences, index: int, chunk_index: int | None) -> Candidate:
-    char_start, char_end = sentences.span(index)
-    token_start, token_end = sentences.tokens(index, document)
-    return Candidate(
-        char_start=char_start, char_end=char_end, token_start=token_start, token_end=token_end, chunk_index=chunk_index
-    )
 
 
 def _join_in(shown: list[ShownRange], source: ShownRange) -> None:

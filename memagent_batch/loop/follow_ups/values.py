@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from memagent_batch.loop.follow_ups.answer_types import LABEL_MARK, NOT_STATED_ENTRY, AnswerType, ValueType
-from memagent_batch.loop.follow_ups.json_schemas import SentSchema, json_value, misfit
+from memagent_batch.loop.follow_ups.json_schemas import json_value, misfit
 from memagent_batch.loop.guides import Guide, choice_guide, json_guide, number_regex, regex_guide
 from memagent_batch.types import Completion, FinishReason
 
@@ -110,7 +110,8 @@ def guide_for(value_type: ValueType) -> Guide | None:
         case AnswerType.DATE:
             return regex_guide(_or_not_stated(DATE, value_type), example="1000-01-01")
         case AnswerType.JSON:
-            return json_guide(_json_schema(value_type))
+            schema = value_type.sent_schema()
+            return json_guide({"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema)
 
 
 def format_instructions(value_type: ValueType) -> str:
@@ -293,11 +294,6 @@ def _subsets(numbers: Mapping[str, str]) -> str:
 
 def _or_not_stated(regex: str, value_type: ValueType) -> str:
     return f"({regex}|{NOT_STATED_ENTRY})" if value_type.not_stated else f"({regex})"
-
-
-def _json_schema(value_type: ValueType) -> SentSchema:
-    schema = value_type.sent_schema()
-    return {"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema
 
 
 def _invalid(problem: str) -> TypedValue:

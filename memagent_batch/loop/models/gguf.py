@@ -134,7 +134,9 @@ def _weights(reader: Any, config: Any, *, path: Path) -> dict[str, "Tensor"]:
             )
         weight = torch.tensor(dequantize(tensor.data, tensor.tensor_type)).reshape(shape)
         if num_heads := heads.get(name.split(".")[-2]):
-            weight = _as_halves(weight, heads=num_heads)
+            # GGUF has the two rows of a rotated pair side by side; transformers first halves, then second halves
+            pairs = weight.reshape(num_heads, shape[0] // num_heads // 2, 2, shape[1])
+            weight = pairs.swapaxes(1, 2).reshape(shape)
         found[name] = weight.to(torch.bfloat16)
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
     if missing := expected.keys() - found.keys() - tied:
@@ -142,13 +144,3 @@ def _weights(reader: Any, config: Any, *, path: Path) -> dict[str, "Tensor"]:
             f"model: {path.name} lacks the weight {min(missing)!r} and has no whole model; get the file again"
         )
     return found
-
-
-def _as_halves(weight: "Tensor", *, heads: int) -> "Tensor":
-    """The rows of each head in the order of transformers: first halves of all rotated pairs, then second halves.
-
-    GGUF has the two rows of a pair beside each other.
-    """
-    num_rows, num_columns = weight.shape
-    pairs = weight.reshape(heads, num_rows // heads // 2, 2, num_columns)
-    return pairs.swapaxes(1, 2).reshape(num_rows, num_columns)

@@ -47,7 +47,13 @@ def model_sha256(model: str) -> str:
     path = Path(model)
     try:
         if path.is_dir():
-            return _folder_sha256(path)
+            weights = sorted(file for file in path.iterdir() if file.suffix in WEIGHT_ENDINGS and file.is_file())
+            if not weights:
+                endings = ", ".join(sorted(WEIGHT_ENDINGS))
+                raise SettingsError(
+                    f"model: the folder {path} has no weight file ({endings}); copy the weights into it"
+                )
+            return _files_sha256([*(path / name for name in CONFIG_FILES if (path / name).is_file()), *weights])
         if path.is_file():
             return _files_sha256([path])
     except OSError as error:
@@ -60,15 +66,6 @@ def model_sha256(model: str) -> str:
 def weights_version(sha256: str) -> str:
     """What tables call the weights with this hash, where the user gave them no name: its first 16 digits."""
     return sha256[:16]
-
-
-def _folder_sha256(folder: Path) -> str:
-    weights = sorted(path for path in folder.iterdir() if path.suffix in WEIGHT_ENDINGS and path.is_file())
-    if not weights:
-        endings = ", ".join(sorted(WEIGHT_ENDINGS))
-        raise SettingsError(f"model: the folder {folder} has no weight file ({endings}); copy the weights into it")
-    configs = [folder / name for name in CONFIG_FILES if (folder / name).is_file()]
-    return _files_sha256([*configs, *weights])
 
 
 def _files_sha256(paths: list[Path]) -> str:

@@ -121,7 +121,13 @@ class RetrievePolicy(DirectPolicy):
         scores = index.scores(_words(question, decode=prompts.decode))
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
         num_shown = max(self.chunk_tokens // (self.passage_tokens + len(prompts.gap)), 1)
-        return _join_windows([passages[index] for index in ranked[:num_shown]])
+        joined: list[tuple[int, int]] = []
+        for start, end in sorted(passages[index] for index in ranked[:num_shown]):
+            if joined and start <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            else:
+                joined.append((start, end))
+        return joined
 
 
 _indexes = deque[tuple[Document, Sequence[tuple[int, int]], WordIndex]](maxlen=KEPT_INDEXES)
@@ -143,16 +149,6 @@ def _index_of(
 
 def _words(token_ids: Sequence[int], *, decode: Callable[[Sequence[int]], str]) -> list[str]:
     return WORD_FORM.findall(decode(list(token_ids)).lower())
-
-
-def _join_windows(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(windows):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

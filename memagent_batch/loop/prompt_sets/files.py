@@ -46,12 +46,20 @@ def load_prompt_set(name_or_path: str) -> PromptSet:
     if name_or_path in BUILT_IN_PROMPTS:
         return BUILT_IN_PROMPTS[name_or_path]
     path = Path(name_or_path)
-    if path.is_file():
-        return _parse(_load_file(path), place=f"prompt set file {path}")
-    built_in = ", ".join(sorted(BUILT_IN_PROMPTS))
-    raise PromptSetError(
-        f"prompt_set: {name_or_path!r} is neither a built-in prompt set ({built_in}) nor a file; {HOW_TO_IMPORT}"
-    )
+    if not path.is_file():
+        built_in = ", ".join(sorted(BUILT_IN_PROMPTS))
+        raise PromptSetError(
+            f"prompt_set: {name_or_path!r} is neither a built-in prompt set ({built_in}) nor a file; {HOW_TO_IMPORT}"
+        )
+    text = read_prompt_file(path)
+    if path.suffix == ".py":
+        raise PromptSetError(f"{path} is Python code, not a prompt set file; {HOW_TO_IMPORT}")
+    try:
+        content = yaml.safe_load(text) if path.suffix in {".yaml", ".yml"} else json.loads(text)
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        where = " ".join(str(error).split())
+        raise PromptSetError(f"prompt set file {path} can't be parsed: {where}") from error
+    return _parse(content, place=f"prompt set file {path}")
 
 
 def save_prompt_set(prompts: PromptSet, path: Path) -> None:
@@ -88,17 +96,6 @@ def read_prompt_file(path: Path) -> str:
         raise PromptSetError(f"{path} is not UTF-8: byte {error.start} is wrong; save it as UTF-8") from error
     except OSError as error:
         raise PromptSetError(f"{path} can't be read: {error.strerror}") from error
-
-
-def _load_file(path: Path) -> Any:
-    text = read_prompt_file(path)
-    if path.suffix == ".py":
-        raise PromptSetError(f"{path} is Python code, not a prompt set file; {HOW_TO_IMPORT}")
-    try:
-        return yaml.safe_load(text) if path.suffix in {".yaml", ".yml"} else json.loads(text)
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
-        where = " ".join(str(error).split())
-        raise PromptSetError(f"prompt set file {path} can't be parsed: {where}") from error
 
 
 def _parse(content: Any, *, place: str) -> PromptSet:

@@ -179,10 +179,6 @@ class Day:
     year: int | None = None
     """None where the text names no year."""
 
-    def is_date(self, value: date) -> bool:
-        """Whether it is this date."""
-        return (self.day, self.month, self.year) == (value.day, value.month, value.year)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
@@ -207,40 +203,27 @@ def states_number(text: str, value: float, *, unit: str = "", scales_apart: bool
     asked, factors = _asked(unit)
     if scales_apart:
         factors |= {factor / scale for factor in factors for scale in _scales(_plain(text), has_letters=False)}
-    return any(_is_number(number, value, asked=asked, factors=factors) for number in _all_numbers(text))
+    return any(_is_number(number, value, asked=asked, factors=factors) for number in numbers_in(text))
 
 
 def states_date(text: str, value: date) -> bool:
     """Whether a text states a date, in any notation."""
-    return any(day.is_date(value) for day in _all_days(text))
+    return Day(day=value.day, month=value.month, year=value.year) in days_in(text)
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
-def _all_numbers(text: str) -> tuple[Number, ...]:
-    return tuple(numbers_in(text))
-
-
-@lru_cache(maxsize=KEPT_TEXTS)
-def _all_days(text: str) -> tuple[Day, ...]:
-    return tuple(days_in(text))
-
-
-def has_number(text: str) -> bool:
-    """Whether a text has a number, in digits or in words."""
-    return next(numbers_in(text), None) is not None
-
-
-def numbers_in(text: str) -> Iterator[Number]:
-    """The numbers of a text; day and year of its dates have the unit `date`."""
-    plain = _plain(text)
+def numbers_in(text: str) -> tuple[Number, ...]:
+    """The numbers of a text, in digits or in words; day and year of its dates have the unit `date`."""
+    plain, numbers = _plain(text), list[Number]()
     for start, end, days in [*_dates(plain)]:
         plain = f"{plain[:start]}{'|' * (end - start)}{plain[end:]}"
         values = frozenset(float(each) for day in days for each in (day.day, day.year) if each is not None)
-        yield Number(values=values, units=frozenset({"date"}))
-    yield from map(_number, _NUMBER.finditer(_with_names(plain)))
+        numbers.append(Number(values=values, units=frozenset({"date"})))
+    return (*numbers, *map(_number, _NUMBER.finditer(_with_names(plain))))
 
 
-def days_in(text: str) -> list[Day]:
+@lru_cache(maxsize=KEPT_TEXTS)
+def days_in(text: str) -> tuple[Day, ...]:
     """The days that a text names, in its order. One without a year has that of the next one that has a year."""
     plain = _ORDINAL.sub(lambda match: str(_ORDINALS[match[0]]), _plain(text))
     days: list[Day] = []
@@ -248,7 +231,7 @@ def days_in(text: str) -> list[Day]:
     for _, _, named in sorted(_dates(plain), key=lambda span: span[0], reverse=True):
         year = next((day.year for day in named if day.year is not None), year)
         days = [*(day if day.year else Day(day=day.day, month=day.month, year=year) for day in named), *days]
-    return days
+    return tuple(days)
 
 
 def _plain(text: str) -> str:

@@ -125,7 +125,8 @@ class Sentences:
         """
         char_start, char_end = self.span(index)
         chars = document.token_chars
-        return _covering(chars, char_start), bisect_left(chars, char_end)
+        last = bisect_right(chars, char_start) - 1  # of the tokens that hold its first character
+        return bisect_left(chars, chars[last]) if last >= 0 else 0, bisect_left(chars, char_end)
 
 
 def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> Sentences:
@@ -139,12 +140,6 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> Senten
             ends.append(_before_space(text, cut))
             start = _after_space(text, cut)
     return Sentences(starts=starts, ends=ends)
-
-
-def _covering(chars: Sequence[int], place: int) -> int:
-    """The first of the tokens that hold this character."""
-    last = bisect_right(chars, place) - 1
-    return bisect_left(chars, chars[last]) if last >= 0 else 0
 
 
 def _sentence_ends(text: str) -> Iterator[int]:
@@ -199,7 +194,8 @@ def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool
     if BULLET.match(following) or ROW.search(text, line_start, line_end):
         return True
     first, last = following[0], text[line_end - 1]
-    if first.islower() or (last == "," and first.isalnum()) or (_has_no_case(first) and last.isalpha()):
+    has_no_case = first.isalpha() and first.lower() == first.upper()
+    if first.islower() or (last == "," and first.isalnum()) or (has_no_case and last.isalpha()):
         return False
     return not _is_broken_at_margin(text, line_start=line_start, line_end=line_end, following=found.end())
 
@@ -225,10 +221,6 @@ def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following
     return not is_title and len(line) + 1 + len(word) >= FULL_SHARE * len(below)
 
 
-def _has_no_case(character: str) -> bool:
-    return character.isalpha() and character.lower() == character.upper()
-
-
 def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
     """Where a sentence is cut so that no part is longer; its end is the last."""
     last = _before_space(text, end)
@@ -249,13 +241,20 @@ def cut_place(text: str, start: int, end: int) -> int:
     """
     places = range(end, (start + end) // 2, -1)
     spaces = [place for place in range(end, start, -1) if text[place].isspace()]
-    around = {place: (_last_word(text, place), _first_word(text, place)) for place in spaces}
+    around = {
+        place: (
+            text[max(0, place - WORD_CHARS) : place].rstrip().rpartition(" ")[2],
+            text[place : place + WORD_CHARS].lstrip().partition(" ")[0],
+        )
+        for place in spaces
+    }
     for has_digits in (any, all):
         for place in spaces:
             if not has_digits(DIGIT.search(word) for word in around[place]):
                 return place
-    outside = (place for place in places if not _joins(text, place) and not _is_inside_number(text, place))
-    whole = (place for place in places if not _joins(text, place))
+    whole = [place for place in places if not _joins(text, place)]
+    in_number = (NUMBER_SIGN.match(text[place - 1]) and NUMBER_SIGN.match(text[place]) for place in whole)
+    outside = (place for place, is_inside in zip(whole, in_number, strict=True) if not is_inside)
     return next(chain(spaces, outside, whole), end)
 
 
@@ -265,19 +264,6 @@ def splits_amount(text: str, place: int) -> bool:
     if after[:1].isdigit():
         return CURRENCY_END.search(before) is not None
     return before[-1:].isdigit() and UNIT_START.match(after) is not None
-
-
-def _last_word(text: str, place: int) -> str:
-    return text[max(0, place - WORD_CHARS) : place].rstrip().rpartition(" ")[2]
-
-
-def _first_word(text: str, place: int) -> str:
-    return text[place : place + WORD_CHARS].lstrip().partition(" ")[0]
-
-
-def _is_inside_number(text: str, place: int) -> bool:
-    """Whether digits and the marks between them stand on both sides."""
-    return bool(NUMBER_SIGN.match(text[place - 1]) and NUMBER_SIGN.match(text[place]))
 
 
 def _joins(text: str, place: int) -> bool:

@@ -14,7 +14,10 @@ UNSPACED = re.compile(
 def folded_words(text: str) -> list[str]:
     """The words of a text in lower case; pairs of neighbouring characters where a script has no spaces."""
     parts = (part for word in WORD_FORM.findall(text.casefold()) for part in UNSPACED.split(word) if part)
-    return [word for part in parts for word in (_pairs(part) if UNSPACED.match(part) else [part])]
+    words: list[str] = []
+    for part in parts:
+        words += [part[place : place + 2] for place in range(max(1, len(part) - 1))] if UNSPACED.match(part) else [part]
+    return words
 
 
 def texts_in(text: str, sought: Sequence[str]) -> frozenset[str]:
@@ -46,7 +49,3 @@ class WordIndex:
         """Scores of the passages; see `word_scores`."""
         known = [word for word in question if word in self._vocabulary]
         return [float(score) for score in self._index.get_scores(known)] if known else [0.0] * self._num_passages
-
-
-def _pairs(run: str) -> list[str]:
-    return [run[place : place + 2] for place in range(max(1, len(run) - 1))]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from memagent_batch.loop.follow_ups.prompts import FollowUpTokens
 from memagent_batch.loop.prompts import (
     PASSAGE_GAP,
     Memory,
-    PromptPiece,
     PromptSet,
     PromptTokens,
     Slot,
@@ -217,42 +216,31 @@ class Tokenizer:
         self, text: str, *, template: ChatTemplate, values: Mapping[str, Any], ending: str = ""
     ) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        pieces = _split_marks(template.render(marked, values=values) + ending)
+        slots = {mark: slot for slot, mark in SLOT_MARKS.items()}
+        parts = re.split(f"({'|'.join(slots)})", template.render(marked, values=values) + ending)
+        pieces = [slots.get(part, part) for part in parts if part]
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
         if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(
                 f"the chat template of {self.model} shows a prompt's slots {found}: one is lost or doubled"
             )
+        encoders = chain([self._full.backend_tokenizer], repeat(self._inner))
         return TokenTemplate(
             pieces=tuple(
-                piece if isinstance(piece, Slot) else self._encode_piece(piece, is_first=index == 0)
-                for index, piece in enumerate(pieces)
+                piece if isinstance(piece, Slot) else tuple(encoder.encode(piece, add_special_tokens=False).ids)
+                for encoder, piece in zip(encoders, pieces, strict=False)
             )
         )
-
-    def _encode_piece(self, piece: str, *, is_first: bool) -> tuple[int, ...]:
-        tokenizer = self._full.backend_tokenizer if is_first else self._inner
-        return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
 
 
 def load_tokenizer(model: str) -> Tokenizer:
     """The model's tokeniser; one whose files have not changed is loaded once in a process."""
-    return _load_tokenizer(model, _files_state(model))
+    paths = sorted(Path(model).iterdir()) if Path(model).is_dir() else []  # none for a hub name
+    files = ((path, path.stat()) for path in paths)
+    states = ((path.name, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for path, state in files)
+    return _load_tokenizer(model, tuple(states))
 
 
 @lru_cache(maxsize=2)
 def _load_tokenizer(model: str, files: tuple[tuple[str, int, int, int], ...]) -> Tokenizer:
     return Tokenizer(model)
-
-
-def _files_state(model: str) -> tuple[tuple[str, int, int, int], ...]:
-    """Name, size and times of each file of a model's folder; empty for a hub name."""
-    if not Path(model).is_dir():
-        return ()
-    files = ((path, path.stat()) for path in sorted(Path(model).iterdir()))
-    return tuple((path.name, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for path, state in files)
-
-
-def _split_marks(rendered: str) -> list[PromptPiece]:
-    slots = {mark: slot for slot, mark in SLOT_MARKS.items()}
-    return [slots.get(part, part) for part in re.split(f"({'|'.join(slots)})", rendered) if part]

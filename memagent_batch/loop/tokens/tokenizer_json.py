@@ -44,21 +44,15 @@ def _word_end(text: str, start: int, end: int) -> int:
             return place
     nearest = range(end, max(start, end - SIGN_CHARS), -1)
     for place in nearest:
-        if text[place - 1].isalnum() and _ends_word(text[place]):
+        sign = text[place]
+        is_apart = sign not in "'’" and (sign.isspace() or unicodedata.category(sign)[0] in "PS")
+        if is_apart and text[place - 1].isalnum():
             return place
-    return next((place for place in nearest if _begins_character(text, place)), end)
-
-
-def _ends_word(character: str) -> bool:
-    """Whether words end before it. An apostrophe may belong to the word before it."""
-    return character not in "'’" and (character.isspace() or unicodedata.category(character)[0] in "PS")
-
-
-def _begins_character(text: str, place: int) -> bool:
-    """Whether no normalisation makes one character of what stands on both sides."""
-    character = text[place]
-    ends_hangul_syllable = "\u1160" <= character <= "\u11ff"
-    return not (ends_hangul_syllable or unicodedata.combining(character))
+    for place in nearest:
+        ends_hangul_syllable = "\u1160" <= text[place] <= "\u11ff"
+        if not (ends_hangul_syllable or unicodedata.combining(text[place])):  # which normalisation joins to the last
+            return place
+    return end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +133,7 @@ class TokenizerJson:
             or token["content"] in (OPENING, THOUGHT_END)
             or (
                 token["content"] in template_text
-                and _has_sign(token["content"])
+                and any(unicodedata.category(character)[0] in "PS" for character in token["content"])
                 and plain.encode(token["content"], add_special_tokens=False).ids != [token["id"]]
             )
         )
@@ -165,10 +159,6 @@ def _tokenizer_of(content: Mapping[str, Any]) -> "tokenizers.Tokenizer":
     inner = {**content, "truncation": None, "padding": None}
     inner |= {part: _without_prefix(content.get(part)) for part in ("normalizer", "pre_tokenizer")}
     return Tokenizer.from_str(json.dumps(inner))
-
-
-def _has_sign(text: str) -> bool:
-    return any(unicodedata.category(character)[0] in "PS" for character in text)
 
 
 def _without_prefix(part: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.loop.texts.figures import days_in, has_number, states_date, states_number
+from memagent_batch.loop.texts.figures import days_in, numbers_in, states_date, states_number
 
 DAY = date(2024, 3, 5)
 
@@ -67,7 +67,7 @@ DAY = date(2024, 3, 5)
 )
 def test_number_is_found_in_any_notation(text: str, value: float, unit: str) -> None:
     assert states_number(text, value, unit=unit)
-    assert has_number(text)
+    assert numbers_in(text)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ tokens are counted by the user's tokeniser, and no completion has the server's t
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, cast
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, field_validator
@@ -242,6 +242,8 @@ class ChatApi(Api):
             text = guided_text(text, prompt.guide, form=form, reason=reason, turn=turn)
         token_ids = self._tokenizer.encode(text)
         tokens = (choice.tokens or []) if prompt.guide else []
+        values = [token for token in tokens if token.token == text]  # a value of one token, with an object around it
+        candidates = [(each.token, each.logprob) for token in values[-1:] for each in token.top_logprobs]
         path = tokens[: len(token_ids)]
         is_path = form is GuideForm.STRUCTURED_OUTPUTS and "".join(token.token for token in path) == text
         return Completion(
@@ -249,7 +251,7 @@ class ChatApi(Api):
             text=text,
             finish_reason=reason,
             logprobs=[token.logprob for token in path] if path and is_path else None,
-            menu_logprobs=menu_logprobs(prompt.guide, _candidates(tokens, text)),
+            menu_logprobs=menu_logprobs(prompt.guide, candidates),
             num_prompt_tokens=body.num_prompt_tokens or len(prompt.token_ids),
             num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
             num_billed_tokens=usage.completion_tokens or None if usage else None,
@@ -280,10 +282,3 @@ class ChatApi(Api):
         if is_cut and (begins or self._opens_thought):
             return opening + text, ""
         return "", text
-
-
-def _candidates(tokens: list[Token], text: str) -> Iterator[tuple[str, float]]:
-    """What could have stood where a value of one token stands, with log-probabilities."""
-    for token in [token for token in tokens if token.token == text][-1:]:
-        for candidate in token.top_logprobs:
-            yield candidate.token, candidate.logprob

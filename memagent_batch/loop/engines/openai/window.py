@@ -95,9 +95,11 @@ class PromptCounts:
                 return False
             least = await self._least_tokens(prompt)
             if least is None or num_read >= least:
-                self._accept(prompt, num_read)
+                self._longest[prompt.max_tokens] = max(num_read, self._longest.get(prompt.max_tokens, 0))
+                self._least_share = min(self._least_share, num_read / len(prompt.token_ids))
                 return False
-            counted = await self._count_tokens(_with_new_beginning(prompt))
+            uncached = replace(prompt, token_ids=prompt.token_ids[1:])  # no prefix cache holds its beginning
+            counted = await self._count_tokens(uncached)
             if counted is not None and counted < least:
                 return True
             self.are_trusted = False
@@ -109,10 +111,6 @@ class PromptCounts:
         is_longest = num_read > self._longest.get(prompt.max_tokens, 0)
         return is_longest or num_read < USUAL_SHARE * self._least_share * len(prompt.token_ids)
 
-    def _accept(self, prompt: Prompt, num_read: int) -> None:
-        self._longest[prompt.max_tokens] = max(num_read, self._longest.get(prompt.max_tokens, 0))
-        self._least_share = min(self._least_share, num_read / len(prompt.token_ids))
-
     async def _least_tokens(self, prompt: Prompt) -> float | None:
         """Tokens that a prompt must have by the counts of its halves; None if there are none."""
         middle = len(prompt.token_ids) // 2
@@ -123,8 +121,3 @@ class PromptCounts:
         ]
         known = [count for count in counts if count is not None]
         return SHARE_KEPT * (sum(known) - self._overhead_tokens) if len(known) == len(halves) else None
-
-
-def _with_new_beginning(prompt: Prompt) -> Prompt:
-    """The prompt without its first token, so that no prefix cache holds it."""
-    return replace(prompt, token_ids=prompt.token_ids[1:])
