@@ -90,11 +90,6 @@ def test_chunk_spans_keep_spaces_that_the_tokeniser_drops() -> None:
     assert [(span.char_start, span.char_end) for span in spans] == [(0, 6), (6, 10)]
 
 
-def test_chunk_spans_of_a_character_over_two_chunks_give_it_to_the_later_one() -> None:
-    spans = spans_of([0, 1, 1, 2], num_chars=3, chunk_tokens=2)
-    assert [(span.char_start, span.char_end) for span in spans] == [(0, 1), (1, 3)]
-
-
 def test_document_of_many_tokens_is_cut_without_a_list_of_them() -> None:
     num_tokens = 2_000_000
     ids, chars = (array(code, bytes(array(code).itemsize * num_tokens)) for code in "iq")

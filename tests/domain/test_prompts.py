@@ -1,4 +1,3 @@
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -6,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.errors import PromptSetError
-from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.loop.prompts import (
     UPDATE_SLOTS,
     Memory,
@@ -82,23 +80,6 @@ def test_prompt_set_hash_changes_with_each_text_and_not_with_the_note() -> None:
     assert replace(PROMPTS, note="a").sha256 == PROMPTS.sha256
 
 
-def test_built_in_prompts_all_ask_for_a_box_and_have_their_own_name() -> None:
-    assert BUILT_IN_PROMPTS["default"] is DEFAULT_PROMPTS
-    for name, prompts in BUILT_IN_PROMPTS.items():
-        assert prompts.name == name
-        assert all(text.endswith("Write the answer in \\boxed{{}}.") for text in (prompts.answer, prompts.direct))
-
-
-def slots_in(text: str) -> list[Slot]:
-    return [piece for piece in split_slots(text) if isinstance(piece, Slot)]
-
-
-def test_default_prompts_show_their_fields_in_the_published_order_and_section_first_ones_the_chunk() -> None:
-    assert slots_in(DEFAULT_PROMPTS.update) == [Slot.QUESTION, Slot.MEMORY, Slot.CHUNK]
-    assert slots_in(DEFAULT_PROMPTS.answer) == [Slot.QUESTION, Slot.MEMORY]
-    assert slots_in(BUILT_IN_PROMPTS["section-first"].update) == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
-
-
 def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None:
     memory = TOKENS.remember(TOKENS.first_memory, completion([5, CONTROL, 6, CONTROL], "new"))
     assert (list(memory.token_ids), memory.text) == ([5, 6], "new")
@@ -164,14 +145,3 @@ def test_remember_a_note_with_the_keep_word_in_it_replaces_the_memory(said: str)
 def test_remember_a_tag_keeps_the_memory_where_it_comes_first(said: str, keeps: bool) -> None:
     before, tagged = Memory(token_ids=[5], text="notes"), replace(TOKENS, keep_word="<check>no</check>")
     assert (tagged.remember(before, completion([1], said)) == before) == keeps
-
-
-def test_response_is_what_an_answer_says_after_its_thoughts() -> None:
-    assert TOKENS.response(completion([1], " an answer\n")) == " an answer\n"
-    assert TOKENS.response(completion([1], "<think>1?</think>\n2")) == "2"
-    assert TOKENS.response(completion([1], "<think>1?")) == ""
-
-
-def test_prompts_sent_to_another_process_stay_equal() -> None:
-    assert pickle.loads(pickle.dumps(TOKENS)) == TOKENS
-    assert pickle.loads(pickle.dumps(PROMPTS)) == PROMPTS

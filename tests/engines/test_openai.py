@@ -89,17 +89,6 @@ async def test_complete_logprobs_of_other_number_than_tokens_fail_the_request(ti
 
 
 @pytest.mark.parametrize(
-    "passing",
-    [error_reply(429), error_reply(500), error_reply(503), error_reply(408), error_reply(409), Reply(reset=True)],
-    ids=["429", "500", "503", "408", "409", "reset"],
-)
-async def test_complete_passing_failure_is_tried_again(passing: Reply, tiny_tokenizer: Tokenizer) -> None:
-    completion, script = await completed(passing, passing, completion_reply(), tokenizer=tiny_tokenizer)
-    assert completion.text == "noted"
-    assert len(script.requests) == 3
-
-
-@pytest.mark.parametrize(
     ("failure", "message"),
     [
         (error_reply(503, "busy"), "503: busy"),
@@ -250,14 +239,6 @@ async def test_complete_empty_completion_is_asked_for_again_some_times(tiny_toke
         async with started(script, tiny_tokenizer) as engine:
             assert (await engine.complete(PROMPT, seed=0)).text == ""
     assert len(script.requests) == 3
-
-
-async def test_complete_stray_refusals_of_the_key_are_tried_again(tiny_tokenizer: Tokenizer) -> None:
-    stray = error_reply(401, "who are you?")
-    with scripted_server(stray, stray, completion_reply()) as script:
-        script.probes = [THERE, stray, THERE]
-        async with started(script, tiny_tokenizer) as engine:
-            assert (await engine.complete(PROMPT, seed=0)).text == "noted"
 
 
 async def test_replies_that_name_another_model_than_before_are_warned_of_once(

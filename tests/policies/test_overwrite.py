@@ -1,7 +1,5 @@
 from collections.abc import Sequence
 
-import pytest
-
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Memory
 from memagent_batch.testing import PROMPTS
@@ -26,15 +24,6 @@ async def read(document: Document, completions: Sequence[Completion]) -> tuple[O
 
     policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=6)
     return await policy.read(document, QUESTION, prompts=PROMPTS, turns=turns), prompts
-
-
-@pytest.mark.parametrize(("num_tokens", "num_turns"), [(0, 1), (1, 2), (4, 2), (5, 2), (6, 3), (10, 3), (11, 4)])
-async def test_overwrite_reading_takes_one_turn_a_chunk_and_one_to_answer(num_tokens: int, num_turns: int) -> None:
-    updates = [written([60 + index, END], f"memory {index}") for index in range(num_turns - 1)]
-    _, prompts = await read(document_of(num_tokens), [*updates, ANSWER])
-    assert len(prompts) == num_turns
-    assert [prompt.path for prompt in prompts] == [*(f"update/{index}" for index in range(num_turns - 1)), "answer"]
-    assert [prompt.kind for prompt in prompts] == [*["update"] * (num_turns - 1), "answer"]
 
 
 async def test_overwrite_reading_passes_each_memory_on_token_for_token() -> None:

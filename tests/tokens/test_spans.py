@@ -29,18 +29,17 @@ def test_token_chars_are_the_tokenisers_own_offsets_or_none(backend: BackendToke
         assert token_chars.tolist() == [first for first, _ in encoding.offsets]
 
 
-def test_token_chars_of_ordinary_text_are_found() -> None:
-    for backend in BACKENDS:
-        places = TokenizerJson.of(backend).byte_places()
-        assert places is not None
-        assert places.token_chars(np.asarray(backend.encode(SAMPLE).ids, np.int32), SAMPLE) is not None
+PLACED = [(0, SAMPLE, True), (1, SAMPLE, True), (1, "e\u0301", False)]
 
 
-def test_token_chars_of_text_that_is_changed_on_its_way_are_not_computed() -> None:
-    places = TokenizerJson.of(BACKENDS[1]).byte_places()
-    text = "e\u0301"
+@pytest.mark.parametrize(("backend", "text", "is_known"), PLACED)
+def test_token_chars_are_known_unless_the_text_is_changed_on_its_way(
+    backend: int, text: str, *, is_known: bool
+) -> None:
+    places = TokenizerJson.of(BACKENDS[backend]).byte_places()
     assert places is not None
-    assert places.token_chars(np.asarray(BACKENDS[1].encode(text).ids, np.int32), text) is None
+    token_chars = places.token_chars(np.asarray(BACKENDS[backend].encode(text).ids, np.int32), text)
+    assert (token_chars is not None) is is_known
 
 
 def test_vocabulary_whose_tokens_are_no_bytes_has_no_places() -> None:

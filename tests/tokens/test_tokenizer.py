@@ -81,21 +81,10 @@ def whole_ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def test_encode_ordinary_text_gives_what_transformers_gives(tokenizer: Tokenizer) -> None:
-    for text in (SAMPLE, WORDS, " leading and trailing "):
-        assert tokenizer.encode(text) == whole_ids(tokenizer, text)
-
-
 def test_encode_control_text_gives_plain_tokens_that_decode_to_it(tokenizer: Tokenizer) -> None:
     token_ids = tokenizer.encode(CONTROL_TEXT)
     assert not tokenizer.control_token_ids & set(token_ids)
     assert tokenizer.decode(token_ids) == CONTROL_TEXT
-
-
-@given(text=st.text(max_size=60))
-def test_encode_any_text_decodes_to_the_same_text(tokenizer: Tokenizer, text: str) -> None:
-    plain = "".join(character for character in text if character.isascii())
-    assert tokenizer.decode(tokenizer.encode(plain)) == plain
 
 
 @pytest.mark.parametrize(
@@ -140,11 +129,6 @@ def test_encode_document_spans_rejoin_to_the_text(tokenizer: Tokenizer, text: st
 def test_encode_document_with_a_lone_surrogate_names_its_place(tokenizer: Tokenizer, place: int) -> None:
     with pytest.raises(DocumentError, match=rf"character {place}\b"):
         tokenizer.encode_document("a" * place + "\ud800 rest")
-
-
-def test_decode_leaves_out_control_tokens(tokenizer: Tokenizer) -> None:
-    token_ids = [*tokenizer.encode("memory"), *sorted(tokenizer.control_token_ids)]
-    assert tokenizer.decode(token_ids) == "memory"
 
 
 @pytest.mark.parametrize("cut", range(40))
@@ -213,13 +197,6 @@ def test_character_that_the_vocabulary_lacks_is_refused_with_its_place(tmp_path:
         Tokenizer(save_model(tmp_path, backend)).encode("a a é a")
 
 
-def test_added_token_that_plain_text_is_written_with_is_no_control_token(tmp_path: Path) -> None:
-    backend = byte_level_backend()
-    backend.add_tokens([AddedToken("a", normalized=False)])
-    tokenizer = Tokenizer(save_model(tmp_path, backend))
-    assert tokenizer.decode(tokenizer.encode("a banana")) == "a banana"
-
-
 def test_prompt_tokens_filled_give_what_the_chat_template_gives(tokenizer: Tokenizer) -> None:
     reference = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)
     words = {Slot.QUESTION: "Which fox?", Slot.MEMORY: "Nothing yet.", Slot.CHUNK: SAMPLE.strip()}
@@ -262,11 +239,6 @@ def test_prompt_tokens_hold_control_tokens_only_where_the_chat_template_puts_the
     found = [token for token in filled if token in tokenizer.control_token_ids]
     assert found == [token for token in empty if token in tokenizer.control_token_ids]
     assert len(found) == 5
-
-
-def test_prompt_tokens_first_memory_is_in_both_forms(tokenizer: Tokenizer) -> None:
-    memory = tokenizer.prompt_tokens(DEFAULT_PROMPTS).first_memory
-    assert tokenizer.decode(list(memory.token_ids)) == memory.text == DEFAULT_PROMPTS.first_memory
 
 
 def test_chat_template_that_drops_the_content_is_refused(tmp_path: Path) -> None:
