@@ -53,12 +53,12 @@ def _boxed(response: str) -> str | None:
 
 def _answer_sentence(response: str) -> str | None:
     end = len(response)
-    for found in reversed(list(SENTENCE.finditer(response))):
-        line, _, below = response[found.end() : end].partition("\n")
-        answer = _unmarked(line) or (_unmarked(below.strip().split("\n", 1)[0]) if found["colon"] else "")
+    for match in reversed(list(SENTENCE.finditer(response))):
+        line, _, below = response[match.end() : end].partition("\n")
+        answer = _unmarked(line) or (_unmarked(below.strip().split("\n", 1)[0]) if match["colon"] else "")
         if answer:
             return answer
-        end = found.start()
+        end = match.start()
     return None
 
 

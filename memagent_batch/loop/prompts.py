@@ -143,11 +143,11 @@ def require_slots(text: str, slots: frozenset[Slot], *, place: str) -> None:
         PromptSetError: names the place, the slots that are needed and those that are there.
     """
     try:
-        found = sorted(piece.value for piece in split_slots(text) if isinstance(piece, Slot))
+        slot_names = sorted(piece.value for piece in split_slots(text) if isinstance(piece, Slot))
     except PromptSetError as error:
         raise PromptSetError(f"{place}: {error}") from error
-    if found != sorted(slots):
-        needs, has = (", ".join(f"{{{name}}}" for name in names) for names in (sorted(slots), found))
+    if slot_names != sorted(slots):
+        needs, has = (", ".join(f"{{{name}}}" for name in names) for names in (sorted(slots), slot_names))
         raise PromptSetError(f"{place}: needs each of the slots {needs} once, has {has or 'none'}")
 
 

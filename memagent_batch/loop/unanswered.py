@@ -64,10 +64,12 @@ def why_unanswered(
     """
     if guide is not None and guide.allows(text):
         return None
-    said = text if guide is not None else after_thoughts(text, opens_thought=opens_thought)
-    if said is not None and not is_blank(said):
-        return "the model refused: " + " ".join(said.split())[:120] if guide is None and is_refusal(said) else None
-    wrote = "nothing" if is_blank(text) else "a thought that is not closed" if said is None else "nothing but a thought"
+    answer = text if guide is not None else after_thoughts(text, opens_thought=opens_thought)
+    if answer is not None and not is_blank(answer):
+        is_refused = guide is None and is_refusal(answer)
+        return f"the model refused: {' '.join(answer.split())[:120]}" if is_refused else None
+    thought = "a thought that is not closed" if answer is None else "nothing but a thought"
+    wrote = "nothing" if is_blank(text) else thought
     if finish_reason is FinishReason.LENGTH:
         return (
             f"the model wrote {wrote}, and had used up its budget of {max_tokens} tokens: give it room to think "
@@ -87,5 +89,5 @@ def is_refusal(text: str) -> bool:
 
     A sentence that the document does not say something is an answer, and no refusal.
     """
-    said = text.strip().replace("\u2019", "'")
-    return len(said) <= REFUSAL_CHARS and REFUSAL.match(said) is not None
+    plain = text.strip().replace("\u2019", "'")
+    return len(plain) <= REFUSAL_CHARS and REFUSAL.match(plain) is not None

@@ -96,8 +96,8 @@ class MemoryTrace:
         for word, source in self.seen.items():
             if source is not None:
                 weights[source] += 0 if word in asked else ANSWER_WEIGHT if word in answered else 1
-        found = sorted(weights, key=lambda source: (-weights[source], source.token_start))
-        telling = [source for source in found if weights[source] > 0] or found
+        sources = sorted(weights, key=lambda source: (-weights[source], source.token_start))
+        telling = [source for source in sources if weights[source] > 0] or sources
         return tuple(sorted(telling[:MAX_SOURCES], key=_range_start))
 
 
@@ -121,7 +121,7 @@ class Candidate:
 
 def candidates_of(document: Document, sentences: Sentences, sources: Iterable[ShownRange]) -> list[Candidate]:
     """The sentences of these parts of the document, each once and whole, in its order."""
-    found: dict[int, Candidate] = {}
+    candidates: dict[int, Candidate] = {}
     for source in sources:
         if source.token_start >= source.token_end:
             continue
@@ -129,17 +129,17 @@ def candidates_of(document: Document, sentences: Sentences, sources: Iterable[Sh
         is_last = source.token_end >= document.num_tokens
         char_end = document.num_chars if is_last else int(document.token_chars[source.token_end])
         for index in sentences.within(char_start, char_end):
-            if index not in found:
+            if index not in candidates:
                 start, end = sentences.span(index)
                 tokens = sentences.tokens(index, document)
-                found[index] = Candidate(
+                candidates[index] = Candidate(
                     char_start=start,
                     char_end=end,
                     token_start=tokens[0],
                     token_end=tokens[1],
                     chunk_index=source.chunk_index,
                 )
-    return [found[index] for index in sorted(found)]
+    return [candidates[index] for index in sorted(candidates)]
 
 
 def choose_candidates(
@@ -150,10 +150,10 @@ def choose_candidates(
     max_tokens: int,
 ) -> list[Candidate]:
     """Those of the sentences that are shown, in the order of the document: the nearest ones that the budget holds."""
-    found = word_scores(words, list(dict.fromkeys(sought)))
-    ranked = sorted(range(len(candidates)), key=lambda place: (-found[place], place))
-    if any(score > 0 for score in found):
-        ranked = [place for place in ranked if found[place] > 0]
+    scores = word_scores(words, list(dict.fromkeys(sought)))
+    ranked = sorted(range(len(candidates)), key=lambda place: (-scores[place], place))
+    if any(score > 0 for score in scores):
+        ranked = [place for place in ranked if scores[place] > 0]
     chosen: list[int] = []
     room = max_tokens
     for place in ranked:

@@ -179,12 +179,12 @@ def answered_value(answer: str | None, value_type: ValueType) -> TypedValue | No
         return NOTHING_STATED
     match value_type.type:
         case AnswerType.BOOL | AnswerType.LABEL:
-            ways = [answer]
+            texts = [answer]
         case AnswerType.LABELS:
-            ways = [answer, answer.replace(", ", LABEL_MARK)]
+            texts = [answer, answer.replace(", ", LABEL_MARK)]
         case _:
-            ways = []
-    values = [written_value(way, value_type) for way in ways]
+            texts = []
+    values = [written_value(text, value_type) for text in texts]
     return next((value for value in values if value.status is not ValueStatus.INVALID), None)
 
 
@@ -244,10 +244,10 @@ def confidence(completion: Completion, guide: Guide, *, chosen: str | None = Non
 
 def menu_number(value: TypedValue, value_type: ValueType) -> str | None:
     """The number that stands for a value in the menu of its type; None if there is none."""
-    said = value.label if value.boolean is None else "yes" if value.boolean else "no"
-    if said is None and value.status is not ValueStatus.NOT_STATED:
+    chosen = value.label if value.boolean is None else "yes" if value.boolean else "no"
+    if chosen is None and value.status is not ValueStatus.NOT_STATED:
         return None
-    return next((number for number, choice in menu(value_type).items() if choice == said), None)
+    return next((number for number, choice in menu(value_type).items() if choice == chosen), None)
 
 
 def values_equal(one: TypedValue, other: TypedValue) -> bool:

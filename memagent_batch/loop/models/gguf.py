@@ -124,7 +124,7 @@ def _weights(reader: Any, config: Any, *, path: Path) -> dict[str, "Tensor"]:
     in_gguf = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
     names = {in_gguf.get_name(name, (".weight",)): name for name in expected}
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-    found = {}
+    weights = {}
     for tensor in reader.tensors:
         name, shape = names.get(tensor.name), [int(size) for size in reversed(tensor.shape)]
         if name is None or shape != [*expected[name].shape]:
@@ -137,10 +137,10 @@ def _weights(reader: Any, config: Any, *, path: Path) -> dict[str, "Tensor"]:
             # GGUF has the two rows of a rotated pair side by side; transformers first halves, then second halves
             pairs = weight.reshape(num_heads, shape[0] // num_heads // 2, 2, shape[1])
             weight = pairs.swapaxes(1, 2).reshape(shape)
-        found[name] = weight.to(torch.bfloat16)
+        weights[name] = weight.to(torch.bfloat16)
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
-    if missing := expected.keys() - found.keys() - tied:
+    if missing := expected.keys() - weights.keys() - tied:
         raise SettingsError(
             f"model: {path.name} lacks the weight {min(missing)!r} and has no whole model; get the file again"
         )
-    return found
+    return weights

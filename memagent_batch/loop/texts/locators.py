@@ -19,13 +19,13 @@ class LocatedRow:
 def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> tuple[str, ...]:
     """The places that a span touches, each once, in order; None where it is empty or between two rows."""
     first = max(0, bisect_right(rows, char_start, key=lambda row: row.char_start) - 1)
-    found = []
+    places = []
     for row in rows[first:]:
         if row.char_start >= char_end:
             break
         if max(row.char_start, char_start) < min(row.char_end, char_end):
-            found.append(row.locator)
-    return tuple(dict.fromkeys(found))
+            places.append(row.locator)
+    return tuple(dict.fromkeys(places))
 
 
 def located(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> str | None:

@@ -146,37 +146,37 @@ def _sentence_ends(text: str) -> Iterator[int]:
     """Where the sentences end, the last one at the end of the text."""
     last = 0
     line_start = 0
-    for found in BREAK.finditer(text):
-        if found[0].isspace():
-            ends = _ends_at_line(text, line_start=line_start, found=found)
-            line_start = found.end()
+    for mark in BREAK.finditer(text):
+        if mark[0].isspace():
+            ends = _ends_at_line(text, line_start=line_start, mark=mark)
+            line_start = mark.end()
         else:
-            ends = found[0][0] in SURE_MARKS or _ends_at_mark(text, found)
+            ends = mark[0][0] in SURE_MARKS or _ends_at_mark(text, mark)
         if ends:
-            last = found.end()
+            last = mark.end()
             yield last
     if last < len(text):
         yield len(text)
 
 
-def _ends_at_mark(text: str, found: "re.Match[str]") -> bool:
-    after = _after_space(text, found.end())
+def _ends_at_mark(text: str, mark: "re.Match[str]") -> bool:
+    after = _after_space(text, mark.end())
     if after < len(text) and text[after].islower():
-        return bool(LINE_ENDS.search(text, found.end(), after)) and found[0] != "."
-    if found[0] != ".":
+        return bool(LINE_ENDS.search(text, mark.end(), after)) and mark[0] != "."
+    if mark[0] != ".":
         return True
-    before = text[max(0, found.start() - WORD_CHARS) : found.start()]
+    before = text[max(0, mark.start() - WORD_CHARS) : mark.start()]
     word = ELISION.sub("", before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«"))
     listed = f" {word.casefold()} "
     if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and NUMERAL.match(text, after)):
         return False
     if listed in BEFORE_COMPANY_FORMS and COMPANY_FORM.match(text, after):
         return False
-    if _is_initials(word) or LETTERS.search(before) or (len(word) == 1 and NEXT_LETTERS.match(text, found.end())):
+    if _is_initials(word) or LETTERS.search(before) or (len(word) == 1 and NEXT_LETTERS.match(text, mark.end())):
         return False
-    if word.isdigit() and (ORDINAL.search(before) or DAY_OF_MONTH.match(text, found.start() - len(word))):
+    if word.isdigit() and (ORDINAL.search(before) or DAY_OF_MONTH.match(text, mark.start() - len(word))):
         return False
-    return NUMBERED.search(text[max(0, found.start() - WORD_CHARS) : found.end()]) is None
+    return NUMBERED.search(text[max(0, mark.start() - WORD_CHARS) : mark.end()]) is None
 
 
 def _is_initials(word: str) -> bool:
@@ -185,19 +185,19 @@ def _is_initials(word: str) -> bool:
     return is_short or (len(word) == 1 and word.isupper())
 
 
-def _ends_at_line(text: str, *, line_start: int, found: "re.Match[str]") -> bool:
+def _ends_at_line(text: str, *, line_start: int, mark: "re.Match[str]") -> bool:
     """Whether the end of a line ends a sentence: always, but where prose was broken at a margin."""
-    line_end = _before_space(text, found.start())
-    if found.end() == len(text) or line_end - line_start < WRAPPED_LINE_CHARS or len(LINE_ENDS.findall(found[0])) > 1:
+    line_end = _before_space(text, mark.start())
+    if mark.end() == len(text) or line_end - line_start < WRAPPED_LINE_CHARS or len(LINE_ENDS.findall(mark[0])) > 1:
         return True
-    following = text[found.end() : found.end() + WORD_CHARS]
+    following = text[mark.end() : mark.end() + WORD_CHARS]
     if BULLET.match(following) or ROW.search(text, line_start, line_end):
         return True
     first, last = following[0], text[line_end - 1]
     has_no_case = first.isalpha() and first.lower() == first.upper()
     if first.islower() or (last == "," and first.isalnum()) or (has_no_case and last.isalpha()):
         return False
-    return not _is_broken_at_margin(text, line_start=line_start, line_end=line_end, following=found.end())
+    return not _is_broken_at_margin(text, line_start=line_start, line_end=line_end, following=mark.end())
 
 
 def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following: int) -> bool:

@@ -219,10 +219,10 @@ class Tokenizer:
         slots = {mark: slot for slot, mark in SLOT_MARKS.items()}
         parts = re.split(f"({'|'.join(slots)})", template.render(marked, values=values) + ending)
         pieces = [slots.get(part, part) for part in parts if part]
-        found = sorted(piece for piece in pieces if isinstance(piece, Slot))
-        if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
+        slot_names = sorted(piece for piece in pieces if isinstance(piece, Slot))
+        if slot_names != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(
-                f"the chat template of {self.model} shows a prompt's slots {found}: one is lost or doubled"
+                f"the chat template of {self.model} shows a prompt's slots {slot_names}: one is lost or doubled"
             )
         encoders = chain([self._full.backend_tokenizer], repeat(self._inner))
         return TokenTemplate(

@@ -374,9 +374,11 @@ class CompletionsApi(Api):
         if not self._sampling.logprobs:
             return logprobs if form and logprobs and len(logprobs) == len(choice.token_ids or ()) else None
         if choice.token_ids is None or len(logprobs) != num_tokens:
-            known = "without the tokens that they belong to" if choice.token_ids is None else f"for {num_tokens} tokens"
+            tokens = f"for {num_tokens} tokens"
+            if choice.token_ids is None:
+                tokens = "without the tokens that they belong to"
             raise EngineRequestError(
-                f"the endpoint sent {len(logprobs)} logprobs {known}; use one that returns token ids, such as vLLM's, "
+                f"the endpoint sent {len(logprobs)} logprobs {tokens}; use one that returns token ids, such as vLLM's, "
                 "or set sampling.logprobs=false"
             )
         return logprobs
@@ -398,12 +400,12 @@ def holds_choices(body: bytes) -> bool:
 def error_message(body: bytes) -> str:
     """What a server says went wrong, from the forms in use, shortened."""
     try:
-        found = from_json(body)
+        message = from_json(body)
     except ValueError:
-        found = None
+        message = None
     for name in ("error", "message"):
-        found = found.get(name, found) if isinstance(found, dict) else found
-    text = found if isinstance(found, str) else body.decode("utf-8", errors="replace").strip()
+        message = message.get(name, message) if isinstance(message, dict) else message
+    text = message if isinstance(message, str) else body.decode("utf-8", errors="replace").strip()
     if title := HTML_TITLE.search(text):
         text = " ".join(html.unescape(title[1]).split())
     return text[:MESSAGE_CHARS] or "(no message)"

@@ -69,9 +69,9 @@ class OpenAIClient:
         for name, value in self._headers.items():
             _require_header(name, value, setting="api_key" if name not in settings.headers else f"headers.{name}")
         if url.user or url.password:  # goes before the key
-            others = {name: value for name, value in self._headers.items() if name.lower() != "authorization"}
+            headers = {name: value for name, value in self._headers.items() if name.lower() != "authorization"}
             credentials = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
-            self._headers = others | {"Authorization": f"Basic {credentials}"}
+            self._headers = headers | {"Authorization": f"Basic {credentials}"}
         self._url = url.with_user(None)
         self._proxy = _proxy(url)
         self._session: aiohttp.ClientSession | None = None

@@ -119,5 +119,6 @@ class PromptCounts:
             await self._count_tokens(replace(prompt, token_ids=half, max_tokens=self._probe_tokens, guide=None))
             for half in halves
         ]
-        known = [count for count in counts if count is not None]
-        return SHARE_KEPT * (sum(known) - self._overhead_tokens) if len(known) == len(halves) else None
+        if None in counts:
+            return None
+        return SHARE_KEPT * (sum(filter(None, counts)) - self._overhead_tokens)
