@@ -144,25 +144,6 @@ async def test_start_extensions_refused_by_name_are_left_out_from_then_on(
     assert [name in request for name in (*left, "return_token_ids", "min_p", "top_k")] == [True] * 3 + [False] * 3
 
 
-@pytest.mark.parametrize(
-    ("probe", "message"),
-    [
-        *(
-            (error_reply(400, f"unknown field {field}"), rf"without {field}.*vLLM.*sampling.logprobs=false")
-            for field in ("return_token_ids", "min_p", "repetition_penalty")
-        ),
-        (completion_reply("a", logprobs={"token_logprobs": [-0.1]}), "without the tokens"),
-    ],
-)
-async def test_start_endpoint_that_lacks_what_recorded_logprobs_need_is_refused(
-    probe: Reply, message: str, tiny_tokenizer: Tokenizer
-) -> None:
-    with scripted_server(completion_reply()) as script:
-        script.probes = [probe, THERE]
-        recorded = SamplingConfig(temperature=1.0, logprobs=True)
-        await require_refused(script, message, tiny_tokenizer, sampling=recorded)
-
-
 @pytest.mark.parametrize("settings", [{}, {"temperature": 1.0, "logprobs": True}], ids=["greedy", "collect"])
 async def test_complete_request_names_every_sampling_field_that_a_server_could_fill_in(
     settings: dict[str, Any], tiny_tokenizer: Tokenizer
@@ -267,41 +248,42 @@ async def test_complete_response_that_trickles_in_is_cut_off_at_the_time_out(tin
         await completed(trickle, tokenizer=tiny_tokenizer, timeout_seconds=TIMEOUT_SECONDS, max_retries=0)
 
 
-@pytest.mark.parametrize(
-    ("models", "message"),
-    [
-        (error_reply(401, f"bad key {KEY}"), r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
-        (error_reply(500), r"500: no \(3 tries\)"),
-        (Reply(body=b'{"data": [{"id": "other"}]}'), "does not serve the model tiny; it serves: other"),
-        (Reply(body=b'{"data": [{"id": "tiny", "max_model_len": 512}]}'), "window of 512 tokens"),
-    ],
-    ids=["401", "500", "other-model", "short-window"],
-)
-async def test_start_endpoint_that_cannot_serve_is_refused(
-    models: Reply, message: str, tiny_tokenizer: Tokenizer
-) -> None:
-    with scripted_server() as script:
-        script.models = models
-        await require_refused(script, message, tiny_tokenizer)
+RECORDED = SamplingConfig(temperature=1.0, logprobs=True)
+REFUSED_KEY = error_reply(401, f"bad key {KEY}")
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "key, models": ({"models": REFUSED_KEY}, r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
+    "500": ({"models": error_reply(500)}, r"500: no \(3 tries\)"),
+    "other model": ({"models": Reply(body=b'{"data": [{"id": "other"}]}')}, "does not serve .* tiny; it serves: other"),
+    "window": ({"models": Reply(body=b'{"data": [{"id": "tiny", "max_model_len": 512}]}')}, "window of 512 tokens"),
+    "key": ({"probe": REFUSED_KEY}, r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
+    "chat only": (
+        {"probe": error_reply(404, "a chat model")},
+        "404: a chat model.*token ids at /completions.*only chat",
+    ),
+    "text only": ({"probe": error_reply(422, "not a string")}, "422: not a string.*token ids at /completions"),
+    "page": ({"probe": Reply(body=b"<html>hello</html>")}, "that is not a completion.*up to /v1"),
+    "cut": ({"probe": usage_reply(prompt_tokens=1)}, "a prompt of 1 tokens where .* no reading could be trusted"),
+    "logprobs without tokens": (
+        {"probe": completion_reply("a", logprobs={"token_logprobs": [-0.1]}), "sampling": RECORDED},
+        "without the tokens",
+    ),
+    **{
+        f"logprobs without {field}": (
+            {"probe": error_reply(400, f"unknown field {field}"), "sampling": RECORDED},
+            rf"without {field}.*vLLM.*sampling.logprobs=false",
+        )
+        for field in ("return_token_ids", "min_p", "repetition_penalty")
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("probe", "message"),
-    [
-        (error_reply(404, "This is a chat model"), "404: This is a chat model.*token ids at /completions.*only chat"),
-        (error_reply(422, "prompt: str type expected"), "422: prompt: str type expected.*token ids at /completions"),
-        (error_reply(401, f"bad key {KEY}"), r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
-        (Reply(body=b"<html>hello</html>"), "that is not a completion.*up to /v1"),
-        (usage_reply(prompt_tokens=1), "a prompt of 1 tokens where .* no reading could be trusted"),
-    ],
-    ids=["chat-only", "string-only", "401", "page", "cut"],
-)
-async def test_start_endpoint_that_cannot_complete_token_ids_is_refused(
-    probe: Reply, message: str, tiny_tokenizer: Tokenizer
+@pytest.mark.parametrize(("server", "message"), UNFIT.values(), ids=UNFIT)
+async def test_start_endpoint_that_can_not_serve_is_refused(
+    server: dict[str, Any], message: str, tiny_tokenizer: Tokenizer
 ) -> None:
-    with scripted_server() as script:
-        script.probes = [probe]
-        await require_refused(script, message, tiny_tokenizer)
+    with scripted_server(completion_reply()) as script:
+        script.models, script.probes = server.get("models", script.models), [server.get("probe", THERE), THERE]
+        await require_refused(script, message, tiny_tokenizer, sampling=server.get("sampling", SamplingConfig()))
 
 
 async def require_refused(script: Script, message: str, tokenizer: Tokenizer, **settings: Any) -> None:
