@@ -258,7 +258,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "key": ({"probe": REFUSED_KEY}, r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
     "chat only": (
         {"probe": error_reply(404, "a chat model")},
-        "404: a chat model.*token ids at /completions.*only chat",
+        "404: a chat model.*token ids.*only chat",
     ),
     "text only": ({"probe": error_reply(422, "not a string")}, "422: not a string.*token ids at /completions"),
     "page": ({"probe": Reply(body=b"<html>hello</html>")}, "that is not a completion.*up to /v1"),
