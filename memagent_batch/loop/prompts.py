@@ -14,7 +14,7 @@ from itertools import pairwise
 from string import Formatter
 
 from memagent_batch.errors import PromptSetError
-from memagent_batch.loop.thoughts import after_thoughts
+from memagent_batch.loop.completions import after_thoughts
 from memagent_batch.types import MERGE, READ, Completion
 
 

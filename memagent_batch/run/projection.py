@@ -27,10 +27,9 @@ from memagent_batch.data.store.turn_log.rows import (
 )
 from memagent_batch.data.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.errors import DocumentError
-from memagent_batch.loop.answers import extract_answer
+from memagent_batch.loop.completions import extract_answer, is_refusal
 from memagent_batch.loop.follow_ups.doubts import Doubt
 from memagent_batch.loop.follow_ups.values import ValueStatus, stated
-from memagent_batch.loop.unanswered import is_refusal
 from memagent_batch.run.evidence import AnsweredReading, spans_of_part
 from memagent_batch.run.plan import Plan
 from memagent_batch.run.results import (

@@ -15,6 +15,7 @@ from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.loop.addresses import fingerprint
+from memagent_batch.loop.completions import OPENING, THOUGHT_END
 from memagent_batch.loop.engines.engine import Engine, EngineContext
 from memagent_batch.loop.follow_ups.prompts import FOLLOW_UP_TEXTS, FollowUpTokens
 from memagent_batch.loop.models.packaged import GGUF_ENDING, PACKAGED_MODELS, converted_gguf, installed_model
@@ -24,7 +25,6 @@ from memagent_batch.loop.prompt_sets.built_in import SECTION_FIRST_PROMPTS
 from memagent_batch.loop.prompt_sets.files import load_prompt_set
 from memagent_batch.loop.prompts import PromptSet, PromptTokens
 from memagent_batch.loop.texts.sentences import SPLIT
-from memagent_batch.loop.thoughts import OPENING, THOUGHT_END
 from memagent_batch.loop.tokens.chat_template import TEMPLATE_TIME, ChatTemplate
 from memagent_batch.loop.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.masking import redact_settings

@@ -16,13 +16,13 @@ from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.loop.completions import after_thoughts
 from memagent_batch.loop.engines.openai.chat import Markers
 from memagent_batch.loop.engines.openai.engine import OpenAIEngine
 from memagent_batch.loop.follow_ups.prompts import FOLLOW_UP_TEXTS
 from memagent_batch.loop.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
 from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
 from memagent_batch.loop.prompts import PromptSet
-from memagent_batch.loop.thoughts import after_thoughts
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.history import find_run

@@ -22,7 +22,7 @@ from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import DocumentError, InputError, MemagentError, NotReadError
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
-from memagent_batch.loop.answers import extract_answer
+from memagent_batch.loop.completions import extract_answer
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.follow_ups.doubts import Doubt, find_doubt

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
 
+from memagent_batch.loop.completions import is_refusal
 from memagent_batch.loop.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.loop.follow_ups.json_schemas import FORMAT_CHECKER
 from memagent_batch.loop.follow_ups.values import DATE, UNSTATED, TypedValue, ValueStatus
 from memagent_batch.loop.texts.figures import days_in, numbers_in, states_date, states_number
-from memagent_batch.loop.unanswered import is_refusal
 
 
 class Doubt(StrEnum):

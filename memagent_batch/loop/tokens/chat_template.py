@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from memagent_batch.errors import SettingsError
-from memagent_batch.loop.thoughts import OPENING, THOUGHT_END, ends_in_thought, other_thought_tags
+from memagent_batch.loop.completions import OPENING, THOUGHT_END, ends_in_thought, other_thought_tags
 
 THINKING_WORD = "enable_thinking"
 """What a template is given to let the model think, or not."""

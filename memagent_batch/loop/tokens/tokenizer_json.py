@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.loop.thoughts import OPENING, THOUGHT_END
+from memagent_batch.loop.completions import OPENING, THOUGHT_END
 
 if TYPE_CHECKING:
     import tokenizers

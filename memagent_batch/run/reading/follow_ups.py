@@ -18,7 +18,7 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import FollowUpError, MemagentError, ReadingError, ValueTypeError
 from memagent_batch.loop.addresses import fingerprint
-from memagent_batch.loop.answers import extract_answer
+from memagent_batch.loop.completions import extract_answer
 from memagent_batch.loop.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.loop.follow_ups.evidence import (
     MAX_CHOSEN,

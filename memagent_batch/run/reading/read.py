@@ -18,9 +18,9 @@ from memagent_batch.data.store.turn_log.turns import LoggedTurns
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import MemagentError, NotLoggedError, NotReadError, ReadingError, TurnUnansweredError
 from memagent_batch.loop.addresses import ReadingAddress, token_hash
+from memagent_batch.loop.completions import why_unanswered
 from memagent_batch.loop.engines.engine import Completer
 from memagent_batch.loop.follow_ups.prompts import WHOLE_OR_FAILED
-from memagent_batch.loop.unanswered import why_unanswered
 from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.run.reading.places import Suspects, TurnPlaces
 from memagent_batch.types import Completion, Document, FinishReason, Outcome, Prompt, Question, QuestionTokens, Status

@@ -2,10 +2,10 @@
 
 import pytest
 
+from memagent_batch.loop.completions import is_refusal
 from memagent_batch.loop.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
 from memagent_batch.loop.follow_ups.doubts import Doubt, find_doubt
 from memagent_batch.loop.follow_ups.values import NOTHING_STATED, TypedValue, ValueStatus, written_value
-from memagent_batch.loop.unanswered import is_refusal
 
 TEXT, EUR, DAYS = ValueType(), Number(unit="EUR"), Number(unit="days")
 RISK, TAGS = Label("low", "high", "very high"), Labels("a", "b", "c")

@@ -17,7 +17,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import Overlong, RolloutConfig
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.loop.addresses import ReadingAddress
-from memagent_batch.loop.answers import extract_answer
+from memagent_batch.loop.completions import extract_answer
 from memagent_batch.loop.models.weights import weights_version
 from memagent_batch.run.wiring import ReaderIdentity
 from memagent_batch.types import Completion, FinishReason, Prompt, Status

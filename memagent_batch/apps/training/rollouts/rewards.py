@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import Advantage
-from memagent_batch.loop.answers import closed_text, extract_answer
+from memagent_batch.loop.completions import closed_text, extract_answer
 from memagent_batch.loop.scores import Metric, score
 from memagent_batch.plugins import BOXED, BOXED_NORMALISED, REWARDS
 

@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.errors import EngineRequestError
+from memagent_batch.loop.completions import is_blank
 from memagent_batch.loop.engines.engine import EngineContext, finish_reason
 from memagent_batch.loop.guides import (
     Guide,
@@ -30,7 +31,6 @@ from memagent_batch.loop.guides import (
     regex_guide,
 )
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
-from memagent_batch.loop.unanswered import is_blank
 from memagent_batch.types import Completion, FinishReason, Prompt
 
 MESSAGE_CHARS = 500

@@ -12,6 +12,7 @@ from pydantic import AliasPath, BaseModel, Field, JsonValue, field_validator
 
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.loop.completions import OPENING, THOUGHT_END, after_thoughts
 from memagent_batch.loop.engines.engine import EngineContext, finish_reason
 from memagent_batch.loop.engines.openai.api import (
     ADDRESS_REMEDY,
@@ -28,7 +29,6 @@ from memagent_batch.loop.engines.openai.api import (
     refused_fields,
 )
 from memagent_batch.loop.guides import menu_logprobs, num_candidates
-from memagent_batch.loop.thoughts import OPENING, THOUGHT_END, after_thoughts
 from memagent_batch.loop.tokens.chat_template import THINKING_WORD
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.types import Completion, FinishReason, Prompt

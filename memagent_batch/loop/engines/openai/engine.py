@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.logs import EventKind
+from memagent_batch.loop.completions import after_thoughts, is_blank, why_unanswered
 from memagent_batch.loop.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.loop.engines.openai.api import (
     NEUTRAL,
@@ -42,9 +43,7 @@ from memagent_batch.loop.engines.openai.window import (
 from memagent_batch.loop.follow_ups.prompts import FOLLOW_UP_TEXTS, VALUE
 from memagent_batch.loop.guides import Guide, GuideKind
 from memagent_batch.loop.prompts import Slot, TokenTemplate
-from memagent_batch.loop.thoughts import after_thoughts
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
-from memagent_batch.loop.unanswered import is_blank, why_unanswered
 from memagent_batch.types import Completion, FinishReason, Prompt
 
 log = logging.getLogger(__name__)

@@ -1,10 +1,31 @@
-"""Completions that say nothing: what their prompt showed counts as not read."""
+r"""What a completion says: after its thoughts, as an answer, or nothing at all.
+
+Answers have the forms of the published agent (MemAgent, arXiv 2507.02259): `\boxed{...}`, and a sentence with "the
+answer is". A completion that says nothing, or only refuses, did not read what its prompt showed.
+"""
 
 import re
 
+from memagent_batch.config.agent import Extraction
 from memagent_batch.loop.guides import Guide
-from memagent_batch.loop.thoughts import after_thoughts
 from memagent_batch.types import FinishReason
+
+OPENING = "<think>"
+THOUGHT_END = "</think>"
+
+THOUGHT_TAGS = re.compile(
+    r"<[|/]*(?:\w+[:_])?(?:think(?:ing)?|thought|channel)\|?>"  # Seed-OSS, EXAONE Deep, Command A, gpt-oss, Gemma 4
+    r"|(?-i:\[/?THINK\])"  # Mistral
+    r"|◁/?think▷",  # Kimi
+    re.IGNORECASE,
+)
+"""Tags of thoughts and channels, by the names that families of models give them."""
+
+BOX = "\\boxed{"
+SENTENCE = re.compile(r"\bthe answer is\b[ \t*]*(?P<colon>:?)", re.IGNORECASE)
+
+EMPHASIS = " \t\r*"
+"""White space and Markdown's stars, which surround an answer and are not part of it."""
 
 REFUSAL_CHARS = 500
 """A longer completion says more than that it refuses, characters."""
@@ -48,6 +69,87 @@ REFUSAL = re.compile(
     re.IGNORECASE,
 )
 """The first sentence of a refusal: of the request, not a statement on what the document says."""
+
+
+def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
+    """What a completion says after its thoughts; the whole text where it has none.
+
+    A thought begins where the completion begins, and ends at the first `</think>`. Another may follow it at once. Tags
+    that a memory or answer only mentions further on change nothing, so that a document about such tags loses no notes.
+
+    `opens_thought`: whether the prompt ended inside a thought, so that the completion begins there.
+
+    Returns:
+        The text, without white space around it where a thought was cut off; None where the completion ends inside one.
+    """
+    while opens_thought or text.lstrip().startswith(OPENING):
+        _, end, answer = text.partition(THOUGHT_END)
+        if not end:
+            return None
+        text, opens_thought = answer.strip(), False
+    return text
+
+
+def ends_in_thought(prompt: str) -> bool:
+    """Whether the end of a prompt, after the user's message, leaves a thought open."""
+    return prompt.rfind(OPENING) > prompt.rfind(THOUGHT_END)
+
+
+def other_thought_tags(template: str) -> list[str]:
+    """Tags in the text of a chat template that mark thoughts or channels in another way than `<think>`."""
+    return sorted({tag for tag in THOUGHT_TAGS.findall(template) if tag not in (OPENING, THOUGHT_END)})
+
+
+def extract_answer(response: str, *, extraction: Extraction) -> str | None:
+    """The answer in a response; None where the response does not hold one in that form. Thoughts hold none."""
+    text = after_thoughts(response) or ""
+    match extraction:
+        case Extraction.BOXED:
+            return _boxed(text)
+        case Extraction.SENTENCE:
+            return _answer_sentence(text)
+        case Extraction.AUTO:
+            boxed = _boxed(text)
+            return _answer_sentence(text) if boxed is None else boxed
+        case Extraction.RAW:
+            return text.strip() or None
+
+
+def closed_text(text: str, start: int) -> str | None:
+    """The text from `start` to the brace that closes one opened before it; None where none does."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start:place]
+    return None
+
+
+def _boxed(response: str) -> str | None:
+    """Content of the last box whose braces close."""
+    start = response.rfind(BOX)
+    while start >= 0:
+        content = closed_text(response, start + len(BOX))
+        if content is not None:
+            return content.strip() or None
+        start = response.rfind(BOX, 0, start)
+    return None
+
+
+def _answer_sentence(response: str) -> str | None:
+    end = len(response)
+    for match in reversed(list(SENTENCE.finditer(response))):
+        line, _, below = response[match.end() : end].partition("\n")
+        answer = _unmarked(line) or (_unmarked(below.strip().split("\n", 1)[0]) if match["colon"] else "")
+        if answer:
+            return answer
+        end = match.start()
+    return None
+
+
+def _unmarked(line: str) -> str:
+    """A line without emphasis and full stop."""
+    return line.strip(EMPHASIS).removesuffix(".").strip(EMPHASIS)
 
 
 def why_unanswered(
