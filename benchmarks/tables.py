@@ -58,6 +58,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--code", type=Path, default=CHECKOUT, help="checkout whose command is run (default: this one)")
     parser.add_argument("--rows", type=int, default=20_000, help="rows in Parquet on disk (default: 20000)")
     parser.add_argument("--objects", type=int, default=3000, help="text objects in a bucket (default: 3000)")
+    parser.add_argument(
+        "--texts",
+        type=int,
+        help="different texts among the rows and objects (default: all differ); documents of one text are read once",
+    )
     parser.add_argument("--executors", nargs="+", choices=("local", "ray"), default=("local", "ray"))
     parser.add_argument("--save", type=Path, help="file for the figures, one JSON object a line")
     parser.add_argument("--against", type=Path, help="figures that --save wrote before")
@@ -85,7 +90,10 @@ def _measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 if number == 0:
                     continue
                 with tempfile.TemporaryDirectory() as folder:
-                    corpus = Rows(Path(folder), number) if what == "rows" else Objects(store, number, name=executor)
+                    texts = arguments.texts or number
+                    corpus: Rows | Objects = Rows(Path(folder), number, num_texts=texts)
+                    if what == "objects":
+                        corpus = Objects(store, number, num_texts=texts, name=executor)
                     for night in ("cold", "unchanged", "one changed"):
                         corpus.prepare(night)
                         store.counts.clear()
@@ -100,8 +108,8 @@ def _measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 class Rows:
     """Short texts in Parquet files on disk."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        self._folder, self._number = folder / "in", number
+    def __init__(self, folder: Path, number: int, *, num_texts: int) -> None:
+        self._folder, self._number, self._num_texts = folder / "in", number, num_texts
         self._output = folder / "out"
         self._folder.mkdir()
         self.places = {"documents": str(self._folder), "output": str(self._output)}
@@ -112,7 +120,7 @@ class Rows:
         starts = {"cold": range(0, self._number, size), "unchanged": range(0), "one changed": range(1)}[night]
         for start in starts:
             rows = range(start, min(start + size, self._number))
-            texts = [_text(row, is_changed=night == "one changed" and row == 0) for row in rows]
+            texts = [_text(row % self._num_texts, is_changed=night == "one changed" and row == 0) for row in rows]
             table = pa.table({"document_id": [f"d{row:09d}" for row in rows], "text": texts})
             pq.write_table(table, self._folder / f"{start:09d}.parquet")
         time.sleep(CHANGED_SECONDS)
@@ -126,8 +134,8 @@ class Rows:
 class Objects:
     """Small text files in the bucket."""
 
-    def __init__(self, store: "Store", number: int, *, name: str) -> None:
-        self._number, self._root = number, f"{BUCKET}/{name}"
+    def __init__(self, store: "Store", number: int, *, num_texts: int, name: str) -> None:
+        self._number, self._num_texts, self._root = number, num_texts, f"{BUCKET}/{name}"
         self._fs = fsspec.filesystem("s3", **store.options)
         self.places = {
             "documents": f"s3://{self._root}/in",
@@ -149,7 +157,7 @@ class Objects:
 
     def _put(self, row: int, *, is_changed: bool) -> None:
         key = f"{self._root}/in/{row // OBJECTS_IN_FOLDER:04d}/{row:09d}.txt"
-        self._fs.pipe_file(key, _text(row, is_changed=is_changed).encode())
+        self._fs.pipe_file(key, _text(row % self._num_texts, is_changed=is_changed).encode())
 
 
 def _text(row: int, *, is_changed: bool) -> str:
