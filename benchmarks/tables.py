@@ -10,22 +10,19 @@ well: nothing of the package is imported here.
 
 With `--against`, `ratios` has each figure over that of the file. `seconds` and `cpu_seconds` are of the command,
 `anonymous_mib` is the most memory that only the driver could hold, from `/proc`, looked at every 20 ms. `load` is the
-number of processes that ran or waited on this machine in the minute before. The store runs in the process of the
-benchmark: the seconds of `objects` hold its own work, about 3 ms a request.
+number of processes that ran or waited on this machine in the minute before.
 """
 
 import argparse
 import json
-import logging
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import urllib.request
+from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +30,12 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+
+from benchmarks.object_store import BUCKET, text
 
 CHECKOUT = Path(__file__).parents[1]
-BUCKET = "lake"
 NUM_FILES = 8
 """Parquet files of the rows."""
-OBJECTS_IN_FOLDER = 1000
 CHANGED_SECONDS = 2.5
 """Age from which the times of a file tell whether it has changed."""
 LOOK_SECONDS = 0.02
@@ -63,6 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="different texts among the rows and objects (default: all differ); documents of one text are read once",
     )
+    parser.add_argument("--latency-ms", type=float, default=0, help="time before each answer of the store (default: 0)")
     parser.add_argument("--executors", nargs="+", choices=("local", "ray"), default=("local", "ray"))
     parser.add_argument("--save", type=Path, help="file for the figures, one JSON object a line")
     parser.add_argument("--against", type=Path, help="figures that --save wrote before")
@@ -84,25 +80,25 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _measure_all(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    with Store() as store:
-        for executor in arguments.executors:
-            for what, number in (("rows", arguments.rows), ("objects", arguments.objects)):
-                if number == 0:
-                    continue
-                with tempfile.TemporaryDirectory() as folder:
-                    texts = arguments.texts or number
-                    corpus: Rows | Objects = Rows(Path(folder), number, num_texts=texts)
-                    if what == "objects":
-                        corpus = Objects(store, number, num_texts=texts, name=executor)
-                    for night in ("cold", "unchanged", "one changed"):
-                        corpus.prepare(night)
-                        store.counts.clear()
-                        job = JOB | corpus.places | {"executor": executor}
-                        figures = run_night(job, Path(folder), code=arguments.code)
-                        figures |= {f"{which}_requests": dict(each) for which, each in by_place(store.counts).items()}
-                        figures["num_requests"] = store.counts.total()
-                        case = {"what": what, "documents": number, "executor": executor, "night": night}
-                        yield {**case, **figures, **corpus.size_of_output()}
+    for executor, what in product(arguments.executors, ("rows", "objects")):
+        number = getattr(arguments, what)
+        if number == 0:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            num_texts = arguments.texts or number
+            corpus: Rows | Objects = (
+                Rows(Path(folder), number, num_texts=num_texts)
+                if what == "rows"
+                else Objects(number, num_texts=num_texts, latency_ms=arguments.latency_ms)
+            )
+            for night in ("cold", "unchanged", "one changed"):
+                corpus.prepare(night)
+                figures = run_night(JOB | corpus.places | {"executor": executor}, Path(folder), code=arguments.code)
+                requests = corpus.requests()
+                case = {"what": what, "documents": number, "executor": executor, "night": night}
+                figures |= {"requests": requests, "num_requests": sum(requests.values())}
+                yield {**case, **figures, **corpus.size_of_output()}
+            corpus.close()
 
 
 class Rows:
@@ -120,10 +116,17 @@ class Rows:
         starts = {"cold": range(0, self._number, size), "unchanged": range(0), "one changed": range(1)}[night]
         for start in starts:
             rows = range(start, min(start + size, self._number))
-            texts = [_text(row % self._num_texts, is_changed=night == "one changed" and row == 0) for row in rows]
+            texts = [text(row % self._num_texts, is_changed=night == "one changed" and row == 0) for row in rows]
             table = pa.table({"document_id": [f"d{row:09d}" for row in rows], "text": texts})
             pq.write_table(table, self._folder / f"{start:09d}.parquet")
         time.sleep(CHANGED_SECONDS)
+
+    def requests(self) -> dict[str, int]:
+        """None: the files are on a disk."""
+        return {}
+
+    def close(self) -> None:
+        """Does nothing: the folder is removed by its owner."""
 
     def size_of_output(self) -> dict[str, int]:
         """Bytes and files."""
@@ -132,71 +135,46 @@ class Rows:
 
 
 class Objects:
-    """Small text files in the bucket."""
+    """Small text objects of an S3 API on loopback."""
 
-    def __init__(self, store: "Store", number: int, *, num_texts: int, name: str) -> None:
-        self._number, self._num_texts, self._root = number, num_texts, f"{BUCKET}/{name}"
-        self._fs = fsspec.filesystem("s3", **store.options)
-        self.places = {
-            "documents": f"s3://{self._root}/in",
-            "output": f"s3://{self._root}/out",
-            "storage_options": store.options,
-        }
+    def __init__(self, number: int, *, num_texts: int, latency_ms: float) -> None:
+        options = ["--objects", str(number), "--texts", str(num_texts), "--latency-ms", str(latency_ms)]
+        command = [sys.executable, "-m", "benchmarks.object_store", *options]
+        self._process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        self._url = f"http://127.0.0.1:{json.loads(self._process.stdout.readline())['port']}"
+        storage = {"key": "k", "secret": "s", "client_kwargs": {"endpoint_url": self._url}}
+        self._fs = fsspec.filesystem("s3", **storage)
+        self._fs.mkdir(BUCKET)
+        documents, output = f"s3://{BUCKET}/in", f"s3://{BUCKET}/out"
+        self.places = {"documents": documents, "output": output, "storage_options": storage}
 
     def prepare(self, night: str) -> None:
-        """Writes all objects for the first night, and one of them again for the last one."""
-        rows = range({"cold": self._number, "unchanged": 0, "one changed": 1}[night])
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda row: self._put(row, is_changed=night != "cold"), rows))
+        """Changes one object for the last night, and sets the counts of requests to 0."""
+        if night == "one changed":
+            self._get("_change")
+        self._get("_counts")
+
+    def requests(self) -> dict[str, int]:
+        """Requests since the night began, by what they were for and their kind."""
+        counts: dict[str, int] = json.loads(self._get("_counts"))
+        return dict(sorted(counts.items()))
 
     def size_of_output(self) -> dict[str, int]:
         """Bytes and objects."""
         self._fs.invalidate_cache()
-        sizes = [entry["size"] for entry in self._fs.find(f"{self._root}/out", detail=True).values()]
+        sizes = [entry["size"] for entry in self._fs.find(f"{BUCKET}/out", detail=True).values()]
         return {"output_bytes": sum(sizes), "output_files": len(sizes)}
 
-    def _put(self, row: int, *, is_changed: bool) -> None:
-        key = f"{self._root}/in/{row // OBJECTS_IN_FOLDER:04d}/{row:09d}.txt"
-        self._fs.pipe_file(key, _text(row % self._num_texts, is_changed=is_changed).encode())
+    def close(self) -> None:
+        """Ends the store."""
+        self._process.terminate()
+        self._process.wait()
 
-
-def _text(row: int, *, is_changed: bool) -> str:
-    return f"{'Another line' if is_changed else 'Line'} {row}: the sky over town {row % 97} is blue on most days."
-
-
-class Store:
-    """An S3 API on loopback that counts its requests by their place in the bucket and their kind."""
-
-    def __enter__(self) -> "Store":
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line for each request
-        self.counts = Counter[tuple[str, str]]()
-        self._app = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self.options = {"key": "k", "secret": "s", "client_kwargs": {"endpoint_url": endpoint}}
-        fsspec.filesystem("s3", **self.options).mkdir(BUCKET)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-
-    def _answer(self, environ: Mapping[str, Any], start_response: Any) -> Iterable[bytes]:
-        query, kind = environ.get("QUERY_STRING", ""), environ["REQUEST_METHOD"]
-        is_list = kind == "GET" and ("list-type" in query or "prefix=" in query)
-        place = f"{environ['PATH_INFO']}/{query.replace('%2F', '/')}"
-        of_documents = "/in/" in place or "/in&" in place or place.endswith("/in")
-        self.counts["document" if of_documents else "output", "LIST" if is_list else kind] += 1
-        answer: Iterable[bytes] = self._app(environ, start_response)
-        return answer
-
-
-def by_place(counts: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:
-    """Requests for documents and for the output, by kind."""
-    places = {"document": Counter[str](), "output": Counter[str]()}
-    for (place, kind), number in sorted(counts.items()):
-        places[place][kind] += number
-    return {place: kinds for place, kinds in places.items() if kinds}
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"{self._url}/{path}") as reply:
+            body: bytes = reply.read()
+        return body
 
 
 def run_night(job: Mapping[str, Any], folder: Path, *, code: Path) -> dict[str, Any]:

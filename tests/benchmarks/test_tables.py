@@ -16,7 +16,7 @@ def test_unchanged_night_opens_no_object_and_a_changed_one_its_own() -> None:
     options = ("--rows", "0", "--objects", str(NUM_OBJECTS), "--executors", "local")
     nights = list(measure(parser.parse_args(options)))
     assert [night["night"] for night in nights] == ["cold", "unchanged", "one changed"]
-    cold, unchanged, changed = (night["document_requests"].get("GET", 0) for night in nights)
+    cold, unchanged, changed = (night["requests"].get("document GET", 0) for night in nights)
     assert unchanged <= 1  # whether the documents are an output
     assert (cold - unchanged, changed - unchanged) == (NUM_OBJECTS, 1)
     assert all(night["seconds"] > 0 and night["anonymous_mib"] > 0 for night in nights)
