@@ -6,7 +6,7 @@ import pytest
 
 from memagent_batch.data.ingest.readers.converter import Part
 from memagent_batch.data.ingest.readers.docx import DocxConverter
-from memagent_batch.data.ingest.readers.docx_numbers import formatted
+from memagent_batch.data.ingest.readers.numbering import formatted
 from tests.convert import files
 
 NAMESPACES = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

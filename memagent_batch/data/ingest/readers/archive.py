@@ -22,11 +22,7 @@ class ZipConverter(BuiltIn):
     revision = 3
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """An attachment for each file.
-
-        Raises:
-            ConversionError: it is damaged.
-        """
+        """An attachment for each file."""
         try:
             with zipfile.ZipFile(file) as package:
                 members = [

@@ -29,6 +29,7 @@ SUPERSETS = {
 """Python's codec for a WHATWG encoding whose namesake in Python lacks characters that browsers show."""
 ASCII_NAMES = frozenset({"ascii", "us-ascii", "unknown-8bit", "x-unknown", "default", "binary", "8bit", "7bit", "none"})
 """Labels that say nothing about bytes above 127."""
+STATEFUL_CODECS = ("iso2022", "iso-2022", "hz", "utf")
 PRINTABLE = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
 CONTROL_BYTES = bytes({*range(0x20), 0x7F} - {*b"\b\t\n\v\f\r\x1a\x1b"})
 NO_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
@@ -191,7 +192,12 @@ def _decode_marked(data: bytes, codec: str) -> Decoded:
 
 def _decode_labelled(data: bytes, codec: str, label: str) -> Decoded:
     """Takes the label at its word, unless the bytes say that they are UTF-8."""
-    if codec not in ("utf-8", "utf-7") and not data.isascii() and _is_utf8(data) and not _is_stateful(codec):
+    if (
+        codec not in ("utf-8", "utf-7")
+        and not data.isascii()
+        and is_valid_utf8(data)
+        and not codec.startswith(STATEFUL_CODECS)
+    ):
         return Decoded(
             text=data.decode("utf-8"),
             doubt=f"its characters may be wrong: it is labelled {label}, and its bytes are UTF-8",
@@ -210,13 +216,15 @@ def _decode_unlabelled(data: bytes) -> Decoded:
     escaped = next((codec for mark, codec in ISO_2022.items() if mark in data and data.isascii()), None)
     if escaped is not None:
         return Decoded(text=data.decode(escaped, "replace"), doubt=_guess_doubt(escaped))
-    if _is_utf8(data):
+    if is_valid_utf8(data):
         return Decoded(text=data.decode("utf-8"))
     text = data.decode("utf-8", "replace")
     num_replaced, num_sequences = text.count(REPLACEMENT), len(MULTI_BYTE.findall(data))
     if num_sequences >= num_replaced:
         return Decoded(text=text, doubt=_replaced_doubt(num_replaced, "UTF-8"))
-    return _guess(data)
+    _require_text(data)
+    codec = guess_encoding(data)
+    return Decoded(text=data.decode(codec, "replace"), doubt=_guess_doubt(codec))
 
 
 def _decode_wide(data: bytes) -> Decoded | None:
@@ -247,13 +255,6 @@ def _require_text(data: bytes) -> None:
         )
 
 
-def _guess(data: bytes) -> Decoded:
-    """Decodes text in an old encoding that nothing names."""
-    _require_text(data)
-    codec = guess_encoding(data)
-    return Decoded(text=data.decode(codec, "replace"), doubt=_guess_doubt(codec))
-
-
 def guess_encoding(data: bytes) -> str:
     """Returns Python's codec for the most likely encoding of a text with bytes above 127.
 
@@ -269,16 +270,12 @@ def guess_encoding(data: bytes) -> str:
     return max(scores, key=lambda codec: scores[codec], default="cp1252")
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
+def is_valid_utf8(data: bytes) -> bool:
+    """Returns whether bytes are a text in UTF-8."""
+    with suppress(UnicodeDecodeError):
         data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _is_stateful(codec: str) -> bool:
-    return codec.startswith(("iso2022", "iso-2022", "hz", "utf"))
+        return True
+    return False
 
 
 def _guess_doubt(codec: str) -> str:

@@ -96,7 +96,10 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
     ending = ending_of(file.name)
     if ending in own_endings:
         return ending
-    head, tail = _head_and_tail(file)
+    with file.open("rb") as stream:
+        head = stream.read(HEAD_BYTES)
+        stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
+        tail = stream.read(TAIL_BYTES)
     if not head:
         return Part(status=PartStatus.EMPTY, reason="the file has 0 bytes")
     found = _zipped(file, ending=ending) if head.startswith(ZIP_MARK) else _by_content(head, tail, ending=ending)
@@ -112,39 +115,21 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
     return _skipped(f"files that end with {ending!r} have no converter; {remedy}")
 
 
-def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
-    with file.open("rb") as stream:
-        head = stream.read(HEAD_BYTES)
-        stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
-        return head, stream.read(TAIL_BYTES)
-
-
 def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
-    if head.startswith(IMAGES) or _is_bitmap(head):
+    is_bitmap = head.startswith(b"BM") and head[6:10] == bytes(4)  # reserved; those of a text like BMW are not zero
+    if head.startswith(IMAGES) or is_bitmap:
         return FileKind.IMAGE
     if head.startswith(OLE):
         return _ole(head + tail, ending=ending)
     if ending != ".pdf" and ENDINGS.get(ending or ".eml") not in PLAIN and is_mail(head):
         return FileKind.EMAIL  # before PDF, which a message may name or hold
-    if _is_pdf(head, ending=ending):
+    if head.lstrip().startswith(PDF_MARK) or (ending not in QUOTING_ENDINGS and PDF_MARK in head[:PDF_MARK_BYTES]):
         return FileKind.PDF
     if HTML_START.match(head):
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
         return FileKind.RTF
     return None
-
-
-def _is_pdf(head: bytes, *, ending: str) -> bool:
-    """Whether it has the mark of a PDF; in a file that ends as texts do, at its beginning."""
-    if ending in QUOTING_ENDINGS:
-        return head.lstrip().startswith(PDF_MARK)
-    return PDF_MARK in head[:PDF_MARK_BYTES]
-
-
-def _is_bitmap(head: bytes) -> bool:
-    """Whether it is a BMP: its four reserved bytes are zero, and those of a text that begins with BM are not."""
-    return head.startswith(b"BM") and head[6:10] == bytes(4)
 
 
 def _zipped(file: Path, *, ending: str) -> str | Part:

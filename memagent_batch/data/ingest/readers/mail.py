@@ -12,7 +12,13 @@ from functools import partial
 from pathlib import Path
 from quopri import decodestring
 
-from memagent_batch.data.ingest.readers.charsets import BYTE_ORDER_MARKS, Decoded, find_codec, is_ascii_label
+from memagent_batch.data.ingest.readers.charsets import (
+    BYTE_ORDER_MARKS,
+    Decoded,
+    find_codec,
+    is_ascii_label,
+    is_valid_utf8,
+)
 from memagent_batch.data.ingest.readers.converter import (
     Attachment,
     BuiltIn,
@@ -475,9 +481,6 @@ def _attachment_data(part: Message, is_damaged: list[bool]) -> bytes:
     Args:
         part: the attachment.
         is_damaged: gets whether some of its bytes are lost.
-
-    Raises:
-        ConversionError: nothing here unpacks it.
     """
     data, is_lossy = _leaf_bytes(part)
     is_damaged.append(is_lossy)
@@ -489,13 +492,6 @@ def _attachment_data(part: Message, is_damaged: list[bool]) -> bytes:
         return data
     with suppress(UnicodeDecodeError):
         text = data.decode(codec)
-        is_plain = text.encode("utf-8", "replace") == data
-        return data if is_plain or (not data.isascii() and _is_utf8(data)) else text.encode("utf-8-sig", "replace")
+        is_utf8 = text.encode("utf-8", "replace") == data or (not data.isascii() and is_valid_utf8(data))
+        return data if is_utf8 else text.encode("utf-8-sig", "replace")
     return data
-
-
-def _is_utf8(data: bytes) -> bool:
-    with suppress(UnicodeDecodeError):
-        data.decode("utf-8")
-        return True
-    return False

@@ -105,7 +105,9 @@ def _decode_pieces(value: str, label: str | None) -> Iterator[Decoded]:
         charset, is_base64 = words
         encoded = data.encode("utf-8", "surrogateescape")
         is_cut = is_base64 and len(re.sub(rb"[\s=]", b"", encoded)) % 4 == 1
-        decoded = decode_text_or_bytes(decode_base64(encoded)[0] if is_base64 else _unquote(encoded), label=charset)
+        quoted = encoded.replace(b"_", b" ")
+        unquoted = re.sub(rb"=([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), quoted)
+        decoded = decode_text_or_bytes(decode_base64(encoded)[0] if is_base64 else unquoted, label=charset)
         yield Decoded(text=decoded.text, doubt="its end is missing" if is_cut else decoded.doubt)
 
 
@@ -133,10 +135,6 @@ def _decode_raw(text: str, label: str | None) -> Decoded:
         return decode_text_or_bytes(data, label=None) if data.isascii() else Decoded(text=data.decode("utf-8"))
     except UnicodeDecodeError:
         return decode_text_or_bytes(data, label=label if is_labelled else None)
-
-
-def _unquote(data: bytes) -> bytes:
-    return re.sub(rb"=([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), data.replace(b"_", b" "))
 
 
 def find_phrases(text: str) -> set[tuple[str, ...]]:

@@ -74,7 +74,11 @@ def split_mailbox(data: bytes) -> list[bytes] | None:
         return [message for message in MMDF_BORDER.split(data) if message.strip()]
     if BORDER.match(data) is None:
         return None
-    borders = [border for border in BORDER.finditer(data) if _is_after_blank_line(data, border.start())]
+    borders = [
+        border
+        for border in BORDER.finditer(data)
+        if border.start() == 0 or data[max(0, border.start() - 3) : border.start()].endswith((b"\n\n", b"\n\r\n"))
+    ]
     ends = [*(border.start() for border in borders[1:]), len(data)]
     messages = (data[border.end() : end] for border, end in zip(borders, ends, strict=True))
     return [ESCAPED_FROM.sub(b"\n", message) for message in messages]
@@ -99,10 +103,6 @@ def repair_headers(message: bytes) -> bytes:
         if line.strip() and not line.startswith((b" ", b"\t")) and HEADER_LINE.match(line) is None:
             lines[number] = b" " + line
     return b"\n".join(lines) + rest
-
-
-def _is_after_blank_line(data: bytes, at: int) -> bool:
-    return at == 0 or data[max(0, at - 3) : at].endswith((b"\n\n", b"\n\r\n"))
 
 
 def _wide_codec(data: bytes) -> str:

@@ -72,13 +72,14 @@ def _join_scripts(runs: Iterable[Run]) -> str:
     text, is_apart = "", False
     for (script, is_equation), stretch in groupby(runs, key=lambda run: (run.script, run.is_equation)):
         added = _scripted((" " if is_equation else "").join(run.text for run in stretch), script)
-        if (is_apart or is_equation) and text and _run_together(text[-1], added[0]):
+        if (is_apart or is_equation) and text and run_together(text[-1], added[0]):
             text += " "
         text, is_apart = text + added, is_equation or script is not Script.NORMAL
     return RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
 
 
-def _run_together(left: str, right: str) -> bool:
+def run_together(left: str, right: str) -> bool:
+    """Tells whether two characters would read as one number or word."""
     return (left.isdigit() and right.isdigit()) or (left.isalpha() and right.isalpha())
 
 

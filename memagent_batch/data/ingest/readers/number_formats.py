@@ -3,7 +3,6 @@
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from math import isfinite
 
@@ -109,7 +108,7 @@ class NumberFormat:
         """Returns what Excel shows, without leading and trailing blanks; None where it can't show the number."""
         section, has_minus = self._select(value)
         display = section.display(value)
-        return None if display is None else _signed(display.text, has_minus).strip()
+        return None if display is None else _signed(display[0], has_minus).strip()
 
     def describe(self, value: Decimal) -> str:
         """Returns what Excel shows, and the stored value in brackets where the display alone could mislead.
@@ -123,12 +122,12 @@ class NumberFormat:
         display = section.display(value)
         if display is None:
             return plain(value)
-        text = _signed(display.text, has_minus).strip()
+        text = _signed(display[0], has_minus).strip()
         if not text:
             return plain(value)
         hides_minus = value < 0 and not any(sign in text for sign in MINUS_SIGNS)
         is_word = not any(map(str.isdecimal, text))
-        if hides_minus or is_word or section.scale or _loses_digits(value, display.number):
+        if hides_minus or is_word or section.scale or _loses_digits(value, display[1]):
             return f"{text} ({section.stored(value)})"
         return text
 
@@ -153,14 +152,6 @@ class NumberFormat:
             return others[1], value < 0 and not others[1].shows_minus
         is_negative_section = first.condition is None and second.condition is None
         return second, value < 0 and not is_negative_section and not second.shows_minus
-
-
-@dataclass(frozen=True, slots=True)
-class Display:
-    """What a section shows of a number without its sign, and the number that a reader takes from it, if any."""
-
-    text: str
-    number: Decimal | None
 
 
 class Section:
@@ -195,20 +186,23 @@ class Section:
         """Whether the section applies to a number; by default if it has no condition."""
         return default if self.condition is None else self.condition(value)
 
-    def display(self, value: Decimal) -> Display | None:
-        """Returns what the section shows of a number, without its sign; None where Excel shows `####`."""
+    def display(self, value: Decimal) -> tuple[str, Decimal | None] | None:
+        """Returns what the section shows of a number without its sign, and the number that a reader takes from it.
+
+        That number is None if there is none; all is None where Excel shows `####`.
+        """
         if self.dates is not None:
             text = self.dates.display(value)
-            return None if text is None else Display(text, value)
+            return None if text is None else (text, value)
         magnitude = abs(value) * 100**self._percents if self._percents else abs(value)
         if self._number is not None:
             middle, shown = self._number.write(magnitude)
             shown = shown / 100**self._percents if self._percents else shown
-            return Display(f"{self._prefix}{middle}{self._suffix}", shown.copy_sign(value))
+            return f"{self._prefix}{middle}{self._suffix}", shown.copy_sign(value)
         if self._general is not None:
             before, after = self._general
-            return Display(f"{before}{plain(magnitude)}{after}", value)
-        return Display(self._prefix, None)
+            return f"{before}{plain(magnitude)}{after}", value
+        return self._prefix, None
 
     def stored(self, value: Decimal) -> str:
         """Returns a number as it is stored, in percent or with a currency if the section shows one."""

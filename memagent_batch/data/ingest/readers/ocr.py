@@ -56,11 +56,7 @@ class OcrConverter(BuiltIn):
         return f"{super().version()}, min_confidence {self._min_confidence:g}"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each image of the file.
-
-        Raises:
-            ConversionError: it can't be opened.
-        """
+        """A part for each image of the file."""
         from PIL import Image, ImageOps, UnidentifiedImageError
 
         try:
@@ -139,8 +135,16 @@ class OcrConverter(BuiltIn):
             return []
         boxes = ((np.asarray(found.boxes) - margin) / scale / (image.width, image.height)).clip(0, 1)
         return [
-            Line(text=_read_line(text), confidence=float(score), **_bounds(box))
+            Line(
+                text=_read_line(text),
+                confidence=float(score),
+                left=float(left),
+                top=float(top),
+                right=float(right),
+                bottom=float(bottom),
+            )
             for text, score, box in zip(found.txts, found.scores, boxes, strict=True)
+            for (left, top), (right, bottom) in [(box.min(axis=0), box.max(axis=0))]
         ]
 
     def _surest(self, image: Any, line: Line) -> Line:
@@ -216,17 +220,9 @@ def _is_tall(line: Line, image: Any) -> bool:
 
 def _pixels(line: Line, image: Any) -> tuple[float, float, float, float]:
     """The box of a line with some pixels around it."""
-    return (
-        max(0, line.left * image.width - MARGIN_PIXELS),
-        max(0, line.top * image.height - MARGIN_PIXELS),
-        min(image.width, line.right * image.width + MARGIN_PIXELS),
-        min(image.height, line.bottom * image.height + MARGIN_PIXELS),
-    )
-
-
-def _bounds(box: Any) -> dict[str, float]:
-    (left, top), (right, bottom) = box.min(axis=0), box.max(axis=0)
-    return {"left": float(left), "top": float(top), "right": float(right), "bottom": float(bottom)}
+    left, right = line.left * image.width - MARGIN_PIXELS, line.right * image.width + MARGIN_PIXELS
+    top, bottom = line.top * image.height - MARGIN_PIXELS, line.bottom * image.height + MARGIN_PIXELS
+    return max(0, left), max(0, top), min(image.width, right), min(image.height, bottom)
 
 
 def _read_line(text: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 from lxml import etree
 
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus, picture_parts
-from memagent_batch.data.ingest.readers.docx_numbers import W
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
+from memagent_batch.data.ingest.readers.numbering import W
 from memagent_batch.data.ingest.readers.packages import RELATION, RELATIONS, PackagePart, Relation
 from memagent_batch.data.ingest.readers.paragraphs import LEFT_OUT, PARAGRAPHS, TABLES, TextReader
 from memagent_batch.data.ingest.readers.symbols import symbol_note

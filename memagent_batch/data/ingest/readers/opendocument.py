@@ -20,8 +20,8 @@ from memagent_batch.data.ingest.readers.converter import (
 )
 from memagent_batch.data.ingest.readers.docx import text_note
 from memagent_batch.data.ingest.readers.equations import MATHML, mathml_equation
+from memagent_batch.data.ingest.readers.numbering import OpenNumbering
 from memagent_batch.data.ingest.readers.office import MEDIA_REASON
-from memagent_batch.data.ingest.readers.opendocument_numbers import OpenNumbering
 from memagent_batch.data.ingest.readers.opendocument_text import (
     DRAW,
     OFFICE,
@@ -44,12 +44,8 @@ MEDIA = re.compile(r"(?:.+/)?Media/[^/]+")
 FILE = re.compile(r"(?!ObjectReplacements/)(?:.+/)?Object [^/]+")
 """Members that are shown inside: objects such as charts and formulas, pictures, sound and film, and files of other
 programs."""
-LINKED = {
-    f"{DRAW}image": "picture",
-    f"{DRAW}plugin": "media",
-    f"{DRAW}object": "object",
+LINKED = {f"{DRAW}image": "picture", f"{DRAW}plugin": "media", f"{DRAW}object": "object"} | {
     f"{DRAW}object-ole": "object",
-} | {
     f"{DRAW}floating-frame": "page",
     f"{DRAW}applet": "program",
 }
@@ -65,11 +61,7 @@ class OpenDocumentConverter(BuiltIn):
     package, revision, modules = "lxml", 3, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """Yields the parts of the body, then one for each text, picture or file beside it.
-
-        Raises:
-            ConversionError: the package is damaged, encrypted, unpacks to too much, or declares entities.
-        """
+        """Yields the parts of the body, then one for each text, picture or file beside it."""
         require_bounds(file, kind="an OpenDocument")
         with zipfile.ZipFile(file) as package:
             if b"encryption-data" in package.read("META-INF/manifest.xml"):
@@ -80,7 +72,7 @@ class OpenDocumentConverter(BuiltIn):
             equations = _equations(package)
             OpenNumbering([content] if styles is None else [styles, content]).write(content)
             reader = OpenTextReader(content, OpenStyles(content, styles), equations)
-            is_tracked = _is_tracked(content)
+            is_tracked = any(map(len, content.iter(f"{TEXT}tracked-changes", f"{TABLE}tracked-changes")))
             for part in section_parts(reader.blocks([content]), separator="\n\n"):
                 yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
                 is_tracked = False
@@ -97,11 +89,7 @@ class OpenDocumentConverter(BuiltIn):
 
 
 def _root(package: zipfile.ZipFile, name: str) -> Any:
-    """Returns the XML of a member.
-
-    Raises:
-        ConversionError: it declares entities.
-    """
+    """Returns the XML of a member."""
     root = etree.fromstring(
         package.read(name), etree.XMLParser(resolve_entities=False, no_network=True, collect_ids=False)
     )
@@ -133,12 +121,6 @@ def _equations(package: zipfile.ZipFile) -> dict[str, str]:
     return equations
 
 
-def _is_tracked(content: Any) -> bool:
-    """Tells whether the document holds tracked changes."""
-    lists = content.iter(f"{TEXT}tracked-changes", f"{TABLE}tracked-changes")
-    return any(len(changes) for changes in lists)
-
-
 def _form_parts(content: Any) -> Iterator[Part]:
     """Yields a part of the form fields that have no place in the text."""
     placed = {element.get(f"{DRAW}control") for element in content.iter(f"{DRAW}control")}
@@ -150,8 +132,7 @@ def _form_parts(content: Any) -> Iterator[Part]:
 
 def _margin_parts(styles: Any) -> Iterator[Part]:
     reader = OpenTextReader(styles, OpenStyles(styles, None), {})
-    masters = styles.iter(f"{OFFICE}master-styles")
-    margins = "\n\n".join(text for each in masters for _, text in reader.blocks(each))
+    margins = "\n\n".join(text for each in styles.iter(f"{OFFICE}master-styles") for _, text in reader.blocks(each))
     if margins:
         yield Part(locator="headers and footers", text=margins, reason=symbol_note(margins))
 

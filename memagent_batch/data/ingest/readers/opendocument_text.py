@@ -106,7 +106,7 @@ class OpenTextReader:
         self._comments_at_end = {each.get(f"{OFFICE}name"): each for each in comments}
         self._columns: dict[Any, list[str | None]] = {}
         self._inline_readers: dict[str, Callable[[Any, Format, Line], None]] = {
-            f"{TEXT}span": self._read_span,
+            f"{TEXT}span": lambda span, style, line: self._read_inline(span, self._format("text", span, style), line),
             f"{TEXT}note": self._read_note,
             f"{TEXT}ruby": self._read_ruby,
             f"{TEXT}placeholder": lambda _, style, line: line.add(NOT_FILLED_IN, style),
@@ -114,10 +114,12 @@ class OpenTextReader:
             f"{LIBRE}content-control": self._read_content_control,
             f"{FIELD}fieldmark": self._read_field,
             f"{FIELD}fieldmark-start": self._read_field,
-            f"{DRAW}control": self._read_control,
-            f"{DRAW}object": self._read_object,
-            f"{MATHML}math": self._read_equation,
-            **dict.fromkeys((f"{SVG}title", f"{SVG}desc"), self._read_description),
+            f"{DRAW}control": lambda control, _, line: line.add(self._control_text(control)),
+            **dict.fromkeys((f"{DRAW}object", f"{MATHML}math"), self._read_equation),
+            **dict.fromkeys(
+                (f"{SVG}title", f"{SVG}desc"),  # what stands for a picture
+                lambda element, _, line: line.add(f" [{text}] " if (text := _written_text(element)) else ""),
+            ),
             **dict.fromkeys((*ANNOTATIONS, f"{OFFICE}annotation-end"), self._read_comment),
         }
 
@@ -134,10 +136,13 @@ class OpenTextReader:
                 yield from _named_block(child)
                 yield from self.blocks(child, style)
 
+    def _format(self, family: str, element: Any, base: Format) -> Format:
+        return self._styles.format(family, element.get(f"{TEXT}style-name"), base)
+
     def _paragraph(self, paragraph: Any, style: Format) -> Iterator[tuple[str | None, str]]:
         """Yields a paragraph, then its notes."""
         line = Line()
-        self._read_inline(paragraph, self._styles.format("paragraph", paragraph.get(f"{TEXT}style-name"), style), line)
+        self._read_inline(paragraph, self._format("paragraph", paragraph, style), line)
         text = join_runs(line.runs)
         if text.strip():
             yield (text if paragraph.tag == f"{TEXT}h" else None), text
@@ -209,9 +214,6 @@ class OpenTextReader:
         else:
             self._read_inline(element, style, line)
 
-    def _read_span(self, span: Any, style: Format, line: Line) -> None:
-        self._read_inline(span, self._styles.format("text", span.get(f"{TEXT}style-name"), style), line)
-
     def _read_note(self, note: Any, _: Format, line: Line) -> None:
         """Appends the mark of a note, and keeps the note."""
         mark = f"[^{''.join(note.findtext(f'{TEXT}note-citation', '').split()) or '*'}]"
@@ -257,25 +259,18 @@ class OpenTextReader:
             chosen = named.get("Dropdown_Selected", "")
             line.add(entries[int(chosen)] if chosen.isdecimal() and int(chosen) < len(entries) else NOT_FILLED_IN)
 
-    def _read_control(self, place: Any, _: Format, line: Line) -> None:
+    def _control_text(self, place: Any) -> str:
         control = self._controls.get(place.get(f"{DRAW}control"))
-        line.add("" if control is None else control_text(control))
+        return "" if control is None else control_text(control)
 
-    def _read_object(self, element: Any, style: Format, line: Line) -> None:
-        """Appends an object that is a formula; others are parts of their own."""
-        equation = self._equations.get(href(element))
-        if equation is not None:
-            line.runs.append(Run(equation, is_struck=style.is_struck, is_equation=True))
-        else:
+    def _read_equation(self, element: Any, style: Format, line: Line) -> None:
+        """Appends a formula, or an object that is one; other objects are parts of their own."""
+        is_math = element.tag == f"{MATHML}math"
+        equation = mathml_equation(element) if is_math else self._equations.get(href(element))
+        if equation is None:
             self._read_inline(element, style, line)
-
-    def _read_equation(self, math: Any, style: Format, line: Line) -> None:
-        line.runs.append(Run(mathml_equation(math), is_struck=style.is_struck, is_equation=True))
-
-    def _read_description(self, element: Any, _: Format, line: Line) -> None:
-        """Appends what stands for a picture."""
-        text = " ".join("".join(element.itertext()).split())
-        line.add(f" [{text}] " if text else "")
+        else:
+            line.runs.append(Run(equation, is_struck=style.is_struck, is_equation=True))
 
 
 def _named_block(element: Any) -> Iterator[tuple[str | None, str]]:
@@ -336,16 +331,13 @@ def control_text(control: Any, *, is_named: bool = False) -> str:
         return f"{CHECKED if state in ('checked', 'true') else UNCHECKED} {label}".strip()
     value = "" if kind in ("button", "image", "frame") else _first(control, VALUES) or _written_text(control)
     options = control.findall(f"{FORM}option")
-    chosen = [_option_label(each) for each in options if _first(each, ("current-selected", "selected")) == "true"]
+    options = [each for each in options if _first(each, ("current-selected", "selected")) == "true"]
+    chosen = [str(each.get(f"{FORM}label") or each.get(f"{FORM}value", "")) for each in options]
     return ": ".join(filter(None, (label, ", ".join(chosen) or value)))
 
 
-def _written_text(control: Any) -> str:
-    return " ".join(" ".join(control.itertext()).split())
-
-
-def _option_label(option: Any) -> str:
-    return str(option.get(f"{FORM}label") or option.get(f"{FORM}value", ""))
+def _written_text(element: Any) -> str:
+    return " ".join(" ".join(element.itertext()).split())
 
 
 def _first(element: Any, names: Iterable[str]) -> str:

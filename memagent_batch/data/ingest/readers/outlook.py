@@ -119,15 +119,11 @@ class OutlookConverter(BuiltIn):
     package, revision, modules = "olefile", 4, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The message, its attachments, and what can't be read of them.
-
-        Raises:
-            ConversionError: it is damaged, or not a message.
-        """
+        """The message, its attachments, and what can't be read of them."""
         losses = _Losses()
         try:
             with olefile.OleFileIO(file) as ole:
-                data = _as_mail(_Folder(ole, (), header_bytes=HEADER_BYTES), losses)
+                data = _as_mail(_Folder(ole, (), losses, header_bytes=HEADER_BYTES))
         except (OSError, LookupError, struct.error, ValueError) as error:
             raise ConversionError(f"it can't be opened as a message of Outlook ({error}); is it whole?") from error
         yield from message_items(data, number=1, doubts=[*losses.doubts])
@@ -149,10 +145,8 @@ class _Losses:
 class _Folder:
     """A message, a recipient or an attachment: its properties by their numbers."""
 
-    def __init__(self, ole: Any, path: Sequence[str], *, header_bytes: int) -> None:
-        self._ole = ole
-        self._path = path
-        self._header_bytes = header_bytes
+    def __init__(self, ole: Any, path: Sequence[str], losses: _Losses, *, header_bytes: int) -> None:
+        self._ole, self._path, self._header_bytes, self.losses = ole, path, header_bytes, losses
 
     def data(self, number: int, kind: int = DATA) -> bytes | None:
         """The bytes of a property; None if it is not there."""
@@ -162,7 +156,7 @@ class _Folder:
         content: bytes = self._ole.openstream(name).read()
         return content
 
-    def text(self, number: int, losses: _Losses) -> str:
+    def text(self, number: int) -> str:
         """The text of a property; empty if it is not there."""
         wide, narrow = self.data(number, UNICODE), self.data(number, BYTES)
         if wide is not None:
@@ -170,29 +164,34 @@ class _Folder:
         if not narrow:
             return ""
         label = self._label(CODE_PAGE, INTERNET_CODE_PAGE)
-        return _take(decode_text_or_bytes(narrow.rstrip(b"\0"), label=label), losses)
+        return self._take(decode_text_or_bytes(narrow.rstrip(b"\0"), label=label))
 
-    def first_text(self, numbers: Sequence[int], losses: _Losses) -> str:
+    def first_text(self, numbers: Sequence[int]) -> str:
         """The first text that is not empty."""
-        return next((text for number in numbers if (text := self.text(number, losses).strip())), "")
+        return next((text for number in numbers if (text := self.text(number).strip())), "")
 
-    def html(self, losses: _Losses) -> str:
+    def html(self) -> str:
         """The text in HTML; empty if there is none."""
         data = self.data(HTML)
         if data is None:
-            return self.text(HTML, losses)
-        return _take(decode_page(data, label=self._label(INTERNET_CODE_PAGE, CODE_PAGE)), losses)
+            return self.text(HTML)
+        return self._take(decode_page(data, label=self._label(INTERNET_CODE_PAGE, CODE_PAGE)))
 
     def time(self, number: int) -> str:
         """A time as e-mail writes it; empty if it is not there."""
+        kind, time = self._properties.get(number, (0, 0))
         with suppress(OverflowError):  # beyond the year 9999: it stands for none
-            time = self.numbers.get(number)
-            return format_datetime(EPOCH + timedelta(microseconds=time // 10)) if time else ""
+            return format_datetime(EPOCH + timedelta(microseconds=time // 10)) if kind == TIME and time else ""
         return ""
+
+    def _take(self, decoded: Decoded) -> str:
+        if decoded.doubt:
+            self.losses.doubts[decoded.doubt] = None
+        return decoded.text
 
     def inner(self, name: str, *, header_bytes: int) -> "_Folder":
         """A folder inside."""
-        return _Folder(self._ole, [*self._path, name], header_bytes=header_bytes)
+        return _Folder(self._ole, [*self._path, name], self.losses, header_bytes=header_bytes)
 
     def folders(self, prefix: str) -> list["_Folder"]:
         """The attachments or recipients, in order."""
@@ -207,18 +206,12 @@ class _Folder:
         is_message = self._ole.exists([*self._path, name, PROPERTIES])
         return self.inner(name, header_bytes=INNER_HEADER_BYTES) if is_message else None
 
-    @cached_property
-    def numbers(self) -> dict[int, int]:
-        """The properties that are numbers."""
-        return {number: value for _, number, value in self._entries}
+    def number(self, number: int, default: int = 0) -> int:
+        """The value of a property that is a number."""
+        return self._properties.get(number, (0, default))[1]
 
     @cached_property
-    def times(self) -> list[int]:
-        """The properties that are times."""
-        return [number for kind, number, _ in self._entries if kind == TIME]
-
-    @cached_property
-    def named(self) -> dict[int, int]:
+    def names(self) -> dict[int, int]:
         """The numbers of the names of properties that have names, by their numbers in this file."""
         name = [NAMES, f"__substg1.0_0003{DATA:04X}"]
         data = self._ole.openstream(name).read() if self._ole.exists(name) else b""
@@ -226,62 +219,53 @@ class _Folder:
         return {FIRST_NAMED + position: name for name, kind, position in entries if not kind & 1}
 
     @cached_property
-    def _entries(self) -> list[tuple[int, int, int]]:
+    def _properties(self) -> dict[int, tuple[int, int]]:
+        """The types and values of the properties that are no texts, by their numbers."""
         name = [*self._path, PROPERTIES]
         if self._path and not self._ole.exists(name):  # of a recipient or attachment; a message has it
-            return []
+            return {}
         data = self._ole.openstream(name).read()[self._header_bytes :]
         entries = ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])
-        return [(kind, number, value) for kind, number, _, value in entries]
+        return {number: (kind, value) for kind, number, _, value in entries}
 
     def _label(self, *numbers: int) -> str | None:
         """Returns the encoding that properties name, here or else in the whole message."""
-        message = _Folder(self._ole, (), header_bytes=HEADER_BYTES)
-        pages = (folder.numbers.get(number, 0) & 0xFFFFFFFF for folder in (self, message) for number in numbers)
+        message = _Folder(self._ole, (), self.losses, header_bytes=HEADER_BYTES)
+        pages = (folder.number(number) & 0xFFFFFFFF for folder in (self, message) for number in numbers)
         page = next(filter(None, pages), None)
         return None if page is None else code_page_label(page)
 
 
-def _take(decoded: Decoded, losses: _Losses) -> str:
-    if decoded.doubt:
-        losses.doubts[decoded.doubt] = None
-    return decoded.text
-
-
-def _as_mail(message: _Folder, losses: _Losses, *, depth: int = 1) -> bytes:
-    """The message as an e-mail. `losses` gets what is not read of it."""
+def _as_mail(message: _Folder, *, depth: int = 1) -> bytes:
+    """The message as an e-mail."""
     content = EmailMessage()
-    content.set_content("\n\n".join(filter(None, [message.text(BODY, losses), *_fields(message, losses)])))
-    html = message.html(losses)
-    rtf = "" if html else _rtf_text(message, losses)
+    content.set_content("\n\n".join(filter(None, [message.text(BODY), *_fields(message)])))
+    html = message.html()
+    rtf = "" if html else _rtf_text(message)
     if html:
         content.add_alternative(html, subtype="html")
     if rtf:
         content.add_alternative(rtf)
     for attached in message.folders(ATTACHED):
-        name, inner, data = _name(attached, losses), attached.message(), attached.data(CONTENT)
+        name = " ".join(attached.first_text((LONG_NAME, SHORT_NAME, SHOWN_NAME)).split()) or "unnamed"
+        inner, data = attached.message(), attached.data(CONTENT)
         if inner is not None and depth < MAX_INNER:
-            name, data = f"{name.removesuffix('.msg')}.eml", _as_mail(inner, losses, depth=depth + 1)
-        elif attached.text(MIME_KIND, losses).lower() == "multipart/signed":  # all of a message that was signed
+            name, data = f"{name.removesuffix('.msg')}.eml", _as_mail(inner, depth=depth + 1)
+        elif attached.text(MIME_KIND).lower() == "multipart/signed":  # all of a message that was signed
             name = f"{name}.eml"
         if data is None:
-            link = attached.text(LINK, losses)
-            losses.unread.append(
+            link = attached.text(LINK)
+            message.losses.unread.append(
                 f"attachment {name}: it is a link{f' to {link}' if link else ''}, an object or nested too deep, "
                 "and is not read"
             )
         else:
             content.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
-    headers = "".join(f"{name}: {value}\r\n" for name, value in _headers(message, losses).items() if value)
+    headers = "".join(f"{name}: {value}\r\n" for name, value in _headers(message).items() if value)
     return headers.encode("utf-8", "replace") + content.as_bytes()
 
 
-def _name(attached: _Folder, losses: _Losses) -> str:
-    name = attached.first_text((LONG_NAME, SHORT_NAME, SHOWN_NAME), losses)
-    return " ".join(name.split()) or "unnamed"
-
-
-def _rtf_text(message: _Folder, losses: _Losses) -> str:
+def _rtf_text(message: _Folder) -> str:
     """The text of packed RTF, which may be the only one; empty if there is none."""
     data = message.data(RTF)
     if not data:
@@ -289,19 +273,17 @@ def _rtf_text(message: _Folder, losses: _Losses) -> str:
     try:
         parts = [*rtf_parts(_unpack_rtf(data))]
     except ConversionError as error:
-        losses.unread.append(f"its packed RTF is not read: {error}; save it as EML")
+        message.losses.unread.append(f"its packed RTF is not read: {error}; save it as EML")
         return ""
-    losses.doubts |= {part.reason: None for part in parts if part.status is PartStatus.NEEDS_REVIEW and part.reason}
-    losses.parts += [part for part in parts if not part.text]
+    message.losses.doubts |= {
+        part.reason: None for part in parts if part.status is PartStatus.NEEDS_REVIEW and part.reason
+    }
+    message.losses.parts += [part for part in parts if not part.text]
     return "\n\n".join(part.text for part in parts if part.text)
 
 
 def _unpack_rtf(data: bytes) -> bytes:
-    """Unpacks RTF: runs of eight tokens, each a byte or a reference to bytes among the last 4,096 ones.
-
-    Raises:
-        ConversionError: it is damaged.
-    """
+    """Unpacks RTF: runs of eight tokens, each a byte or a reference to bytes among the last 4,096 ones."""
     if len(data) < RTF_HEADER.size:
         raise ConversionError("it is cut off")
     packed_size, size, kind, _ = RTF_HEADER.unpack_from(data)
@@ -334,57 +316,56 @@ def _unpack_tokens(content: bytes) -> bytes:
     return bytes(out[first:])
 
 
-def _fields(message: _Folder, losses: _Losses) -> Iterator[str]:
+def _fields(message: _Folder) -> Iterator[str]:
     """What an e-mail has no place for: texts of reports, and fields of contacts, appointments and tasks."""
-    kind = message.text(CLASS, losses)
+    kind = message.text(CLASS)
     if kind.lower().startswith("report."):
-        yield message.text(REPORT_TEXT, losses)
-        yield from (recipient.text(NON_DELIVERY, losses) for recipient in message.folders(RECIPIENT))
+        yield message.text(REPORT_TEXT)
+        yield from (recipient.text(NON_DELIVERY) for recipient in message.folders(RECIPIENT))
     if kind.lower().startswith(MAIL_CLASSES):
         return
-    names = FIELDS | {number: NAMED_FIELDS[name] for number, name in message.named.items() if name in NAMED_FIELDS}
+    names = FIELDS | {number: NAMED_FIELDS[name] for number, name in message.names.items() if name in NAMED_FIELDS}
     lines = []
     for number, name in names.items():
-        value = message.time(number) if number in message.times else message.text(number, losses)
+        value = message.time(number) or message.text(number)
         lines += [f"{name}: {value}"] if value else []
     yield "\n".join(dict.fromkeys(lines))
     if not kind.lower().startswith(FIELD_CLASSES):
-        losses.unread.append(f"it is a {kind or 'message without a class'}: not all of its fields are read")
+        message.losses.unread.append(f"it is a {kind or 'message without a class'}: not all of its fields are read")
 
 
-def _headers(message: _Folder, losses: _Losses) -> dict[str, str]:
+def _headers(message: _Folder) -> dict[str, str]:
     """Sender, recipients, dates and subject: those that it was sent with, else those that Outlook noted."""
-    sent = HeaderParser().parsestr(message.text(TRANSPORT_HEADERS, losses))
-    sender, author = _person(message, SENDER, losses), _person(message, AUTHOR, losses)
+    sent = HeaderParser().parsestr(message.text(TRANSPORT_HEADERS))
+    sender, author = _person(message, SENDER), _person(message, AUTHOR)
     times = (message.time(number) for number in (SENT, RECEIVED, CREATED))
     noted = {
         "From": author or sender,
         "Sender": sender if author not in ("", sender) else "",
-        "Reply-To": message.text(REPLY_NAMES, losses),
+        "Reply-To": message.text(REPLY_NAMES),
         "Date": next(filter(None, times), ""),
         "Delivery-Date": message.time(RECEIVED) if message.time(SENT) else "",
-        "Subject": message.text(SUBJECT, losses),
+        "Subject": message.text(SUBJECT),
     }
     headers = {name: " ".join(str(sent.get(name) or noted.get(name, "")).split()) for name in HEADERS}
-    return headers | dict(_recipients(message, headers, losses))
+    return headers | dict(_recipients(message, headers))
 
 
-def _person(message: _Folder, numbers: tuple[int, int, int], losses: _Losses) -> str:
-    name, address = message.text(numbers[0], losses), message.first_text(numbers[1:], losses)
-    return f"{name} <{address}>" if address and address != name else name
+def _person(message: _Folder, numbers: tuple[int, int, int]) -> str:
+    return _address(message.text(numbers[0]), message.first_text(numbers[1:]))
 
 
-def _recipients(message: _Folder, headers: Mapping[str, str], losses: _Losses) -> Iterator[tuple[str, str]]:
+def _recipients(message: _Folder, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The headers of recipients: as sent, with those of the table that are not in them."""
     people: dict[int, list[tuple[str, str]]] = {}
     for recipient in message.folders(RECIPIENT):
-        kind = recipient.numbers.get(RECIPIENT_TYPE, 1) & 0xF
-        name = recipient.first_text(RECIPIENT_NAMES, losses)
-        people.setdefault(kind, []).append((name, recipient.first_text(RECIPIENT_ADDRESSES, losses)))
+        kind = recipient.number(RECIPIENT_TYPE, 1) & 0xF
+        name = recipient.first_text(RECIPIENT_NAMES)
+        people.setdefault(kind, []).append((name, recipient.first_text(RECIPIENT_ADDRESSES)))
     for kind, (header, names) in RECIPIENT_HEADERS.items():
         sent, listed = headers.get(header, ""), people.get(kind, [])
         more = [_address(name, address) for name, address in listed if (address or name).lower() not in sent.lower()]
-        yield header, "; ".join(filter(None, [sent, *more])) or " ".join(message.text(names, losses).split())
+        yield header, "; ".join(filter(None, [sent, *more])) or " ".join(message.text(names).split())
 
 
 def _address(name: str, address: str) -> str:

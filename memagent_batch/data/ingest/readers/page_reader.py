@@ -10,16 +10,17 @@ from urllib.parse import unquote_to_bytes
 
 from lxml import etree
 
-from memagent_batch.data.ingest.readers.docx_numbers import formatted
 from memagent_batch.data.ingest.readers.equations import mathml_equation
 from memagent_batch.data.ingest.readers.marks import (
     CHECKED,
     RAISED_FRACTION,
     UNCHECKED,
+    run_together,
     struck_out,
     subscript,
     superscript,
 )
+from memagent_batch.data.ingest.readers.numbering import formatted
 from memagent_batch.data.ingest.readers.symbols import symbol_font, to_unicode
 
 EDGE, CELL_END, ROW, ROW_END, GLUE = "\v", "\f", "\x1c", "\x1d", "\x1e"
@@ -79,6 +80,7 @@ CELLS_APART = "|"
 SPANNED_CELLS = 100
 """Most columns or rows that a cell is taken to span."""
 
+UNSHOWN_TAGS = frozenset({"script", "style", "datalist", "track"})
 UNSHOWN_TYPES = frozenset({"hidden", "password", "file", "color", "image"})
 """Types of fields whose value is not shown."""
 CHECKED_ROLES = frozenset({"checkbox", "radio", "switch", "menuitemcheckbox", "menuitemradio"})
@@ -248,10 +250,13 @@ class _PageReader:
         if element.get("style"):
             self._add_style_pictures(element.get("style"))
         self._write(_edges(element, tag)[0])
-        if tag in ("table", "tr", "td", "th"):
-            self._start_cell(tag)
+        if tag == "table":
+            self._tables.append(_Table())
+        elif tag in ("td", "th") and self._tables:
+            self._write(self._tables[-1].covered_cells())
         elif tag in ("ol", "ul", "menu", "dir"):
-            self._numbers.append(_first_number(element) if tag == "ol" else None)
+            default = sum(_tag(each) == "li" for each in element) if element.get("reversed") is not None else 1
+            self._numbers.append(_integer(element.get("start"), default) if tag == "ol" else None)
         elif tag == "li":
             self._write_number(element)
         content = self._content(element, tag)
@@ -274,15 +279,10 @@ class _PageReader:
             self._write(mark("".join(self._outputs.pop())))
         self._num_struck -= _write_struck in marks
         self._write(_edges(element, tag)[1])
-        tail = element.tail or ""
-        if marks and marks != [_write_struck] and tail[:1].isalnum() and self._ends_with_alike(tail[0]):
-            self._write(" ")
-        self._write_text(tail)
-
-    def _ends_with_alike(self, character: str) -> bool:
-        """Returns whether the text ends with a digit before a digit, or with a letter before a letter."""
-        last = next((piece[-1] for piece in reversed(self._outputs[-1]) if piece), "")
-        return (last.isdigit() and character.isdigit()) or (last.isalpha() and character.isalpha())
+        if marks and marks != [_write_struck] and element.tail:
+            last = next((piece[-1] for piece in reversed(self._outputs[-1]) if piece), "")
+            self._write(" " if run_together(last, element.tail[0]) else "")
+        self._write_text(element.tail)
 
     def _write(self, text: str) -> None:
         self._outputs[-1].append(text)
@@ -315,12 +315,6 @@ class _PageReader:
         keys |= {(each, "", element.get("id", "")) for each in ("", tag)}
         return not keys.isdisjoint(self._struck_selectors)
 
-    def _start_cell(self, tag: str) -> None:
-        if tag == "table":
-            self._tables.append(_Table())
-        elif tag != "tr" and self._tables:
-            self._write(self._tables[-1].covered_cells())
-
     def _end_cell(self, element: Any, tag: str) -> None:
         if tag == "table":
             self._tables.pop()
@@ -347,6 +341,9 @@ class _PageReader:
         content = replacement(self, element) if replacement is not None else None
         if content is not None:
             return content
+        self._seen.has_script |= tag == "script"
+        if tag in UNSHOWN_TAGS:
+            return ""
         self._add_media(element, tag)
         if tag in ("iframe", "frame") and element.get("srcdoc"):
             inner = visible_text(element.get("srcdoc"))
@@ -357,10 +354,6 @@ class _PageReader:
         if tag == "textarea" and not (element.text or "").strip():
             self._write(_placeholder(element))
         return None
-
-    def _script(self, element: Any) -> str:
-        self._seen.has_script = True
-        return ""
 
     def _title(self, element: Any) -> str | None:
         parent = element.getparent()
@@ -388,7 +381,9 @@ class _PageReader:
         for source in sources:
             candidates = re.findall(r"data:\S+|[^\s,]\S*", source.get("srcset") or source.get("data-srcset") or "")
             addresses += [each.rstrip(",") for each in candidates if not re.fullmatch(r"[\d.]+[wx],?", each)]
-        words = self._add_picture([*filter(None, addresses)], is_small=_is_small(element))
+        sizes = (re.match(r"\s*(\d+)", element.get(name, "")) for name in ("width", "height"))
+        is_small = any(size is not None and int(size[1]) <= SMALL_PIXELS for size in sizes)
+        words = self._add_picture([*filter(None, addresses)], is_small=is_small)
         alternative = " ".join(element.get("alt", "").split())
         return f" [picture: {alternative}] {words}" if alternative else words
 
@@ -425,11 +420,9 @@ class _PageReader:
             self._add_picture([element.get("background")])
 
     _REPLACEMENTS: Mapping[str, Callable[["_PageReader", Any], str | None]] = {
-        "script": _script,
         "title": _title,
         "input": _input,
         **dict.fromkeys(("img", "image"), _picture),
-        **dict.fromkeys(("style", "datalist", "track"), lambda _, element: ""),
         "math": lambda _, element: f" {mathml_equation(element)} ",
         "select": lambda _, element: f" {_choices(element)} ",
         "area": lambda _, element: f" {element.get('alt', '')} ",
@@ -518,21 +511,11 @@ def _ruby(element: Any) -> str | None:
     return None if has_own else f"({''.join(element.itertext())})"
 
 
-def _first_number(element: Any) -> int:
-    otherwise = sum(_tag(each) == "li" for each in element) if element.get("reversed") is not None else 1
-    return _integer(element.get("start"), otherwise)
-
-
 def _number_format(element: Any) -> str | None:
     if element is None:
         return None
     style = LIST_STYLE.search(element.get("style", ""))
     return NUMBER_FORMATS.get(style[1].lower() if style is not None else element.get("type", ""))
-
-
-def _is_small(element: Any) -> bool:
-    sizes = (re.match(r"\s*(\d+)", element.get(name, "")) for name in ("width", "height"))
-    return any(size is not None and int(size[1]) <= SMALL_PIXELS for size in sizes)
 
 
 def _span(value: str | None) -> int:

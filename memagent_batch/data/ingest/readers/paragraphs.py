@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memagent_batch.data.ingest.readers.docx_numbers import FALLBACK, W
 from memagent_batch.data.ingest.readers.equations import OFF, M, office_equation
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs
+from memagent_batch.data.ingest.readers.numbering import FALLBACK, W
 from memagent_batch.data.ingest.readers.symbols import BOXES, PRIVATE, UNKNOWN_SYMBOL, symbol_font, to_unicode
 
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -60,8 +60,8 @@ class Styles:
         """Takes the `w:style` elements."""
         self._styles = {style.get(f"{W}styleId"): style for style in styles}
         self._properties: dict[str, Properties] = {"": {}}
-        defaults = (name for name, style in self._styles.items() if _is_default_paragraph(style))
-        self._default = next(defaults, "")
+        paragraphs = (each for each in self._styles.items() if each[1].get(f"{W}type") == "paragraph")
+        self._default = next((name for name, style in paragraphs if style.get(f"{W}default", "0") not in OFF), "")
 
     def name(self, style: str | None) -> str:
         """Returns the name of a style, which is the same in all languages; its id may be another."""
@@ -106,10 +106,6 @@ class Styles:
 PLAIN = Format()
 
 
-def _is_default_paragraph(style: Any) -> bool:
-    return style.get(f"{W}type") == "paragraph" and style.get(f"{W}default", "0") not in OFF
-
-
 def _run_properties(properties: Any) -> dict[str, Any]:
     """Returns those of the properties of a run (`w:rPr`) that change its reading."""
     found = dict[str, Any]()
@@ -120,15 +116,11 @@ def _run_properties(properties: Any) -> dict[str, Any]:
             case "vertAlign" | "position" as name:
                 found[name] = element.get(f"{W}val", "")
             case "rFonts":
-                found |= _fonts(element)
+                for font in ("ascii", "hAnsi"):
+                    is_of_theme = bool(element.get(f"{W}{font}Theme"))  # which is no symbol font
+                    if is_of_theme or element.get(f"{W}{font}"):
+                        found[font] = None if is_of_theme else element.get(f"{W}{font}")
     return found
-
-
-def _fonts(element: Any) -> dict[str, str | None]:
-    """Returns the fonts that a run sets; those of a theme are no symbol fonts."""
-    named = {name: element.get(f"{W}{name}") for name in ("ascii", "hAnsi")}
-    themed = {name: None for name in named if element.get(f"{W}{name}Theme")}
-    return {name: font for name, font in named.items() if font} | themed
 
 
 def _word_format(properties: Properties) -> Format:

@@ -71,11 +71,7 @@ class PdfConverter(BuiltIn):
         self._ocr = ocr
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each page.
-
-        Raises:
-            ConversionError: the file is encrypted or no PDF that can be opened.
-        """
+        """A part for each page."""
         document, content = _open(file), _FileContent(file.read_bytes())
         for number in range(len(document)):
             try:
@@ -140,20 +136,14 @@ class _Page:
         self._bounds = Box(*page.get_bbox())
         self._shapes = read_shapes(page)
         self._reader = TextReader(page)
-        drawn_boxes = drawn_check_boxes(self._shapes)
-        self._has_drawn_boxes = bool(drawn_boxes)
-        self.text = self._read(drawn_boxes)
-        self.unread_pictures = self._unread_pictures()
-
-    def _read(self, drawn_boxes: list[tuple[Box, bool]]) -> PageText:
-        shapes, annotations = self._shapes, self._annotations
-        check_boxes = [*annotations.check_boxes, *(CheckBox(*drawn) for drawn in drawn_boxes)]
-        return self._reader.read(
-            check_boxes=sorted(check_boxes),
-            strikes=[*annotations.strikes, *strike_boxes(shapes, self._reader.rects)],
-            rules=[path.box for path in shapes.paths],
-            covers=hiding_boxes(shapes, page_area=self._bounds.area, most_share=SCAN_SHARE),
+        self._drawn_boxes = [CheckBox(*drawn) for drawn in drawn_check_boxes(self._shapes)]
+        self.text: PageText = self._reader.read(
+            check_boxes=sorted([*annotations.check_boxes, *self._drawn_boxes]),
+            strikes=[*annotations.strikes, *strike_boxes(self._shapes, self._reader.rects)],
+            rules=[path.box for path in self._shapes.paths],
+            covers=hiding_boxes(self._shapes, page_area=self._bounds.area, most_share=SCAN_SHARE),
         )
+        self.unread_pictures = self._unread_pictures()
 
     def _unread_pictures(self) -> list[Box]:
         """Pictures, stamps and handwriting with something that the text layer does not have."""
@@ -208,7 +198,8 @@ class _Page:
         if text.num_unreadable > UNREADABLE_SHARE * text.num_visible or text.longest_unreadable >= UNREADABLE_WORD:
             return f"{text.num_unreadable} of the {text.num_visible} characters of its text layer have no meaning"
         if not text.num_visible:
-            return None if self._is_blank() else "it shows something, and has no text layer"
+            is_blank = self._shapes.is_blank and not self.unread_pictures
+            return None if is_blank else "it shows something, and has no text layer"
         if any(box.area >= scan_area for box in self.unread_pictures):
             return "an image fills the page, and its text layer has not all that it shows"
         is_scan = any(box.area >= scan_area for box in merge_boxes(self._shapes.pictures))
@@ -216,16 +207,13 @@ class _Page:
             return "an image fills the page, and hardly anything of its text layer looks like words"
         return None
 
-    def _is_blank(self) -> bool:
-        return self._shapes.is_blank and not self.unread_pictures
-
     def _doubts(self) -> Iterator[str]:
         text = self.text
         if text.covered:
             yield f"a shape hides {text.covered[:QUOTED_CHARACTERS]!r}, which is read all the same"
         if text.has_mixed_columns:
             yield "its lines may be those of two columns or the rows of a table: they are read across"
-        if self._has_drawn_boxes:
+        if self._drawn_boxes:
             yield "which of its drawn boxes are chosen is told by what is drawn in them"
         if names := self._annotations.contradictory_boxes:
             yield f"it is unclear which check boxes are chosen, as they don't show their values: {', '.join(names)}"

@@ -134,7 +134,9 @@ def read_shapes(page: Any) -> Shapes:
         elif kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             box = _bounds(handle, matrix)
             shapes.covers.append(Path(box, order, 0, handle))
-            if _may_show_letters(handle):
+            width, height = ctypes.c_uint(), ctypes.c_uint()
+            is_known = pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height)
+            if not is_known or min(width.value, height.value) >= MIN_PICTURE_PIXELS:
                 shapes.pictures.append(box)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH:
             _add_path(shapes, handle, matrix, order)
@@ -163,12 +165,6 @@ def _bounds(handle: Any, matrix: Any) -> Box:
     pdfium.FPDFPageObj_GetBounds(handle, *sides)
     box = Box(*(side.value for side in sides))
     return Box(*matrix.on_rect(*box)) if matrix else box
-
-
-def _may_show_letters(picture: Any) -> bool:
-    width, height = ctypes.c_uint(), ctypes.c_uint()
-    is_known = pdfium.FPDFImageObj_GetImagePixelSize(picture, width, height)
-    return not is_known or min(width.value, height.value) >= MIN_PICTURE_PIXELS
 
 
 def is_blank_picture(picture: Any) -> bool:
@@ -213,11 +209,8 @@ def hiding_boxes(shapes: Shapes, *, page_area: float, most_share: float) -> list
 
 
 def _is_under(text: Box, cover: Box) -> bool:
-    return (
-        text.left < cover.right
-        and cover.left < text.right
-        and min(text.top, cover.top) - max(text.bottom, cover.bottom) > (text.top - text.bottom) / 2
-    )
+    shared = text.common(cover)
+    return shared.width > 0 and shared.height > text.height / 2
 
 
 def _is_opaque(cover: Path) -> bool:
@@ -259,16 +252,17 @@ def strike_boxes(shapes: Shapes, rects: Sequence[Box]) -> list[Box]:
 
 def drawn_check_boxes(shapes: Shapes) -> list[tuple[Box, bool]]:
     """Drawn squares or circles, each with whether something is drawn in it; none if all are empty."""
-    squares = [path for path in shapes.paths if path.num_segments >= BORDER_SEGMENTS and _is_check_box(path.box)]
+    squares = [
+        path
+        for path in shapes.paths
+        if path.num_segments >= BORDER_SEGMENTS
+        and BOX_POINTS[0] <= min(path.box.width, path.box.height) >= SQUARE_SHARE * max(path.box.width, path.box.height)
+        and max(path.box.width, path.box.height) <= BOX_POINTS[1]
+    ]
     boxes = [(square.box, any(_is_tick(path, square) for path in shapes.paths)) for square in squares]
     holders = [box for box, is_ticked in boxes if is_ticked]
     inner = {box for box, _ in boxes for holder in holders if box != holder and holder.holds(box.center)}
     return [each for each in boxes if each[0] not in inner] if holders else []
-
-
-def _is_check_box(box: Box) -> bool:
-    shorter, longer = sorted((box.width, box.height))
-    return BOX_POINTS[0] <= shorter and longer <= BOX_POINTS[1] and shorter >= SQUARE_SHARE * longer
 
 
 def _is_tick(path: Path, square: Path) -> bool:
@@ -348,7 +342,9 @@ def remove_hidden_layers(page: Any) -> bool:
 
 def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> bool:
     """Whether objects draw nothing. Text that is invisible on purpose, as under a scan, tells nothing of its layer."""
-    inner = [item for handle in objects for item in _with_inner_objects(handle)]
+    inner = [(handle, pdfium.FPDFPageObj_GetType(handle)) for handle in objects]
+    for form in [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_FORM]:
+        inner += [each[:2] for each in _objects(form, pdfium.FPDFFormObj_CountObjects, matrix=None)]
     texts = [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_TEXT]
     has_picture = any(kind == pdfium.FPDF_PAGEOBJ_IMAGE for _, kind in inner)
     modes = {pdfium.FPDFTextObj_GetTextRenderMode(text) for text in texts}
@@ -357,14 +353,6 @@ def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> boo
     for handle in handles:
         pdfium.FPDFPageObj_SetIsActive(handle, handle in objects)
     return not np.ptp(page.render(scale=RENDER_SCALE, grayscale=True).to_numpy())
-
-
-def _with_inner_objects(handle: Any) -> Iterator[tuple[Any, int]]:
-    kind = pdfium.FPDFPageObj_GetType(handle)
-    yield handle, kind
-    if kind == pdfium.FPDF_PAGEOBJ_FORM:
-        for inner, inner_kind, _ in _objects(handle, pdfium.FPDFFormObj_CountObjects, matrix=None):
-            yield inner, inner_kind
 
 
 def _layer_name(handle: Any) -> str | None:

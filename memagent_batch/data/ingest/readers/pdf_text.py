@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, repeat
 from typing import Any
@@ -126,8 +126,11 @@ class TextReader:
         hidden = self._covered(covers)
         covered = "".join(character if index in hidden else " " for index, character in enumerate(self._text))
         text, has_mixed_columns = _ordered_columns(self._joined(scripts, struck), columns)
+        text = text.replace("\r\n", "\n")
         return PageText(
-            text=_without_line_hyphens(_with_pairs(text.replace("\r\n", "\n"))),
+            text=_without_line_hyphens(
+                text.replace("\r\n", "\n").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            ),
             num_visible=num_visible,
             num_unreadable=num_unreadable,
             longest_unreadable=longest,
@@ -341,11 +344,6 @@ def _text_of(texts: Any) -> str:
     return C1_CONTROL.sub(lambda found: found[0].encode("latin-1").decode("cp1252", "replace"), text)
 
 
-def _with_pairs(text: str) -> str:
-    """The text with one character for both halves of a surrogate pair."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _script(box: Box, usual: Box) -> Script:
     rise = (box.bottom - usual.bottom) / max(usual.height, 1.0)
     is_small = box.height < SMALL_SHARE * usual.height
@@ -405,23 +403,19 @@ def _num_column_lines(gaps: Sequence[tuple[tuple[float, float], ...]]) -> int:
     return len(gaps)
 
 
-def _is_prose(column: Iterable[str]) -> bool:
-    words = [len(WORD.findall(line)) for line in column]
-    return sum(words) >= COLUMN_WORDS * len(words)
+def _is_prose(column: Sequence[str]) -> bool:
+    return sum(len(WORD.findall(line)) for line in column) >= COLUMN_WORDS * len(column)
 
 
 def _goes_on(column: Sequence[str]) -> bool:
-    """Whether most lines begin in the middle of a sentence."""
-    begins = [line.lstrip()[:1].islower() for line in column[1:]]
-    return sum(begins) > len(begins) / 2
+    """Tells whether most lines begin in the middle of a sentence."""
+    return 2 * sum(line.lstrip()[:1].islower() for line in column[1:]) > len(column) - 1
 
 
 def is_garbled(text: str) -> bool:
     """Whether hardly anything in a text looks like a word, as in what OCR makes of noise."""
     words = text.split()
-    if len(words) < MIN_WORDS:
-        return False
-    return sum(map(_is_plausible, words)) < PLAUSIBLE_SHARE * len(words)
+    return len(words) >= MIN_WORDS and sum(map(_is_plausible, words)) < PLAUSIBLE_SHARE * len(words)
 
 
 def _is_plausible(word: str) -> bool:

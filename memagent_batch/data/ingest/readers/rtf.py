@@ -106,11 +106,7 @@ class RtfConverter(BuiltIn):
     revision = 4
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """Yields the text, and a part for each kind of text beside it.
-
-        Raises:
-            ConversionError: it is not RTF.
-        """
+        """Yields the text, and a part for each kind of text beside it."""
         yield from rtf_parts(file.read_bytes())
 
 

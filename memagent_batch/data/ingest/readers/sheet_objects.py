@@ -1,9 +1,10 @@
 """What a sheet shows beside its cells: comments, hints, controls of forms, drawings, pictures and files."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from lxml import etree
 
@@ -24,21 +25,8 @@ NO_CONTROLS = frozenset({"note", "pict"})
 """Kinds of shapes that are read elsewhere: comments, and pictures of files and controls."""
 UNDECIDED = frozenset({"Mixed", "2"})
 
-
-class CellLookup(Protocol):
-    """Finds the text of a cell by a range, such as `Prices!$A$1:$A$9`, and its row there, from 0."""
-
-    def __call__(self, area: str, *, row: int) -> str | None:
-        """Returns None for a range that can't be found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comment:
-    """A comment on a cell, or a reply to one."""
-
-    cell: str
-    author: str
-    text: str
+CellLookup = Callable[[str, int], str | None]
+"""Finds the text of a cell by a range, such as `Prices!$A$1:$A$9`, and its row there, from 0; None if it can't."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,31 +40,43 @@ class Control:
     choices: list[str] = field(default_factory=list)
 
 
-class SheetObjects:
-    """What one sheet shows beside its cells."""
+def sheet_objects(
+    sheet: PackagePart,
+    root: Any,
+    *,
+    comments: list[str],
+    lookup: CellLookup,
+    place: str,
+    number: str,
+    seen: set[str],
+) -> Iterator[Part | Attachment]:
+    """Yields the parts and files beside the cells of a sheet.
 
-    def __init__(self, part: PackagePart, *, root: Any, people: Mapping[str, str], cells: Mapping[str, str]) -> None:
-        """Takes the XML of the sheet, None if it is damaged, and the texts of the cells with comments."""
-        self._part, self._root, self._people, self._cells = part, root, people, cells
-
-    def items(self, lookup: CellLookup, *, place: str, number: str, seen: set[str]) -> Iterator[Part | Attachment]:
-        """Yields the parts and files beside the cells; names of parts that were taken are added to `seen`."""
-        drawings = [(part, _forgiving_root(part)) for part in self._part.related("vmlDrawing")]
-        controls = _controls(self._part, self._root, [shapes for _, shapes in drawings])
-        _caption_controls(controls, self._part)
-        texts = {
-            "comments": [_comment_line(comment, self._cells) for comment in _comments(self._part, self._people)],
-            "input messages": [] if self._root is None else list(_input_messages(self._root)),
-            "controls": [line for control in controls.values() if (line := _control_line(control, lookup))],
-        }
-        for name, lines in texts.items():
-            if lines:
-                yield Part(locator=f"{place}{name}", text="\n".join(lines))
-        seen.update(part.partname for kind in ("comments", "threadedComment") for part in self._part.related(kind))
-        seen.update(_previews(self._part, self._root, drawings))
-        for position, (part, _) in enumerate(drawings, start=1):
-            yield from related_items(part, place=place, number=f"{number}0-{position}-", seen=seen)
-        yield from related_items(self._part, place=place, number=number, seen=seen)
+    Args:
+        sheet: the part of the sheet.
+        root: its XML without the rows; None if it is damaged.
+        comments: the lines of `comment_lines`.
+        lookup: finds what a list has as its choices.
+        place: stands before the locators.
+        number: stands before the numbers of files.
+        seen: names of parts that were read; those that are read here are added.
+    """
+    drawings = [(part, _forgiving_root(part)) for part in sheet.related("vmlDrawing")]
+    controls = _controls(sheet, root, [shapes for _, shapes in drawings])
+    _caption_controls(controls, sheet)
+    texts = {
+        "comments": comments,
+        "input messages": [] if root is None else list(_input_messages(root)),
+        "controls": [line for control in controls.values() if (line := _control_line(control, lookup))],
+    }
+    for name, lines in texts.items():
+        if lines:
+            yield Part(locator=f"{place}{name}", text="\n".join(lines))
+    seen.update(part.partname for part in sheet.related("comments", "threadedComment"))
+    seen.update(_previews(sheet, root, drawings))
+    for position, (part, _) in enumerate(drawings, start=1):
+        yield from related_items(part, place=place, number=f"{number}0-{position}-", seen=seen)
+    yield from related_items(sheet, place=place, number=number, seen=seen)
 
 
 def people_of(book: PackagePart) -> dict[str, str]:
@@ -87,12 +87,11 @@ def people_of(book: PackagePart) -> dict[str, str]:
 
 def commented_cells(sheet: PackagePart) -> frozenset[str]:
     """Returns the places of the cells with comments; none if the comments are damaged, which their own part says."""
-    parts = [part for kind in ("comments", "threadedComment") for part in sheet.related(kind)]
-    try:
+    parts = sheet.related("comments", "threadedComment")
+    with suppress(*DAMAGE):
         comments = [each for part in parts for each in part.root.iter("{*}comment", "{*}threadedComment")]
-    except DAMAGE:
-        return frozenset()
-    return frozenset(each.get("ref", "") for each in comments)
+        return frozenset(each.get("ref", "") for each in comments)
+    return frozenset()
 
 
 def normalise(text: str | None) -> str:
@@ -104,13 +103,14 @@ def normalise(text: str | None) -> str:
     return " ".join(text.split())
 
 
-def _comments(sheet: PackagePart, people: Mapping[str, str]) -> Iterator[Comment]:
+def _comments(sheet: PackagePart, people: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yields the cell, author and text of each comment on a cell, and of each reply to one."""
     for part in sheet.related("threadedComment"):
         for each in part.root.iter("{*}threadedComment"):
             date = each.get("dT", "").partition("T")[0]
             state = "resolved" if each.get("done") in {"1", "true"} else ""
             author = ", ".join(filter(None, (people.get(each.get("personId", ""), ""), date, state)))
-            yield Comment(cell=each.get("ref", ""), author=author, text=normalise(each.findtext("{*}text")))
+            yield each.get("ref", ""), author, normalise(each.findtext("{*}text"))
     has_threads = bool(sheet.related("threadedComment"))
     for part in sheet.related("comments"):
         root = part.root
@@ -120,14 +120,15 @@ def _comments(sheet: PackagePart, people: Mapping[str, str]) -> Iterator[Comment
             author = authors[int(index)] if index.isdecimal() and int(index) < len(authors) else ""
             if not (has_threads and author.startswith(THREAD_AUTHOR)):
                 text = "".join(piece.text or "" for piece in each.iterfind("{*}text//{*}t"))
-                yield Comment(cell=each.get("ref", ""), author=author, text=normalise(text))
+                yield each.get("ref", ""), author, normalise(text)
 
 
-def _comment_line(comment: Comment, cells: Mapping[str, str]) -> str:
-    """Returns a comment with its cell: `B2 (12.5 %), Ann Lee: Is this final?`."""
-    value = f" ({cells[comment.cell]})" if comment.cell in cells else ""
-    is_named = not comment.author or comment.text.startswith(f"{comment.author}:")
-    return f"{comment.cell}{value}{'' if is_named else f', {comment.author}'}: {comment.text}"
+def comment_lines(sheet: PackagePart, people: Mapping[str, str], cells: Mapping[str, str]) -> Iterator[str]:
+    """Yields the comments of a sheet, each with its cell: `B2 (12.5 %), Ann Lee: Is this final?`."""
+    for cell, author, text in _comments(sheet, people):
+        value = f" ({cells[cell]})" if cell in cells else ""
+        is_named = not author or text.startswith(f"{author}:")
+        yield f"{cell}{value}{'' if is_named else f', {author}'}: {text}"
 
 
 def _input_messages(root: Any) -> Iterator[str]:
@@ -207,7 +208,7 @@ def _chosen(control: Control, lookup: CellLookup) -> str:
         if not number.strip().isdecimal() or number.strip() == "0":
             continue
         row = int(number) - 1
-        text = control.choices[row] if row < len(control.choices) else lookup(area, row=row)
+        text = control.choices[row] if row < len(control.choices) else lookup(area, row)
         texts.append(text or f"number {row + 1} of {area or 'the list'}")
     return ", ".join(texts) or "nothing is chosen"
 

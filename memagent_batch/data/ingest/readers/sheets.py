@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -22,7 +23,13 @@ from memagent_batch.data.ingest.readers.packages import (
     open_main_part,
     require_no_entities,
 )
-from memagent_batch.data.ingest.readers.sheet_objects import SheetObjects, commented_cells, normalise, people_of
+from memagent_batch.data.ingest.readers.sheet_objects import (
+    comment_lines,
+    commented_cells,
+    normalise,
+    people_of,
+    sheet_objects,
+)
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
@@ -70,11 +77,7 @@ class SheetsConverter(BuiltIn):
     package, revision, modules = "lxml", 5, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """A part for each sheet, and for each text beside it.
-
-        Raises:
-            ConversionError: the package is damaged, unpacks to too much, or declares entities.
-        """
+        """A part for each sheet, and for each text beside it."""
         with open_main_part(file, kind="an XLSX") as main:
             yield from Workbook(main).items()
 
@@ -100,7 +103,11 @@ class Workbook:
         settings = self._root.find(f"{S}workbookPr")
         self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
         self._losses = Counter[str]()
-        self._texts = list(self._shared_texts())
+        self._texts = list[str]()
+        for part in main.related("sharedStrings"):
+            with suppress(*DAMAGE):  # cells whose texts are missing are counted
+                self._texts.extend(map(_text_of, Elements(part, ITEM)))
+        self._cell_format = partial(CellFormat, epoch_1904=self._epoch_1904)
         self._general = self._cell_format("General")
         self._formats = self._cell_formats()
 
@@ -135,8 +142,10 @@ class Workbook:
         yield Part(locator=place, text="\n".join([*margins, *text.lines]), reason=LOCAL_CURRENCY if is_local else None)
         if text.damage is not None:
             yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
-        objects = SheetObjects(part, root=text.root, people=people, cells=text.cells)
-        yield from objects.items(partial(self._cell_in, sheet=title), place=f"{place}, ", number=number, seen=seen)
+        comments, lookup = list(comment_lines(part, people, text.cells)), partial(self._cell_in, sheet=title)
+        yield from sheet_objects(
+            part, text.root, comments=comments, lookup=lookup, place=f"{place}, ", number=number, seen=seen
+        )
 
     def _closing_parts(self) -> Iterator[Part]:
         """Yields the names that stand for a value, not for cells or a formula, and the cells that were not read."""
@@ -147,18 +156,8 @@ class Workbook:
         ]
         if names:
             yield Part(locator="defined names", text="\n".join(names))
-        for reason, count in self._losses.items():
+        for reason, count in (+self._losses).items():
             yield Part(locator=LOSSES[reason], status=PartStatus.FAILED, reason=reason.format(count))
-
-    def _shared_texts(self) -> Iterator[str]:
-        for part in self._main.related("sharedStrings"):
-            try:
-                yield from map(_text_of, Elements(part, ITEM))
-            except DAMAGE:
-                return  # cells whose texts are missing are counted
-
-    def _cell_format(self, code: str, is_struck: bool = False, has_local_currency: bool = False) -> "CellFormat":
-        return CellFormat(code, epoch_1904=self._epoch_1904, is_struck=is_struck, has_local_currency=has_local_currency)
 
     def _cell_formats(self) -> dict[str, "CellFormat"]:
         """Returns the formats of cells by the numbers that cells name them with."""
@@ -179,7 +178,8 @@ class Workbook:
                 key = number, font < len(is_struck) and is_struck[font]
                 if key not in made:
                     code, is_local = own.get(number), number in LOCAL_CURRENCIES and number not in own
-                    made[key] = self._cell_format(code or BUILT_IN.get(number, "General"), key[1], is_local)
+                    code = code or BUILT_IN.get(number, "General")
+                    made[key] = self._cell_format(code, is_struck=key[1], has_local_currency=is_local)
                 formats[str(len(formats))] = made[key]
         return formats
 
@@ -188,11 +188,7 @@ class Workbook:
         return None if relation is None or relation.kind not in SHEET_KINDS else relation.part
 
     def _read(self, part: PackagePart, *, wanted: Collection[str] = ()) -> SheetText:
-        """Reads the cells that a sheet has, row by row, however far apart they are.
-
-        Raises:
-            ConversionError: the sheet declares entities.
-        """
+        """Reads the cells that a sheet has, row by row, however far apart they are."""
         result, rows = SheetText(), Elements(part, ROW)
         try:
             for row in rows:
@@ -238,26 +234,24 @@ class Workbook:
             return ""
         if kind is None or kind == "n":
             return cell_format.number(value)
-        if kind == "s":
-            return cell_format.text(self._shared_text(value))
-        if kind == "e" and cell.get("vm"):
-            self._losses[RICH] += 1
-        return self._typed_text(kind, value, cell_format)
+        return self._typed_text(kind, value, cell_format, is_rich=cell.get("vm") is not None)
 
-    def _shared_text(self, index: str) -> str:
-        if index.isdecimal() and int(index) < len(self._texts):
-            return self._texts[int(index)]
-        self._losses[BROKEN] += 1
-        return ""
+    def _typed_text(self, kind: str, value: str, cell_format: "CellFormat", *, is_rich: bool) -> str:
+        match kind:
+            case "s":
+                is_there = value.isdecimal() and int(value) < len(self._texts)
+                self._losses[BROKEN] += not is_there
+                return cell_format.text(self._texts[int(value)] if is_there else "")
+            case "b":
+                return "FALSE" if value in {"0", "false"} else "TRUE"
+            case "d":
+                return cell_format.date(value)
+            case "str":
+                return cell_format.text(normalise(value))
+        self._losses[RICH] += kind == "e" and is_rich
+        return value
 
-    def _typed_text(self, kind: str, value: str, cell_format: "CellFormat") -> str:
-        if kind == "b":
-            return "FALSE" if value in {"0", "false"} else "TRUE"
-        if kind == "d":
-            return cell_format.date(value)
-        return cell_format.text(normalise(value)) if kind == "str" else value
-
-    def _cell_in(self, area: str, *, row: int, sheet: str) -> str | None:
+    def _cell_in(self, area: str, row: int, *, sheet: str) -> str | None:
         """Returns the text of a cell of a range, such as `Prices!$A$1:$A$9`, or None if it can't be found."""
         named = {each.get("name"): each.text for each in self._root.iterfind(f"{S}definedNames/{S}definedName")}
         found = PLACE.match((named.get(area) or area).strip())

@@ -16,11 +16,7 @@ class SlidesConverter(BuiltIn):
     package, revision, modules = "lxml", 4, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """Yields a part for each slide, and for each text beside it.
-
-        Raises:
-            ConversionError: the package is damaged, unpacks to too much, or declares entities.
-        """
+        """Yields a part for each slide, and for each text beside it."""
         with open_main_part(file, kind="a PPTX") as show:
             yield from _slides(show)
 

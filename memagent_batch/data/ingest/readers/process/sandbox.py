@@ -19,29 +19,16 @@ from typing import Any
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 SECCOMP_MODE_FILTER = 2
 
-DENIED = (
-    "socket",
-    "connect",
-    "execve",
-    "execveat",
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "io_uring_setup",
-    "kill",
-    "tkill",
-    "tgkill",
-    "rt_sigqueueinfo",
-    "rt_tgsigqueueinfo",
-    "pidfd_send_signal",
-    "pidfd_getfd",
-)
-"""System calls that fail: those that reach the network, start a program, or reach another process."""
 MACHINES = {
     "x86_64": (0xC000003E, 302, (41, 42, 59, 322, 101, 310, 311, 425, 62, 200, 234, 129, 297, 424, 438)),
     "aarch64": (0xC00000B7, 261, (198, 203, 221, 281, 117, 270, 271, 425, 129, 130, 131, 138, 240, 424, 438)),
 }
-"""For each machine its number in the kernel's audit, and the numbers of `prlimit64` and of `DENIED` on it."""
+"""For each machine its number in the kernel's audit, the number of `prlimit64`, and those of the calls that fail.
+
+They reach the network, start a program, or reach another process: socket, connect, execve, execveat, ptrace,
+process_vm_readv, process_vm_writev, io_uring_setup, kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo,
+pidfd_send_signal, pidfd_getfd.
+"""
 FOREIGN_CALLS = 0x40000000
 """Numbers from here on are system calls of x86_64's other interface (x32)."""
 

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict
+from typing import Any, NoReturn
 
 from memagent_batch.data.ingest.readers.converter import (
     Attachment,
@@ -52,19 +52,9 @@ MAX_DOCUMENTS = 1000
 """Most documents from one file, attachments of attachments included. Of further attachments only the names are kept."""
 
 
-class Request(TypedDict):
-    """What the owner asks: a file to convert."""
-
-    converters: dict[str, str]
-    """Import paths by kind or ending; an ending comes first."""
-    settings: dict[str, Any]
-    """Settings of `memagent ingest` that converters may be made with."""
-    file: str
-    folder: str
-    """Where its parts and attachments go."""
-    limits: dict[str, Any]
-    output_bytes: int
-    """What may still come out of it, bytes."""
+Request = Mapping[str, Any]
+"""What the owner asks: a `file` to convert into a `folder`, with the `limits` and the `output_bytes` that may still come
+out of it; the `converters` are import paths by kind or ending, the `settings` those that they may be made with."""
 
 
 def main() -> None:

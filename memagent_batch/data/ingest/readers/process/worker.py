@@ -86,7 +86,7 @@ class ConverterServer:
             RunFailedError: no converter can run here.
         """
         folder = self.folder()
-        request: Request = {
+        request = {
             "converters": {**converters},
             "settings": {**self._settings},
             "file": str(file),
