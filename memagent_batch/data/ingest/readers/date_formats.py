@@ -1,40 +1,20 @@
 """Dates and times as Excel displays them, with English names, from the days since 1900 or 1904."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 
 MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September"]
 MONTHS += ["October", "November", "December"]
-WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
+WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 DAY_SECONDS = 86_400
-LAST_DAY = 2_958_465
-"""31 December 9999; later days, and days before the first one, are shown as `####`."""
-EPOCH_1904_DAYS = 1_462
-"""Day 0 of workbooks whose days are counted from 1904, in days since 1900."""
+DAY_0 = {False: datetime(1899, 12, 30), True: datetime(1904, 1, 1)}
+"""By whether the workbook counts days from 1904."""
+LEAP_DAY = 60
+"""29 February 1900 in Excel, which that year did not have."""
 DURATION_DAYS = 366
 """Times of fewer days that are shown without a date are durations, not moments of the year 1900."""
 SEPARATORS = frozenset(" -/.,:T")
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A date and time."""
-
-    year: int
-    month: int
-    day: int
-    weekday: int
-    seconds: Decimal | int
-    """Since the beginning of the day."""
-    total_seconds: Decimal | int
-    """Since day 0."""
-
-    def iso(self, *, has_time: bool) -> str:
-        """Returns the date as `2026-02-01`, and the time as `18:00` or `18:00:05`."""
-        text = f"{self.year:04}-{self.month:02}-{self.day:02}"
-        return f"{text} {_clock(self.seconds)}" if has_time or self.seconds else text
 
 
 class DateSection:
@@ -42,17 +22,16 @@ class DateSection:
 
     def __init__(self, tokens: Sequence[tuple[str, str]], *, epoch_1904: bool) -> None:
         self._epoch_1904 = epoch_1904
-        self._tokens = _minutes_told_from_months(tokens)
-        self._units = "".join(dict.fromkeys(text[0] for kind, text in self._tokens if kind in {"date", "elapsed"}))
+        self._tokens = _tell_minutes_from_months(tokens)
+        dates = {text for kind, text in self._tokens if kind == "date"}
+        self._units = {text[0] for kind, text in self._tokens if kind in {"date", "elapsed"}}
         self._is_elapsed = any(kind == "elapsed" for kind, _ in self._tokens)
         self._places = max((len(text) - 1 for kind, text in self._tokens if kind == "subsecond"), default=0)
         self._has_halves = any(kind == "halves" for kind, _ in self._tokens)
-        self._has_date = not {"y", "m", "d"}.isdisjoint(self._units)
-        self._has_time = not {"h", "M", "s"}.isdisjoint(self._units)
-        dates = {text for kind, text in self._tokens if kind == "date"}
+        self._has_date, self._has_time = bool({*"ymd"} & self._units), bool({*"hMs"} & self._units)
         self._is_full_date = "yyyy" in dates and {"d", "dd"} & dates and {"mmm", "mmmm"} & dates
         self._is_numeric = any(kind == "calendar" for kind, _ in self._tokens) or (
-            {"y", "m", "d"} <= {*self._units}
+            {*"ymd"} <= self._units
             and not {"mmm", "mmmm", "mmmmm", "ddd", "dddd"} & dates
             and SEPARATORS.issuperset("".join(text for kind, text in self._tokens if kind in {"literal", "symbol"}))
         )
@@ -61,97 +40,77 @@ class DateSection:
     def display(self, value: Decimal) -> str | None:
         """Returns what Excel shows; None where it shows `####`."""
         moment = self._moment(value, self._places)
-        if moment is None:
-            return None
-        return "".join(self._write(kind, text, moment) for kind, text in self._tokens).strip()
+        return None if moment is None else "".join(self._write(*token, *moment) for token in self._tokens).strip()
 
     def describe(self, value: Decimal) -> str | None:
         """Returns a date in digits as `2026-02-01`; else what Excel shows, with what it leaves out in brackets."""
-        moment = self._moment(value, 3 if self._places else 0)
-        if moment is None:
+        found = self._moment(value, 3 if self._places else 0)
+        if found is None:
             return None
+        moment, seconds = found
+        date, time, display = f"{moment:%Y-%m-%d}", _clock(seconds % DAY_SECONDS), str(self.display(value))
         if self._is_numeric:
-            return moment.iso(has_time=self._has_time)
-        display = str(self.display(value))
-        if not self._has_date:
-            return self._describe_time(value, moment, display)
-        is_complete = self._is_full_date and (self._has_time or not moment.seconds)
-        return display if is_complete else f"{display} ({moment.iso(has_time=False)})"
-
-    def _describe_time(self, value: Decimal, moment: Moment, display: str) -> str:
-        hides_seconds = "s" not in self._units and bool(moment.seconds % 60)
+            return f"{date} {time}" if self._has_time or seconds % DAY_SECONDS else date
+        if self._has_date:
+            is_complete = self._is_full_date and (self._has_time or not seconds % DAY_SECONDS)
+            return display if is_complete else f"{display} ({date}{f' {time}' if seconds % DAY_SECONDS else ''})"
         if value < 1 or self._is_elapsed:
-            return f"{display} ({_clock(moment.total_seconds)})" if hides_seconds else display
-        is_duration = value < DURATION_DAYS
-        return f"{display} ({_clock(moment.total_seconds) if is_duration else moment.iso(has_time=True)})"
+            hides_seconds = "s" not in self._units and seconds % 60
+            return f"{display} ({_clock(seconds)})" if hides_seconds else display
+        return f"{display} ({_clock(seconds) if value < DURATION_DAYS else f'{date} {time}'})"
 
-    def _moment(self, value: Decimal, places: int) -> Moment | None:
-        if not 0 <= value < LAST_DAY + 1:
+    def _moment(self, value: Decimal, places: int) -> tuple[datetime, Decimal] | None:
+        """Returns a date and time, and the seconds since day 0; None for a day that Excel can't show."""
+        is_day_0 = value < 1 and self._has_date and not self._epoch_1904  # Excel shows 0 January 1900
+        if value < 0 or is_day_0:
             return None
-        exact = value * DAY_SECONDS
-        total: Decimal | int = int(exact.to_integral_value(ROUND_HALF_UP))
-        if places:
-            total = exact.quantize(Decimal((0, (1,), -places)), rounding=ROUND_HALF_UP)
-        days, seconds = int(total // DAY_SECONDS), total % DAY_SECONDS
-        days += EPOCH_1904_DAYS if self._epoch_1904 else 0
-        if days > LAST_DAY:
+        try:
+            seconds = (value * DAY_SECONDS).quantize(Decimal((0, (1,), -places)), rounding=ROUND_HALF_UP)
+            extra_days = int(not self._epoch_1904 and seconds < LEAP_DAY * DAY_SECONDS)
+            return DAY_0[self._epoch_1904] + timedelta(days=extra_days, seconds=float(seconds)), seconds
+        except (ArithmeticError, ValueError):
             return None
-        year, month, day = _calendar_day(days)
-        return Moment(year, month, day, (days - 1) % 7, seconds, total)
 
-    def _write(self, kind: str, text: str, moment: Moment) -> str:
+    def _write(self, kind: str, text: str, moment: datetime, seconds: Decimal) -> str:
         if kind == "elapsed":
-            unit = {"h": 3600, "M": 60, "s": 1}[text[0]]
-            return f"{int(moment.total_seconds) // unit:0{len(text)}}"
+            return f"{int(seconds) // {'h': 3600, 'M': 60, 's': 1}[text[0]]:0{len(text)}}"
         if kind == "halves":
-            half = "AM" if moment.seconds < DAY_SECONDS // 2 else "PM"
+            half = "AM" if moment.hour < 12 else "PM"
             return half if len(text) > 3 else half[0]
         if kind == "subsecond":
-            return f"{moment.seconds % 1:.{self._places}f}"[1:]
+            return f"{seconds % 1:.{self._places}f}"[1:]
         if kind == "date":
             return self._write_date(text, moment)
         if kind == "currency":
             return text.partition("-")[0]
         return " " if kind == "blank" else text
 
-    def _write_date(self, text: str, moment: Moment) -> str:
-        width, hour = len(text), int(moment.seconds) // 3600
-        if self._has_halves:
-            hour = hour % 12 or 12
-        if text[0] == "y":
+    def _write_date(self, text: str, moment: datetime) -> str:
+        width, unit = len(text), text[0]
+        if unit == "y":
             return f"{moment.year:04}" if width > 2 else f"{moment.year % 100:02}"
-        if text[0] in "md" and width > 2:
-            name = MONTHS[moment.month - 1] if text[0] == "m" else WEEKDAYS[moment.weekday]
-            return name[:3] if width == 3 else name[:1] if text[0] == "m" and width == 5 else name
-        numbers = {"m": moment.month, "d": moment.day, "h": hour}
-        numbers |= {"M": int(moment.seconds) // 60 % 60, "s": int(moment.seconds) % 60}
-        return f"{numbers[text[0]]:0{min(width, 2)}}"
+        if unit in "md" and width > 2:
+            name = MONTHS[moment.month - 1] if unit == "m" else WEEKDAYS[moment.weekday()]
+            return name[:3] if width == 3 else name[:1] if unit == "m" and width == 5 else name
+        hour = (moment.hour % 12 or 12) if self._has_halves else moment.hour
+        numbers = {"m": moment.month, "d": moment.day, "h": hour, "M": moment.minute, "s": moment.second}
+        return f"{numbers[unit]:0{min(width, 2)}}"
 
 
-def _minutes_told_from_months(tokens: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _tell_minutes_from_months(tokens: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Returns the tokens in small letters, minutes as `M`: what follows hours or precedes seconds."""
     lowered = [(kind, text.lower() if kind in {"date", "elapsed"} else text) for kind, text in tokens]
     units = [index for index, (kind, _) in enumerate(lowered) if kind in {"date", "elapsed"}]
-    for position, index in enumerate(units):
+    for before, index, after in zip([None, *units], units, [*units[1:], None], strict=False):
         kind, text = lowered[index]
-        before = lowered[units[position - 1]][1] if position else ""
-        after = lowered[units[position + 1]][1] if position + 1 < len(units) else ""
-        is_minutes = kind == "elapsed" or (len(text) < 3 and (before.startswith("h") or after.startswith("s")))
-        if text.startswith("m") and is_minutes:
+        is_after_hours = before is not None and lowered[before][1].startswith("h")
+        is_before_seconds = after is not None and lowered[after][1].startswith("s")
+        if text.startswith("m") and (kind == "elapsed" or (len(text) < 3 and (is_after_hours or is_before_seconds))):
             lowered[index] = kind, text.upper()
     return lowered
 
 
-def _calendar_day(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a number of days: day 60 is 29 February 1900 in Excel, which that year did not have."""
-    if days in {0, 60}:
-        return (1900, 1, 0) if days == 0 else (1900, 2, 29)
-    day = date(1899, 12, 31 if days < 60 else 30) + timedelta(days=days)
-    return day.year, day.month, day.day
-
-
-def _clock(seconds: Decimal | int) -> str:
-    whole = int(seconds)
+def _clock(seconds: Decimal) -> str:
+    whole, rest = int(seconds), seconds % 60
     text = f"{whole // 3600:02}:{whole // 60 % 60:02}"
-    rest = seconds % 60
-    return text if not rest else f"{text}:{rest:02}" if rest == int(rest) else f"{text}:{rest:06.3f}"
+    return text if not rest else f"{text}:{rest:02.0f}" if rest == int(rest) else f"{text}:{rest:06.3f}"

@@ -13,6 +13,7 @@ from typing import Any
 from lxml import etree
 
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.data.ingest.readers.date_formats import DAY_0
 from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
 from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, NumberFormat, general, parse_number
 from memagent_batch.data.ingest.readers.office import related_items
@@ -40,8 +41,6 @@ WIDEST_GAP = 20
 """Most empty cells that are written as such. Before a cell that follows more of them stands its column: `XFD: 5`."""
 REMEMBERED_NUMBERS = 1 << 14
 """Numbers of one format whose displays are kept, for they are often the same."""
-DAY_0 = {False: datetime(1899, 12, 30), True: datetime(1904, 1, 1)}
-"""By whether the workbook counts days from 1904."""
 
 MARGINS = ("oddHeader", "evenHeader", "firstHeader", "oddFooter", "evenFooter", "firstFooter")
 MARGIN_CODE = re.compile(

@@ -53,8 +53,8 @@ MAX_DOCUMENTS = 1000
 
 
 Request = Mapping[str, Any]
-"""What the owner asks: a `file` to convert into a `folder`, with the `limits` and the `output_bytes` that may still come
-out of it; the `converters` are import paths by kind or ending, the `settings` those that they may be made with."""
+"""What the owner asks: a `file` to convert into a `folder`, with the `limits` and the `output_bytes` that may still
+come out of it; the `converters` are import paths by kind or ending, the `settings` those that they may be made with."""
 
 
 def main() -> None:
