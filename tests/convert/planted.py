@@ -148,15 +148,12 @@ PDF: dict[str, Maker] = {
     ),
     "pdf-ink.pdf": lambda _: annotated("/Subtype /Ink /InkList [[60 510 100 550 150 520]]"),
     "pdf-film.pdf": lambda _: annotated("/Subtype /Screen /T (deposition.mp4)"),
-    "pdf-legend.pdf": lambda fact: scanned(fact, text=LEGEND),
     "pdf-hidden_layer.pdf": lambda fact: in_layers(fact, LONG),
     "pdf-shown_layer.pdf": lambda fact: in_layers(LONG, fact),
     "pdf-form.pdf": files.form_pdf,
-    "pdf-attached.pdf": lambda fact: files.pdf_with_file("a.txt", fact.encode()),
     "pdf-attached_encrypted.pdf": lambda _: files.pdf_with_file("a.pdf", files.encrypted_pdf()),
     "pdf-scan.pdf": scanned,
     "pdf-mixed.pdf": lambda fact: scanned(fact, text=LONG, box=(50, 100, 500, 400)),
-    "pdf-signature.pdf": lambda fact: scanned(fact, text=LONG, box=(50, 100, 300, 100)),
     "pdf-drawn.pdf": drawn,
     "pdf-glyphs.pdf": glyphs,
     "pdf-encrypted.pdf": lambda _: files.encrypted_pdf(),
@@ -189,9 +186,7 @@ def rich_page(facts: Sequence[str]) -> bytes:
 
 HTML: dict[str, Maker] = {
     "html-script.html": lambda fact: page(f"<div id=r></div><script>r.append('K' + {fact[1:]} * 1)</script>"),
-    "html-script_more.html": lambda fact: page(f"<p>{A_TEXT}</p><b id=r></b><script>r.append(atob('{fact}'))</script>"),
     "html-frame_in_frame.html": lambda _: page(f"""{LONG}<iframe srcdoc="<iframe src='a.html'></iframe>"></iframe>"""),
-    "html-other_frame.html": lambda _: page(f"{LONG}<iframe src='terms.html'></iframe>"),
     "html-picture.html": lambda fact: page(
         f"{LONG}<img src='data:image/png;base64,{b64encode(picture(fact)).decode()}'>"
     ),
@@ -259,8 +254,6 @@ PLAIN = b"Content-Type: text/plain\r\n\r\nsee below"
 PGP = b"-----BEGIN PGP MESSAGE-----\n\nhQEMA0t1\n=abcd\n-----END PGP MESSAGE-----\n"
 
 MAIL: dict[str, Maker] = {
-    "mail-hidden.eml": lambda fact: mail("s", "", html=f"<p>a</p><p style='display:none'>{fact}</p>").as_bytes(),
-    "mail-encrypted_pdf.eml": lambda _: attached("a.pdf", files.encrypted_pdf()),
     "mail-picture.eml": lambda fact: attached("a.png", picture(fact)),
     "mail-cid.eml": lambda fact: parts(
         b"Content-Type: text/html\r\n\r\n<img src='cid:x'>",
@@ -282,8 +275,6 @@ MAIL: dict[str, Maker] = {
     "mail-uu.eml": lambda fact: (
         HEAD + b"\r\nsee file\r\n\r\nbegin 644 a.txt\r\n" + b2a_uu(fact.encode()) + b"`\r\nend\r\n"
     ),
-    "mail-two_subjects.eml": lambda fact: HEAD + f"Subject: {fact}\r\n\r\ntext".encode(),
-    "mail-folded.eml": lambda fact: HEAD.replace(b"Subject: s", f"Subject:\r\n\t{fact}".encode()) + b"\r\ntext",
     "mail-base64.eml": lambda fact: (
         HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n" + b64encode(f"{LONG}{fact}".encode())[:-9] + b"!"
     ),
@@ -292,7 +283,6 @@ MAIL: dict[str, Maker] = {
     "mail-nul.eml": lambda fact: HEAD + f"\r\na\0b\r\n{fact}".encode(),
     "mail-line_ends.eml": lambda fact: HEAD.replace(b"\r\n", b"\n") + f"\r\na\rb\n{fact}".encode(),
     "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on {fact}, 2026"), mail("2", "")]),
-    "mail-nested.eml": lambda fact: attached("m.eml", attached("n.eml", mail("s", fact).as_bytes())),
     "mail-too_deep.eml": lambda _: files.nested_mail(12),
     "mail-page.mht": lambda fact: parts(b"Content-Type: text/html\r\n\r\n" + page(fact), kind="related"),
     "mail-unnamed": lambda fact: mail("s", fact).as_bytes(),
@@ -321,7 +311,6 @@ ARCHIVE: dict[str, Maker] = {
     "zip-bomb.zip": lambda _: zipped({"a.txt": b"x", "b.txt": b"\n" * (300 << 20)}),
     "zip-prefix.zip": lambda fact: b"#!/bin/sh\n" + zipped({"a.txt": fact.encode()}),
     "zip-as_word.docx": lambda fact: zipped({"a.txt": fact.encode()}),
-    "zip-picture.zip": lambda fact: zipped({"a.jpg": picture(fact, form="JPEG")}),
     "zip-mail.zip": lambda fact: zipped({"a.eml": attached("a.docx", files.docx_file(("Normal", fact)))}),
     "zip-as_book.epub": lambda fact: zipped({"META-INF/container.xml": b"<c/>", "a.xhtml": page(fact)}),
 }

@@ -11,8 +11,7 @@ from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Pa
 from memagent_batch.data.ingest.readers.equations import OFF
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
 from memagent_batch.data.ingest.readers.numbering import Numbering, W, formatted
-from memagent_batch.data.ingest.readers.office import related_items, related_text
-from memagent_batch.data.ingest.readers.packages import PackagePart, open_main_part
+from memagent_batch.data.ingest.readers.packages import PackagePart, open_main_part, related_items, related_text
 from memagent_batch.data.ingest.readers.paragraphs import Styles, TextReader, shown_elements
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 from memagent_batch.data.ingest.readers.text import section_parts

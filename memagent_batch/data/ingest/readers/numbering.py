@@ -34,33 +34,43 @@ Levels = Mapping[int, Any]
 """The style of each level of a list, from 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One level of a list."""
+    """One level of a list of Word."""
 
-    start: int
-    number_format: str
-    text: str
-    """What is shown, with `%1` for the number of the first level."""
-    restarts_after: int | None
-    """The level, from 1, after which it starts again; None: after any above it, 0: after none."""
-    is_decimal: bool
-    """Whether the numbers of all levels are shown in digits."""
-    style: str | None
-    """The paragraph style that stands for this level."""
-    ends_with: str
-    """What stands between number and text."""
+    def __init__(self, element: Any) -> None:
+        restart, legal = element.find(f"{W}lvlRestart"), element.find(f"{W}isLgl")
+        fonts = element.find(f"{W}rPr/{W}rFonts")
+        self.start = _integer(_value(element.find(f"{W}start")), 0)
+        self.number_format = _value(element.find(f"{W}numFmt")) or "decimal"
+        font = None if fonts is None else fonts.get(f"{W}ascii")
+        self.text = to_unicode(_value(element.find(f"{W}lvlText")) or "", font)
+        """What is shown, with `%1` for the number of the first level."""
+        self.restarts_after = None if restart is None else _integer(_value(restart), 0)
+        """The level, from 1, after which it starts again; None: after any above it, 0: after none."""
+        self.is_decimal = legal is not None and legal.get(f"{W}val", "1") not in ("0", "false", "off")
+        """Whether the numbers of all levels are shown in digits."""
+        self.style = _value(element.find(f"{W}pStyle"))
+        """The paragraph style that stands for this level."""
+        self.ends_with = "" if _value(element.find(f"{W}suff")) == "nothing" else " "
+        """What stands between number and text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedList:
-    """A list of the document; several may count on together."""
+    """A list of a document of Word."""
 
     counted_as: str
     """Lists with the same name here count on together."""
     levels: Mapping[int, Level]
     starts: Mapping[int, int]
     """Numbers that levels of this list begin with again."""
+
+    def number(self, index: int, counters: Mapping[int, int], *, is_decimal: bool) -> str:
+        """Returns the number of one level, as it is shown in the text of another."""
+        level = self.levels.get(index)
+        if level is None:
+            return ""
+        return formatted(counters.get(index, level.start), "decimal" if is_decimal else level.number_format)
 
 
 class Numbering:
@@ -106,7 +116,9 @@ class Numbering:
                 counters.pop(below, None)
         if level.number_format == "bullet":
             return level.text + level.ends_with if level.text in BOXES else ""
-        number = PLACE.sub(lambda place: _shown(numbered, int(place[1]) - 1, counters, level), level.text)
+        number = PLACE.sub(
+            lambda place: numbered.number(int(place[1]) - 1, counters, is_decimal=level.is_decimal), level.text
+        )
         return number and number + level.ends_with
 
     def _place(self, paragraph: Any) -> tuple[str, int]:
@@ -141,38 +153,12 @@ class Numbering:
             return None
         overrides = num.findall(f"{W}lvlOverride")
         starts = {_integer(each.get(f"{W}ilvl"), 0): _value(each.find(f"{W}startOverride")) for each in overrides}
-        levels = dict(_levels(self._abstract[name].iterfind(f"{W}lvl")))
-        levels |= dict(_levels(own for each in overrides for own in each.iterfind(f"{W}lvl")))
-        own_starts = {index: _integer(start, 1) for index, start in starts.items() if start is not None}
-        return NumberedList(counted_as=name, levels=levels, starts=own_starts)
-
-
-def _levels(elements: Iterable[Any]) -> Iterator[tuple[int, Level]]:
-    for element in elements:
-        restart, legal = element.find(f"{W}lvlRestart"), element.find(f"{W}isLgl")
-        fonts = element.find(f"{W}rPr/{W}rFonts")
-        yield (
-            _integer(element.get(f"{W}ilvl"), 0),
-            Level(
-                start=_integer(_value(element.find(f"{W}start")), 0),
-                number_format=_value(element.find(f"{W}numFmt")) or "decimal",
-                text=to_unicode(
-                    _value(element.find(f"{W}lvlText")) or "", None if fonts is None else fonts.get(f"{W}ascii")
-                ),
-                restarts_after=None if restart is None else _integer(_value(restart), 0),
-                is_decimal=legal is not None and legal.get(f"{W}val", "1") not in ("0", "false", "off"),
-                style=_value(element.find(f"{W}pStyle")),
-                ends_with="" if _value(element.find(f"{W}suff")) == "nothing" else " ",
-            ),
+        elements = [level for each in (self._abstract[name], *overrides) for level in each.iterfind(f"{W}lvl")]
+        return NumberedList(
+            counted_as=name,
+            levels={_integer(each.get(f"{W}ilvl"), 0): Level(each) for each in elements},
+            starts={index: _integer(start, 1) for index, start in starts.items() if start is not None},
         )
-
-
-def _shown(numbered: NumberedList, index: int, counters: Mapping[int, int], shown_in: Level) -> str:
-    """The number of one level, as it is shown in the text of another."""
-    level = numbered.levels.get(index)
-    if level is None:
-        return ""
-    return formatted(counters.get(index, level.start), "decimal" if shown_in.is_decimal else level.number_format)
 
 
 def formatted(number: int, number_format: str) -> str:

@@ -21,7 +21,6 @@ from memagent_batch.data.ingest.readers.converter import (
 from memagent_batch.data.ingest.readers.docx import text_note
 from memagent_batch.data.ingest.readers.equations import MATHML, mathml_equation
 from memagent_batch.data.ingest.readers.numbering import OpenNumbering
-from memagent_batch.data.ingest.readers.office import MEDIA_REASON
 from memagent_batch.data.ingest.readers.opendocument_text import (
     DRAW,
     OFFICE,
@@ -33,7 +32,7 @@ from memagent_batch.data.ingest.readers.opendocument_text import (
     form_controls,
     href,
 )
-from memagent_batch.data.ingest.readers.packages import require_bounds
+from memagent_batch.data.ingest.readers.packages import MEDIA_REASON, require_bounds
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 from memagent_batch.data.ingest.readers.text import section_parts
 from memagent_batch.errors import ConversionError

@@ -10,8 +10,7 @@ from lxml import etree
 
 from memagent_batch.data.ingest.readers.converter import Attachment, Part
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
-from memagent_batch.data.ingest.readers.office import related_items
-from memagent_batch.data.ingest.readers.packages import DAMAGE, RELATION, PackagePart
+from memagent_batch.data.ingest.readers.packages import DAMAGE, RELATION, PackagePart, related_items
 
 OFFICE = "{urn:schemas-microsoft-com:office:office}"
 SHAPE_NUMBER = re.compile(r"_s(\d+)$")

@@ -16,12 +16,12 @@ from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Pa
 from memagent_batch.data.ingest.readers.date_formats import DAY_0
 from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
 from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, NumberFormat, general, parse_number
-from memagent_batch.data.ingest.readers.office import related_items
 from memagent_batch.data.ingest.readers.packages import (
     DAMAGE,
     RELATION,
     PackagePart,
     open_main_part,
+    related_items,
     require_no_entities,
 )
 from memagent_batch.data.ingest.readers.sheet_objects import (

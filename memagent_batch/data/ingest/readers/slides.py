@@ -4,8 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.data.ingest.readers.office import related_items, related_text
-from memagent_batch.data.ingest.readers.packages import RELATION, PackagePart, open_main_part
+from memagent_batch.data.ingest.readers.packages import (
+    RELATION,
+    PackagePart,
+    open_main_part,
+    related_items,
+    related_text,
+)
 from memagent_batch.data.ingest.readers.paragraphs import TextReader
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 
