@@ -27,33 +27,10 @@ HEADERS = ("From", "To", "Cc", "Date", "Subject", "Content-Type", "Content-Dispo
 STARTS = {"Content-Type": "text/plain; ", "Content-Disposition": "inline; "}
 ADDRESS_BITS = ('"', "<", ">", "@", "[", "]", "(", ")", ":", ";", ",", "=?utf-8?q?", "?=", "=?", "a", "b.c", "\\", " ")
 BITS = (*ADDRESS_BITS, "\r\n ", "*", "'", "=", "%", "\xff", ".", "0*=", "filename", "charset", "/", "multipart/mixed")
-OPEN_TAGS = (
-    "<p>",
-    "<div>",
-    "<table>",
-    "<td>",
-    "<b>",
-    "<li>",
-    "</p>",
-    "</div>",
-    "</table>",
-    "</body>",
-    "<br>",
-    "<a b=c>",
-)
+OPEN_TAGS = ("<p>", "<div>", "<table>", "<td>", "<b>", "</p>", "</div>", "</table>", "</body>", "<br>", "<a b=c>")
 JUNK = ("&", "&amp", "&#0;", "<", "< ", "<>", "</", "]]>", '"', "'", "<?php ?>", "<![CDATA[x]]>", "<!x>", "<x:y z>")
 CLOSED = ("<!-- c -->", "<!---->", "<!-- > -- > -->", "<script>if (a < b) '</p>'</script>", "<style>p {}</style>")
-NAMES = (
-    "a.txt",
-    "..",
-    "",
-    "a/b\\c.txt",
-    "\u202etxt.exe",
-    "n" * 300,
-    "x\r\ny.txt",
-    "=?utf-8?q?=41?=.txt",
-    "\ud83d\ude00",
-)
+NAMES = ("a.txt", "..", "", "a/b\\c.txt", "\u202etxt.exe", "n" * 300, "x\r\ny.txt", "=?utf-8?q?=41?=.txt")
 
 
 @pytest.fixture(scope="module")
