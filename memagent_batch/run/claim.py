@@ -170,7 +170,7 @@ def _claimed_place(uri: str, sources: SourceConfig) -> str:
 
 
 def _finds(documents: str, files: Iterable[str], *, is_pattern: bool) -> bool:
-    """Whether documents at this place would have one of the files among them, as `shards.list_files` looks for them."""
+    """Whether documents at this place would have one of the files among them, as `list_files` looks for them."""
     if not is_pattern:
         below = [file.removeprefix(f"{documents}/") for file in files if file.startswith(f"{documents}/")]
         return any(not name.startswith((".", "_")) and "/." not in name and "/_" not in name for name in below)

@@ -7,25 +7,24 @@
 """
 
 import logging
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from shutil import rmtree
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config.ingest import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, IngestConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.data.documents.lake.table import partition_values, table_name
-from memagent_batch.data.documents.listing import InputFile, usable_file_system
-from memagent_batch.data.documents.shards import SHARD_BYTES, Shard, cut_shards, into_batches
-from memagent_batch.data.documents.where import parse_where
+from memagent_batch.data.documents.formats.formats import Format
+from memagent_batch.data.documents.lake.table import table_name
+from memagent_batch.data.documents.listing import usable_file_system
+from memagent_batch.data.documents.source_listing import SourceListing, into_batches, list_sources
 from memagent_batch.data.ingest.changes import (
     CHANGED,
     SEEN,
@@ -33,58 +32,56 @@ from memagent_batch.data.ingest.changes import (
     find_changes,
     judge_by_id,
     judge_by_source,
+    pack_old_rows,
     read_stored,
     require_readable,
     rewrite_files,
     seen_documents,
 )
-from memagent_batch.data.ingest.columns import StoredColumn, documents_schema, find_columns, require_carried
-from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, PendingFile, read_files
+from memagent_batch.data.ingest.columns import (
+    StoredColumn,
+    documents_schema,
+    find_columns,
+    folder_columns,
+    folder_values,
+    require_carried,
+)
+from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, PendingFile, choose_converters, read_files
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, endings_reader
 from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
 from memagent_batch.data.ingest.part_tasks import READ_PARTS, join_parts, read_parts
-from memagent_batch.data.ingest.readers.converter import make_converter
-from memagent_batch.data.ingest.readers.kinds import FileKind
-from memagent_batch.data.ingest.readers.process.sandbox import Limits
-from memagent_batch.data.ingest.report import OLD_ROWS, REPORTS, TaskContext, pack_old_rows
-from memagent_batch.data.ingest.row_tasks import RowSettings, RowTask, read_rows
+from memagent_batch.data.ingest.report import REPORTS, TaskContext, unpack_rows
+from memagent_batch.data.ingest.row_tasks import (
+    TASKS_PER_CPU,
+    RowSettings,
+    RowTask,
+    plan_row_tasks,
+    read_rows,
+    rows_reader,
+)
 from memagent_batch.data.ingest.source_rows import commit_sources
 from memagent_batch.data.ingest.sources import (
-    KNOWN,
     SourceChanges,
-    SourceListing,
-    changed_files,
-    changed_shards,
     compare_sources,
-    list_sources,
-    readers_of_rows,
     scope_of,
     settings_hash,
 )
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
-from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
+from memagent_batch.data.store.database import filter_to_disk, on_disk, run_query
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError, SettingsError, SupersededError
+from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.masking import mask_url
-from memagent_batch.plugins import CONVERTERS
 from memagent_batch.run.claim import INGEST_FOLDER
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.wiring import make_documents
 
-MAX_TASK_FILES = 8192
-"""Most data files of a task: text files of a store take a request each."""
-MIN_TASK_FILES = 256
 FILE_TASK_FILES = 256
 """Most document files of a task."""
 FILE_TASK_BYTES = 64 << 20
 """Bytes of document files from which a task takes no more."""
 MIN_FILE_TASK_FILES = 8
 """Least document files of a task: below that, its start takes longer than its work."""
-TASKS_PER_CPU = 4
-"""Tasks that a small input is cut into for each CPU, so that all have something to do until the end."""
-
-Item = TypeVar("Item")
 CHECKPOINT_SECONDS = 60.0
 """Least time between commits of what tasks have read: a kill costs little more."""
 CHECKPOINT_SHARE = 10
@@ -123,7 +120,7 @@ class FoundSources:
     @property
     def reads_files(self) -> bool:
         """Whether each source is a document file, not a data file."""
-        return self.listing is not None and self.listing.files is not None
+        return self.listing is not None and self.listing.reads_files
 
     @property
     def changed_bytes(self) -> int:
@@ -170,20 +167,18 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
     if _is_output(config, places):
         return FoundSources(config=config, output=places[0], is_in_place=True, converters=converters)
     listing = list_sources(places, settings=config.input, named_endings=config.ingest.converters)
-    readers, decisive = readers_of_rows(), dict[str, Any]()
-    if listing.files is not None:
+    readers, decisive = [rows_reader(format_) for format_ in Format], dict[str, Any]()
+    if listing.reads_files:
         converters = choose_converters(config.ingest)
         readers = [KINDS_READER, endings_reader(converters), *(each.reader for each in converters.values())]
         decisive = {
             "file_mib": config.ingest.file_mib,
             "output_mib": config.ingest.output_mib,
         }
-    if listing.columns:
-        decisive["columns"] = listing.columns
+    if listing.place.lake_columns:  # they may change while a file stays
+        decisive["columns"] = repr(sorted(listing.place.lake_columns.items()))
     scope = scope_of(config.input)
-    decided = settings_hash(
-        config.input, numbers=listing.numbers, reads_files=listing.files is not None, others=decisive
-    )
+    decided = settings_hash(config.input, listing, others=decisive)
     changes = compare_sources(
         output,
         listing,
@@ -214,31 +209,6 @@ def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
         return OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
 
 
-def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:
-    """The converter of each kind or ending.
-
-    Raises:
-        SettingsError: a kind or converter is unknown, or not installed.
-    """
-    for kind in config.converters:
-        if kind not in list(FileKind) and not kind.startswith("."):
-            raise SettingsError(
-                f"ingest.converter: {kind!r} is not one of {', '.join(FileKind)}, and no ending such as .dat"
-            )
-    names = {kind.value: kind.value for kind in FileKind} | {**config.converters}
-    return {kind: _converter(name, config) for kind, name in names.items()}
-
-
-def _converter(name: str, config: IngestConfig) -> ChosenConverter:
-    version = make_converter(CONVERTERS.find(name), converter_settings(config)).version()
-    return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
-
-
-def converter_settings(config: IngestConfig) -> dict[str, Any]:
-    """Settings that converters may be made with."""
-    return {"ocr": config.ocr, "ocr_min_confidence": config.ocr_min_confidence}
-
-
 def ingest(found: FoundSources, *, executor: Executor, run: RunNumber, scratch: Location | None = None) -> Ingested:
     """Reads the new and changed sources, inside a session of the executor, and commits `documents`, then `sources`.
 
@@ -254,22 +224,17 @@ def ingest(found: FoundSources, *, executor: Executor, run: RunNumber, scratch: 
         InputError: a source can't be read, or two documents have one id; names the place.
         SupersededError: a newer run has committed to the output.
     """
-    if found.listing is None:
-        return _stored(found)
-    return _Ingest(found, executor=executor, run=run, scratch=scratch).run()
-
-
-def _stored(found: FoundSources) -> Ingested:
-    """The documents of an output, as they are."""
+    if found.listing is not None:
+        return _Ingest(found, executor=executor, run=run, scratch=scratch).run()
     table = OutputTable(output=found.output, name=DOCUMENTS_TABLE)
     version = table.version()
-    schema, files = table.schema(version), table.files(version)
+    files = table.files(version)
     return Ingested(
         output=found.output,
         documents_version=version,
         files=tuple(table.place / path for path in files),
         num_documents=sum(file.num_rows for file in files.values()),
-        schema=schema,
+        schema=table.schema(version),
         changed=CHANGED.empty_table(),
         counts={},
         versions={str(found.output): str(version)},
@@ -289,7 +254,7 @@ class _Ingest:
         self._place = make_documents(found.config)[0]
         self._documents = OutputTable(output=found.output, name=DOCUMENTS_TABLE)
         self._sources = OutputTable(output=found.output, name=SOURCES_TABLE)
-        self._root = self._place.at(_root_of(found.listing, self._place))
+        self._root = self._place.at(found.listing.place.root)
         self._split_sources = set[str]()
         self._scratch = scratch
         self._version = self._documents.version()
@@ -302,16 +267,14 @@ class _Ingest:
 
     def run(self) -> Ingested:
         """Reads, compares and commits."""
-        shards = self._cut_shards(self._changes.is_changed)
-        columns = self._columns(shards)
+        columns = self._columns()
         schema = self._extended_schema(documents_schema(columns))
-        if self._has_changes:
-            if self._settings.order_columns and self._listing.files is None:
-                changed = self._apply_parts(shards, columns=columns, schema=schema)
-            else:
-                changed = self._apply(self._read(shards, columns=columns, schema=schema), schema=schema)
-        else:
+        if not self._has_changes:
             changed = CHANGED.empty_table()
+        elif self._settings.order_columns and not self._listing.reads_files:
+            changed = self._apply_parts(columns=columns, schema=schema)
+        else:
+            changed = self._apply(self._read(columns=columns, schema=schema), schema=schema)
         self._require_documents()
         return self._ingested(changed, columns=columns, schema=schema)
 
@@ -331,84 +294,70 @@ class _Ingest:
             return schema
         new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
         if new.names and self._scratch is None and self._has_changes:
-            self._require_number()
+            if self._documents.run_number(self._run.writer) >= self._run.number:
+                raise SupersededError(f"output: {self._found.output} was taken over by another ingest at the same time")
             self._documents.add_columns(new, run=self._run)
             self._version = self._documents.version()
             self._has_committed = True
         others = [field for field in self._table_schema if field.name not in schema.names]
         return pa.schema([*schema, *others])
 
-    def _require_number(self) -> None:
-        if self._documents.run_number(self._run.writer) >= self._run.number:
-            raise SupersededError(f"output: {self._found.output} was taken over by another ingest; nothing was changed")
-
     @property
     def _has_changes(self) -> bool:
         return bool(self._found.num_changed or self._changes.gone.num_rows)
 
-    def _cut_shards(self, is_read: npt.NDArray[np.bool_]) -> list[Shard]:
-        """Data files to read, large ones in several shards."""
-        changed = changed_shards(self._listing, is_read)
-        options = self._found.config.storage_options
-        shards = cut_shards(changed, settings=self._settings, storage_options=options)
-        self._split_sources |= {name for shard in shards if shard.groups is not None for name in shard.names}
-        return shards
+    def _row_tasks(self, is_read: npt.NDArray[np.bool_]) -> list[RowTask]:
+        """Tasks for data files, large ones in several."""
+        tasks = plan_row_tasks(
+            self._listing,
+            is_read,
+            settings=self._settings,
+            storage_options=self._found.config.storage_options,
+            num_cpus=self._executor.num_cpus,
+        )
+        split = [task for task in tasks if task.groups is not None]
+        self._split_sources |= {name for task in split for name in unpack_rows(task.sources)["source"].to_pylist()}
+        return tasks
 
-    def _columns(self, shards: Sequence[Shard]) -> tuple[StoredColumn, ...]:
+    def _columns(self) -> tuple[StoredColumn, ...]:
+        """The columns that `documents` holds beside its own."""
         settings = self._settings
-        if self._listing.files is not None:
-            return self._key_columns()
-        if not shards and self._table_schema is not None:
+        if self._listing.reads_files:
+            return folder_columns(self._listing, settings)
+        if not self._found.num_changed and self._table_schema is not None:
             return tuple(
                 StoredColumn(name=name, stored=stored, type=self._table_schema.field(stored).type)
                 for name, stored in settings.carried.items()
                 if stored in self._table_schema.names
             )
-        where = None if settings.where is None else parse_where(settings.where)
-        return find_columns(shards, place=self._place, settings=settings, where=where, table=self._table_schema)
+        options = self._found.config.storage_options
+        return find_columns(
+            self._listing, self._changes.is_changed, settings=settings, options=options, table=self._table_schema
+        )
 
-    def _key_columns(self) -> tuple[StoredColumn, ...]:
-        """Of document files, keys of their folders are the only columns."""
-        carried = [
-            StoredColumn(name=name, stored=stored, type=pa.string()) for name, stored in self._settings.carried.items()
-        ]
-        if self._settings.where is None or self._listing.files is None:
-            return tuple(carried)
-        first = next(iter(self._listing.files))
-        keys = partition_values(first.path, root=first.root)
-        numbers = self._listing.numbers or frozenset()
-        conditioned = [
-            StoredColumn(name=name, stored=f"where:{name}", type=pa.int64() if name in numbers else pa.string())
-            for name in parse_where(self._settings.where).columns_among(keys)
-        ]
-        return (*carried, *conditioned)
-
-    def _read(
-        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
-    ) -> Iterator[pa.Table]:
+    def _read(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> Iterator[pa.Table]:
         """The reports of the tasks that read the changed sources."""
         config, context = self._found.config, self._context(schema)
-        if self._listing.files is None:
-            read = partial(
-                read_rows,
-                context=context,
-                settings=RowSettings(input=self._settings, columns=columns, storage_options=config.storage_options),
-            )
-            return self._executor.map(read, self._row_tasks(shards))
+        if not self._listing.reads_files:
+            read = partial(read_rows, context=context, settings=self._row_settings(columns))
+            tasks = self._row_tasks(self._changes.is_changed)
+            old = pack_old_rows(self._read_stored(), [unpack_rows(task.sources)["source"] for task in tasks])
+            tasks = [replace(task, old_rows=rows) for task, rows in zip(tasks, old, strict=True)]
+            return self._executor.map(read, tasks)
         read_file = partial(
             read_files,
             context=context,
-            settings=FileSettings(
-                documents=self._place,
-                converters=self._found.converters,
-                settings=converter_settings(config.ingest),
-                limits=_limits(config.ingest),
-                file_bytes=config.ingest.file_mib << 20,
-                max_document_bytes=self._settings.max_document_bytes,
-                search_path=tuple(sys.path),
-            ),
+            settings=FileSettings.of(config, documents=self._place, converters=self._found.converters),
         )
         return self._executor.map(read_file, self._file_tasks(columns), is_heavy=True)
+
+    def _row_settings(self, columns: tuple[StoredColumn, ...]) -> RowSettings:
+        return RowSettings(
+            input=self._settings,
+            columns=columns,
+            place=self._listing.place,
+            storage_options=self._found.config.storage_options,
+        )
 
     def _context(self, schema: pa.Schema) -> TaskContext:
         return TaskContext(
@@ -419,71 +368,36 @@ class _Ingest:
             settings_hash=self._found.settings_hash,
         )
 
-    def _row_tasks(self, shards: Sequence[Shard]) -> list[RowTask]:
-        batches = self._batches(shards)
-        old = self._old_rows(batches, lambda each: [name for shard in each for name in shard.names])
-        return [RowTask(shards=tuple(each), old_rows=rows) for each, rows in zip(batches, old, strict=True)]
-
-    def _batches(self, shards: Sequence[Shard]) -> list[list[Shard]]:
-        """Shards of one task each: small ones together, so that the files of `documents` are not small."""
-        num_files = sum(len(shard.paths) for shard in shards)
-        most = max(MIN_TASK_FILES, min(MAX_TASK_FILES, num_files // (TASKS_PER_CPU * self._executor.num_cpus)))
-        batches, size, count = list[list[Shard]](), 0, 0
-        for shard in shards:
-            num = len(shard.paths)
-            is_alone = shard.groups is not None or (batches and batches[-1][-1].groups is not None)
-            if not batches or is_alone or size + shard.size_bytes > SHARD_BYTES or count + num > most:
-                batches.append([])
-                size = count = 0
-            batches[-1].append(shard)
-            size, count = size + shard.size_bytes, count + num
-        return batches
-
     def _file_tasks(self, columns: Sequence[StoredColumn]) -> list[FileTask]:
-        known = {row["source"]: row["content_hash"] for row in self._known_changed().to_pylist()}
+        root = self._listing.place.root
+        changed = self._listing.sources.filter(pa.array(self._changes.is_changed))
+        sql = "select source, content_hash from known semi join changed using (source)"
+        known = run_query(sql, {"known": self._changes.known, "changed": changed})
+        hashes = dict(zip(known["source"].to_pylist(), known["content_hash"].to_pylist(), strict=True))
         files = [
-            PendingFile(file=file, content_hash=known.get(file.name), columns=_keys_of(file, columns))
-            for file in changed_files(self._listing, self._changes.is_changed)
+            PendingFile(
+                path=row["path"],
+                name=row["source"],
+                num_bytes=row["num_bytes"],
+                left_out=row["left_out"],
+                content_hash=hashes.get(row["source"]),
+                columns=folder_values(row["path"], columns, root=root),
+            )
+            for row in changed.to_pylist()
         ]
-        most = len(files) // (TASKS_PER_CPU * max(1, self._executor.num_cpus))
-        most = max(MIN_FILE_TASK_FILES, min(FILE_TASK_FILES, most))
-        batches = [
-            *into_batches(files, size=lambda each: each.file.size_bytes, max_size=FILE_TASK_BYTES, max_items=most)
-        ]
-        old = self._old_rows(batches, lambda batch: [each.file.name for each in batch])
+        max_files = len(files) // (TASKS_PER_CPU * max(1, self._executor.num_cpus))
+        max_files = max(MIN_FILE_TASK_FILES, min(FILE_TASK_FILES, max_files))
+        batches = [*into_batches(files, size=attrgetter("num_bytes"), max_size=FILE_TASK_BYTES, max_items=max_files)]
+        old = pack_old_rows(
+            self._read_stored(), [pa.array([file.name for file in batch], pa.large_string()) for batch in batches]
+        )
         return [FileTask(files=tuple(batch), old_rows=rows) for batch, rows in zip(batches, old, strict=True)]
-
-    def _known_changed(self) -> pa.Table:
-        """The sources to read whose content may be that of the last ingest, `KNOWN`."""
-        listed = self._listing.sources.append_column("is_changed", pa.array(self._changes.is_changed))
-        sql = "select known.* from known semi join (from listed where is_changed) using (source)"
-        return run_query(sql, {"known": self._changes.known, "listed": listed}).cast(KNOWN)
-
-    def _old_rows(self, batches: Sequence[Item], sources_of: Callable[[Item], list[str]]) -> list[bytes]:
-        """`OLD_ROWS` of the sources of each task."""
-        stored = self._read_stored()
-        if not stored.num_rows:
-            return [b""] * len(batches)
-        names_of = [sources_of(batch) for batch in batches]
-        names = [name for each in names_of for name in each]
-        tasks = [number for number, each in enumerate(names_of) for _ in each]
-        of_tasks = pa.table({"source": pa.array(names, pa.large_string()), "task": pa.array(tasks, pa.int64())})
-        sql = "select document_id, row_hash, task from stored join of_tasks using (source) order by task"
-        with open_database({"stored": stored, "of_tasks": of_tasks}) as database:
-            old = query_to_disk(database, sql)
-        sql = "select task, count(*) as num from old group by task"
-        counts = {row["task"]: row["num"] for row in run_query(sql, {"old": old}).to_pylist()}
-        start, packed = 0, []
-        for number in range(len(batches)):
-            num = counts.get(number, 0)
-            packed.append(pack_old_rows(old.slice(start, num).select(OLD_ROWS.names)))
-            start += num
-        return packed
 
     def _apply(self, reports: Iterator[pa.Table], *, schema: pa.Schema) -> pa.Table:
         """Commits what tasks report: now and then, so that a kill costs little, and at the end. Returns `CHANGED`."""
         changed, waiting = list[pa.Table](), list[pa.Table]()
-        unchanged = [self._unchanged_sources()]
+        is_unchanged = pa.chunked_array([pa.array(~self._changes.is_changed)])
+        unchanged = [filter_to_disk(self._listing.sources.select(["source"]), is_unchanged).cast(_SOURCE_NAMES)]
         pause, last = CHECKPOINT_SECONDS, time.monotonic()
         for report in reports:
             waiting.append(on_disk([report], schema=REPORTS))
@@ -496,12 +410,6 @@ class _Ingest:
                 pause = max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (last - began))
         changed.append(self._commit(waiting, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=True))
         return pa.concat_tables(changed)
-
-    def _unchanged_sources(self) -> pa.Table:
-        """Column `source`: the listed sources that are not read."""
-        listed = self._listing.sources.append_column("is_changed", pa.array(self._changes.is_changed))
-        with open_database({"listed": listed}) as database:
-            return query_to_disk(database, "select source from listed where not is_changed", schema=_SOURCE_NAMES)
 
     def _whole_sources(self, reports: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Reports of sources that one task reads, and those of sources that several read, which wait for each other."""
@@ -578,23 +486,18 @@ class _Ingest:
             place=sources_place(self._found.config),
         )
 
-    def _apply_parts(
-        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema
-    ) -> pa.Table:
+    def _apply_parts(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> pa.Table:
         """Reads and joins documents of many rows, and commits them; returns `CHANGED`."""
         folder = (self._scratch or self._found.output) / INGEST_FOLDER / self._run.run_id
         try:
-            return self._join(shards, columns=columns, schema=schema, folder=folder)
+            return self._join(columns=columns, schema=schema, folder=folder)
         finally:
             folder.delete_files(folder.files())
             if folder.is_local:
                 rmtree(folder.path, ignore_errors=True)
 
-    def _join(
-        self, shards: Sequence[Shard], *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location
-    ) -> pa.Table:
-        config, context = self._found.config, self._context(schema)
-        settings = RowSettings(input=self._settings, columns=columns, storage_options=config.storage_options)
+    def _join(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location) -> pa.Table:
+        context, settings = self._context(schema), self._row_settings(columns)
         stored = self._read_stored()
         part_sources = read_part_sources(self._documents, self._version)
         source_bytes = self._found.changed_bytes
@@ -602,13 +505,10 @@ class _Ingest:
         num_buckets = choose_buckets(source_bytes=source_bytes, table_bytes=table_bytes)
         read = partial(read_parts, context=context, settings=settings, folder=folder, num_buckets=num_buckets)
         reports = [READ_PARTS.empty_table()]
-        is_read = self._changes.is_changed
+        is_read = was_read = self._changes.is_changed
         while True:
-            batches = self._batches(shards)
-            reports += [
-                on_disk([report], schema=READ_PARTS)
-                for report in self._executor.map(read, [RowTask(shards=tuple(each), old_rows=b"") for each in batches])
-            ]
+            read_now = self._executor.map(read, self._row_tasks(is_read))
+            reports += [on_disk([report], schema=READ_PARTS) for report in read_now]
             reported = pa.concat_tables(reports)
             changes = PartChanges(
                 stored=stored,
@@ -625,10 +525,9 @@ class _Ingest:
             if not further:
                 break
             is_further = pc.is_in(self._listing.sources["source"], value_set=pa.array(further, pa.large_string()))
-            is_further = np.asarray(is_further.to_numpy(), dtype=bool) & ~is_read
-            is_read = is_read | is_further
-            shards = self._cut_shards(is_further)
-            if not shards:
+            is_read = np.asarray(is_further.to_numpy(), dtype=bool) & ~was_read
+            was_read = was_read | is_read
+            if not is_read.any():
                 break
         joins = plan_joins(
             changes,
@@ -687,31 +586,3 @@ def sources_place(config: SourceConfig) -> str:
     """Where the sources are, without secrets, as the table `sources` keeps it."""
     places = make_documents(config)
     return " ".join(mask_url(str(place.fs.unstrip_protocol(place.path))) for place in places)
-
-
-def _root_of(listing: SourceListing, place: Location) -> str:
-    """The folder of the sources on their file system."""
-    if listing.files is not None:
-        return listing.files.root
-    return listing.shards[0].root if listing.shards else place.path
-
-
-def _keys_of(file: InputFile, columns: Sequence[StoredColumn]) -> dict[str, Any]:
-    """The values of columns for a document file: keys of its folders."""
-    keys = partition_values(file.path, root=file.root) if columns else {}
-    for column in columns:
-        if column.is_carried and column.name not in keys:
-            raise InputError(
-                f"{file.path}: a document file has no column {column.name!r}; leave out input.carry_columns, or write "
-                "the documents as Parquet, JSONL or CSV"
-            )
-    return {column.stored: keys[column.name].cast(column.type).as_py() for column in columns if column.name in keys}
-
-
-def _limits(config: IngestConfig) -> Limits:
-    seconds, memory_mib = (OCR_SECONDS, OCR_MEMORY_MIB) if config.ocr else (SECONDS, MEMORY_MIB)
-    return Limits(
-        seconds=config.seconds or seconds,
-        memory_bytes=(config.memory_mib or memory_mib) << 20,
-        output_bytes=config.output_mib << 20,
-    )

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.data.documents import shards
 from memagent_batch.data.documents.document_index import require_readable
+from memagent_batch.data.ingest import row_tasks
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, StorageOutageError
 from tests.documents.lake.forms import indexed
@@ -79,14 +79,8 @@ def test_bad_file_is_refused_or_recorded_while_the_others_are_read(
     require_readable(table)
 
 
-def test_rows_around_a_bad_line_are_read(tmp_path: Path) -> None:
-    lines = [b'{"document_id": "%d", "text": "t"}\n' % number for number in range(3)]
-    (tmp_path / "a.jsonl").write_bytes(lines[0] + b"no\n" + lines[1] + b"\xff\n" + lines[2])
-    assert list(documents(index(tmp_path))) == ["0", "1", "2", "a.jsonl, line 2", "a.jsonl, line 4"]
-
-
 def test_large_damaged_file_is_recorded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 10)
+    monkeypatch.setattr(row_tasks, "TASK_BYTES", 10)
     (tmp_path / "good.jsonl").write_bytes(GOOD)
     (tmp_path / "bad.parquet").write_bytes(PARQUET[:-9])
     with pytest.raises(InputError, match=r"bad\.parquet"):

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.document_index import INDEX_SCHEMA, index_row, log_documents, sample_documents
-from memagent_batch.data.documents.formats.formats import Format
-from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.data.store.location import Location
 from tests.documents.lake.forms import indexed
 
@@ -38,9 +37,9 @@ def line(caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
     caplog.set_level("INFO")
 
     def line(uri: object, settings: InputConfig = AUTO) -> str:
-        found = find_shards(Location(uri=str(uri)), settings=settings)
+        found = list_sources([Location(uri=str(uri))], settings=settings)
         index = indexed(Location(uri=str(uri)), settings=settings)
-        log_documents(index, num_sources=len(found.files), left_out=found.left_out)
+        log_documents(index, num_sources=found.sources.num_rows, left_out=found.left_out)
         return caplog.messages[-1]
 
     return line
@@ -69,15 +68,9 @@ def test_text_files_that_are_asked_for_or_stand_alone_are_read(
 
 def test_text_file_that_is_named_brings_no_other_one_along(folder: Path) -> None:
     places = [Location(uri=f"{folder}/{name}") for name in ("notes/a.txt", "*")]
-    found = find_shards(*places, settings=AUTO)
+    found = list_sources(places, settings=AUTO)
     assert found.left_out == ("README.md",)
-    assert [shard.names for shard in found.shards if shard.format is Format.TEXT] == [("notes/a.txt",)]
-
-
-def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path, line: Callable[..., str]) -> None:
-    (tmp_path / "a.txt").write_text("a")
-    (tmp_path / "b.pdf").write_bytes(b"%PDF")
-    assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "2 documents from 2 files"
+    assert found.sources["source"].to_pylist() == ["3.jsonl", "1.parquet", "2.parquet", "notes/a.txt"]
 
 
 NAMES = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=30)

@@ -107,16 +107,6 @@ def test_ingested_any_texts_come_back_with_ids_and_hashes(format_: Format, texts
         assert found[f"d{number}"] == (text if is_read else None)
 
 
-@pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW, Format.JSONL])
-def test_ingested_null_or_empty_text_is_a_row_with_an_error(format_: Format, tmp_path: Path) -> None:
-    WRITERS[format_](["a", None, "", " \n\u00a0"], tmp_path)
-    index = _index(Location(uri=str(tmp_path)))
-    assert index["document_hash"].to_pylist() == [text_hash("a"), None, None, None]
-    ends = [error and error.rpartition(": ")[2] for error in index["error"].to_pylist()]
-    assert ends == [None, "the text is null", "the text is empty", "the text is empty"]
-    assert _texts(Location(uri=str(tmp_path))) == ["a", None, None, None]
-
-
 def test_ingested_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfgood")
     (tmp_path / "b.txt").write_bytes(b"ab\xff")
@@ -155,15 +145,6 @@ def test_ingested_hostile_keys_each_key_has_its_own_text(s3_bucket: Location) ->
     _require_own_texts(s3_bucket / "in", names)
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_ingested_table_of_a_hostile_name_is_read(ending: str, tmp_path: Path) -> None:
-    WRITERS[Format(ending)](["right"], tmp_path)
-    (tmp_path / f"a.{ending}").rename(tmp_path / f"b.{ending}::a?#[*].{ending}")
-    WRITERS[Format(ending)](["wrong"], tmp_path)
-    location = Location(uri=f"{tmp_path}/b*")
-    assert _texts(location) == ["right"]
-
-
 def test_ingested_in_an_archive_that_the_user_names_texts_come_back(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for name in ("a.txt", "b::c.txt", "d?.txt"):
@@ -178,16 +159,6 @@ def test_ingested_through_a_cache_that_the_user_names_texts_come_back(s3_bucket:
         s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/{name}", name.encode())
     location = Location(uri=f"simplecache::{s3_bucket.uri}/in", storage_options={"s3": dict(s3_bucket.storage_options)})
     assert _texts(location) == ["a.txt", "b::c.txt"]
-
-
-def test_ingested_carried_columns_keep_their_types(tmp_path: Path) -> None:
-    table = pa.table({"n": [1, 2], "body": ["a", "b"], "key": [7, 8], "day": [None, "mon"]})
-    pq.write_table(table, tmp_path / "a.parquet")
-    values = InputConfig(document_id_column="key", text_column="body", carry_columns=("day", "n"))
-    index = _index(Location(uri=str(tmp_path)), values)
-    carried = [tuple(row[name] for name in ("document_id", "carry:day", "carry:n")) for row in index.to_pylist()]
-    assert carried == [("7", None, 1), ("8", "mon", 2)]
-    assert _texts(Location(uri=str(tmp_path)), values) == ["a", "b"]
 
 
 @pytest.mark.parametrize("names", [("answer",), ("day", "day")])

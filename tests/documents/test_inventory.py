@@ -11,7 +11,7 @@ import pytest
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.listing import list_files
-from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
 from memagent_batch.errors import InputError
@@ -38,17 +38,10 @@ def test_s3_inventory_lists_what_the_store_lists(s3_bucket: Location) -> None:
     files = [{"key": "inventory/data/1.parquet"}]
     (s3_bucket / "inventory/manifest.json").write_bytes(json.dumps({**manifest, "files": files}).encode())
     for inventory in ("inventory/manifest.json", "inventory/data"):
-        found = find_shards(folder, settings=InputConfig(inventory=(s3_bucket / inventory).uri))
-        assert found.files.select(["path", "version"]).to_pylist() == [
+        found = list_sources([folder], settings=InputConfig(inventory=(s3_bucket / inventory).uri))
+        assert found.sources.select(["path", "version"]).to_pylist() == [
             {"path": file.path, "version": file.version} for file in listed
         ]
-
-
-def test_whole_paths_of_a_disk_that_are_not_of_the_documents_are_passed_over(tmp_path: Path) -> None:
-    rows = [{"path": f"{tmp_path}/{name}", "size": 1} for name in ("in/a.txt", "out/b.txt")]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "inventory.parquet")
-    found = find_shards(Location(uri=f"{tmp_path}/in"), settings=InputConfig(inventory=f"{tmp_path}/inventory.parquet"))
-    assert found.files["path"].to_pylist() == [f"{tmp_path}/in/a.txt"]
 
 
 @pytest.fixture

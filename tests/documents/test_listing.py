@@ -11,7 +11,7 @@ from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.data.documents.listing import HIDDEN_NAME, list_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from tests.documents.lake.forms import list_shards
+from tests.documents.lake.forms import source_names
 
 
 @pytest.mark.parametrize("pattern", ["", "/**", "/**/*", "/*"])
@@ -56,12 +56,12 @@ def _lake(root: Location, table: str, names: tuple[str, ...]) -> None:
 def _refusal(root: Location, asked: str) -> str:
     place = Location(uri=f"{root.uri}{asked}", storage_options=root.storage_options)
     with pytest.raises(InputError) as refused:
-        list_shards(place, settings=InputConfig(format="text"))
+        source_names(place, settings=InputConfig(format="text"))
     return str(refused.value)
 
 
 @pytest.mark.parametrize(("asked", "table", "names"), ASKED)
-def test_list_shards_table_among_above_or_below_is_refused_by_name(
+def test_list_sources_table_among_above_or_below_is_refused_by_name(
     asked: str, table: str, names: tuple[str, ...], tmp_path: Path
 ) -> None:
     _lake(Location(uri=str(tmp_path)), table, names)
@@ -72,33 +72,27 @@ def test_list_shards_table_among_above_or_below_is_refused_by_name(
 
 
 @pytest.mark.parametrize(("asked", "table", "names"), ASKED[1::4])
-def test_list_shards_table_in_a_bucket_is_refused_by_name(
+def test_list_sources_table_in_a_bucket_is_refused_by_name(
     asked: str, table: str, names: tuple[str, ...], s3_bucket: Location
 ) -> None:
     _lake(s3_bucket, table, names)
     assert f"{s3_bucket.uri}/{table} is a table of " in _refusal(s3_bucket, asked)
 
 
-def test_list_shards_table_beside_other_places_is_refused_by_name(tmp_path: Path) -> None:
+def test_list_sources_table_beside_other_places_is_refused_by_name(tmp_path: Path) -> None:
     places = [Location(uri=f"{tmp_path}/a"), documents_place(f"delta://{tmp_path}/t", {})]
     with pytest.raises(InputError, match=r"/t is a table among several places"):
-        list_shards(*places, settings=InputConfig())
+        source_names(*places, settings=InputConfig())
 
 
 @pytest.mark.parametrize("name", ["metadata/about.json", "metadata.txt", "delta_log/1.json", "metadata/a/b.txt"])
-def test_list_shards_folder_that_only_looks_like_a_table_is_read(name: str, tmp_path: Path) -> None:
+def test_list_sources_folder_that_only_looks_like_a_table_is_read(name: str, tmp_path: Path) -> None:
     _lake(Location(uri=str(tmp_path)), "lake", (name, "b.txt"))
-    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=InputConfig(format="text"))
-    assert shard.names == tuple(sorted(("plain/a.txt", "lake/b.txt", f"lake/{name}")))
+    names = source_names(Location(uri=str(tmp_path)), settings=InputConfig(format="text"))
+    assert names == sorted(("plain/a.txt", "lake/b.txt", f"lake/{name}"))
 
 
-def test_list_shards_beside_a_table_is_read(tmp_path: Path) -> None:
-    _lake(Location(uri=str(tmp_path)), "delta", DELTA)
-    (shard,) = list_shards(Location(uri=f"{tmp_path}/plain"), settings=InputConfig())
-    assert shard.names == ("a.txt",)
-
-
-def test_list_shards_closed_folder_above_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_sources_closed_folder_above_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _lake(Location(uri=str(tmp_path)), "lake", ("b.txt",))
     place = Location(uri=f"{tmp_path}/lake")
     info = type(place.fs).info
@@ -109,7 +103,7 @@ def test_list_shards_closed_folder_above_is_passed_over(tmp_path: Path, monkeypa
         return info(self, path, **options)
 
     monkeypatch.setattr(type(place.fs), "info", closed)
-    assert [shard.names for shard in list_shards(place, settings=InputConfig())] == [("b.txt",)]
+    assert source_names(place, settings=InputConfig()) == ["b.txt"]
 
 
 def test_what_is_removed_while_a_folder_is_listed_is_passed_over(
@@ -163,20 +157,3 @@ def test_names_with_brackets_and_stars_are_found_as_they_are_written(place: str,
     assert [Path(file.path).name for file in list_files(Location(uri=f"{tmp_path}/{place}"))] == ["[2026] offer*.txt"]
     with pytest.raises(InputError, match=r"holds no files .*write \[\[\] for the character itself"):
         list_files(Location(uri=f"{tmp_path}/[2026] offers*/*.txt"))
-
-
-def test_prefix_of_a_store_that_a_glob_may_not_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Location(uri="memory://closed-lake/day=*/a.txt")
-    for day in "12":
-        (place.at("/closed-lake") / f"day={day}/a.txt").write_bytes(b"x")
-    assert [file.name for file in list_files(place)] == ["day=1/a.txt", "day=2/a.txt"]
-    ls = type(place.fs).ls
-
-    def closed(self: object, path: str, *settings: Any, **options: Any) -> object:
-        if path.endswith("day=2"):
-            raise PermissionError(13, "Forbidden", path)
-        return ls(self, path, *settings, **options)
-
-    monkeypatch.setattr(type(place.fs), "ls", closed)
-    with pytest.raises(InputError, match="not allowed to read it"):
-        list_files(place)

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.data.documents import indexing, shards
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import indexed
@@ -39,15 +38,7 @@ def test_index_text_file_that_is_too_long_fails_alone(
     assert f"b.txt{ending}: it has more than 1,000 bytes, the bound of input.max_document_bytes" in str(errors)
 
 
-def test_index_text_of_a_column_that_is_too_long_fails_alone(tmp_path: Path) -> None:
-    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "f.parquet")
-    errors = _errors(tmp_path, BOUNDED)
-    assert [name for name, error in errors.items() if error] == ["b"]
-
-
 def test_index_text_file_of_a_store_that_is_too_long_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 2 * BOUND)
-    monkeypatch.setattr(indexing, "SHARD_BYTES", 2 * BOUND)
     monkeypatch.setattr(Location, "read_bytes", _read_small)
     folder = Location(uri="memory://long_texts")
     for name, size in (("a", 10), ("b", 3 * BOUND), ("c", BOUND)):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from memagent_batch.loop.texts.locators import locators
@@ -128,27 +128,6 @@ def test_index_values_that_texts_would_put_in_a_wrong_order_are_refused(
         indexed(place, settings=PAGED)
 
 
-def test_index_tie_in_the_order_is_refused_with_both_rows(tmp_path: Path) -> None:
-    place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("b", 1, "y"), _page("a", 1, "z")], num_files=2)
-    message = (
-        r"document_id 'a': two rows have the same place in its order \(page: 1\): .*0\.parquet, row group 1, row 1 and"
-    )
-    with pytest.raises(InputError, match=message):
-        indexed(place, settings=PAGED)
-    recorded = indexed(place, settings=PAGED.model_copy(update={"on_bad_file": OnBadFile.RECORD}))
-    errors = dict(zip(recorded["document_id"].to_pylist(), recorded["error"].to_pylist(), strict=True))
-    assert "two rows have the same place" in errors["a"]
-    assert errors["b"] is None
-
-
-def test_index_page_without_a_text_fails_its_document_alone(tmp_path: Path) -> None:
-    rows = [_page("a", 1, "x"), _page("a", 2, None), _page("b", 1, "y")]
-    place = _write(tmp_path / "in", rows, num_files=1)
-    failed, found = indexed(place, settings=PAGED)["error"].to_pylist()
-    assert "row group 1, row 2: the text is null" in failed
-    assert found is None
-
-
 def test_index_document_of_blank_pages_alone_is_empty(tmp_path: Path) -> None:
     rows = [_page("a", 1, ""), _page("a", 2, " \n"), _page("b", 1, ""), _page("b", 2, "y")]
     place = _write(tmp_path / "in", rows, num_files=1)
@@ -171,13 +150,6 @@ def test_index_row_without_a_place_in_the_order_is_refused(tmp_path: Path) -> No
     place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("a", None, "y")], num_files=1)
     with pytest.raises(InputError, match=r"row 2: column 'page' is null"):
         indexed(place, settings=PAGED)
-
-
-def test_index_row_of_a_document_carries_what_its_first_row_has(tmp_path: Path) -> None:
-    values = PAGED.model_copy(update={"carry_columns": ("kind",)})
-    rows = [{**_page("a", number, "t"), "kind": f"k{number}"} for number in (2, 1)]
-    (row,) = indexed(_write(tmp_path / "in", rows), settings=values).to_pylist()
-    assert row["carry:kind"] == "k1"
 
 
 @pytest.mark.parametrize("template", ["page {}", "{0}", "{page.x}", "{page[0]}", "{page!r}", "{page:>9}", "{page"])

@@ -26,6 +26,7 @@ from pydantic import PrivateAttr
 import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.data.documents import listing
+from memagent_batch.data.ingest import row_tasks
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.addresses import text_hash, token_hash
@@ -185,7 +186,8 @@ def run_command(arguments: list[str], console: str) -> None:
         os.dup2(file, stream)
     listing.UNSURE_SECONDS = 0.0  # else files as young as these are read every time
     parts.PART_READINGS = 2
-    ingest.MIN_TASK_FILES, ingest.CHECKPOINT_SECONDS, ingest.CHECKPOINT_SHARE = 1, 0.0, 0
+    row_tasks.MIN_TASK_FILES = 1
+    ingest.CHECKPOINT_SECONDS, ingest.CHECKPOINT_SHARE = 0.0, 0
     os._exit(main(arguments))
 
 

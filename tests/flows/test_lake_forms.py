@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.documents import listing, shards
-from memagent_batch.data.documents.formats.formats import TextReader
-from memagent_batch.data.documents.indexing import document_records
+from memagent_batch.data.documents import listing
+from memagent_batch.data.documents.data_files import DataFile, read_records
 from memagent_batch.data.ingest import row_tasks
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
@@ -80,22 +79,22 @@ def damage_later_days(folder: Path) -> None:
 
 
 def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the text files that are opened from here on."""
+    """Names of the files that are opened from here on."""
     opened: list[str] = []
-    read = TextReader.read
 
-    def noting(self: TextReader, location: Location, **options: Any) -> Any:
-        opened.append(location.path.rsplit("/", 1)[-1])
-        return read(self, location, **options)
+    def noting(file: DataFile, **options: Any) -> Any:
+        opened.append(Path(file.location.path).name)
+        return read_records(file, **options)
 
-    monkeypatch.setattr(TextReader, "read", noting)
+    monkeypatch.setattr(row_tasks, "read_records", noting)
     return opened
 
 
 def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "_SHARD_FILES", 1)  # two tasks index the rows, and two group them
+    monkeypatch.setattr(row_tasks, "MIN_TASK_FILES", 1)  # two tasks read the rows
+    monkeypatch.setattr(row_tasks, "MAX_TASK_FILES", 1)
     uri, output = write_pages(tmp_path), tmp_path / "out"
     settings = {"input": {"order_columns": "page", "locator": "page {page}"}}
     answer(_job(uri, output, text_model, **settings))
@@ -128,14 +127,7 @@ def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(
     tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
-    opened = set[str]()
-    read = document_records
-
-    def noting(location: Location, **options: Any) -> Any:
-        opened.add(Path(location.path).stem)
-        return read(location, **options)
-
-    monkeypatch.setattr(row_tasks, "document_records", noting)
+    opened = noted_reads(monkeypatch)
     folder = tmp_path / "in"
     folder.mkdir()
     settings: dict[str, Any] = {"input": {"order_columns": "page", "locator": "page {page}"}}
@@ -152,6 +144,6 @@ def test_night_regroups_documents_with_a_changed_part_and_opens_no_other_file(
         _write_rows(folder, files)
         opened.clear()
         answer(_job(str(folder), tmp_path / "out", text_model, **settings))
-        assert opened == wanted, f"night {number}"
+        assert {Path(name).stem for name in opened} == wanted, f"night {number}"
         answer(_job(str(folder), tmp_path / f"fresh-{number}", text_model, **settings))
         assert _hashes(tmp_path / "out") == _hashes(tmp_path / f"fresh-{number}"), f"night {number}"

@@ -16,7 +16,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.manifest import Manifest
-from tests.documents.lake.forms import list_shards
+from tests.documents.lake.forms import source_names
 from tests.flows.test_sign import written_sheet
 from tests.flows.test_verify import files_of
 from tests.jobs import put_texts, small_job
@@ -210,9 +210,8 @@ def test_text_files_of_other_slices_are_not_opened(tmp_path: Path) -> None:
     names = [f"{number}.txt" for number in range(NUM_DOCUMENTS)]
     put_texts(tmp_path, dict.fromkeys(names, "text"))
     found = [
-        shard.names
+        source_names(Location(uri=str(tmp_path)), settings=InputConfig(slice=f"{number}/{NUM_SLICES}"))
         for number in range(1, NUM_SLICES + 1)
-        for shard in list_shards(Location(uri=str(tmp_path)), settings=InputConfig(slice=f"{number}/{NUM_SLICES}"))
     ]
     assert sorted(name for of_slice in found for name in of_slice) == sorted(names)
     assert len(found) == NUM_SLICES

@@ -15,12 +15,12 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.config.sources import Trust
+from memagent_batch.data.ingest.file_tasks import choose_converters
 from memagent_batch.data.ingest.readers import converter
 from memagent_batch.data.ingest.sources import compare_sources
 from memagent_batch.errors import InputError, NotReadError, TooManyFailedError
 from memagent_batch.run import ingest as module
 from memagent_batch.run.flows.ingest import IngestReport
-from memagent_batch.run.ingest import choose_converters
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
 from tests.ingest.nights import by_id, changes, night, rows, texts, version

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.data.documents.formats.formats import READERS, Format
+from memagent_batch.data.documents import data_files
+from memagent_batch.data.ingest import row_tasks
 from memagent_batch.data.ingest.changes import SMALL_FILES
 from memagent_batch.data.ingest.sources import compare_sources
 from memagent_batch.data.store.delta import OutputTable
@@ -47,7 +48,7 @@ def test_unchanged_night_opens_and_commits_nothing(tmp_path: Path, monkeypatch: 
     put_jsonl(tmp_path / "in/a.jsonl", items("a1", "a2"))
     night(tmp_path / "in/*.jsonl", tmp_path / "out")
     before = version(tmp_path / "out"), version(tmp_path / "out", "sources")
-    monkeypatch.setitem(READERS, Format.JSONL, None)  # it must not be used
+    monkeypatch.setattr(data_files, "read_jsonl", None)  # it must not be used
     assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out")) == (0, 0, 0)
     assert (version(tmp_path / "out"), version(tmp_path / "out", "sources")) == before
 
@@ -105,7 +106,7 @@ def test_documents_move_to_a_file_of_a_new_name_in_an_ingest_of_several_commits(
 ) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0)
     monkeypatch.setattr(module, "CHECKPOINT_SHARE", 0)
-    monkeypatch.setattr(module, "MIN_TASK_FILES", 1)
+    monkeypatch.setattr(row_tasks, "MIN_TASK_FILES", 1)
     put_jsonl(tmp_path / "in/a.jsonl", items("a", "old"))
     put_jsonl(tmp_path / "in/c.jsonl", items("c", "d"))
     night(tmp_path / "in/*.jsonl", tmp_path / "out")
@@ -117,7 +118,7 @@ def test_documents_move_to_a_file_of_a_new_name_in_an_ingest_of_several_commits(
     assert found == {"a": "b.jsonl", "c": "b.jsonl", "d": "c.jsonl", "e": "c.jsonl"}
     put_jsonl(tmp_path / "in/b.jsonl", items("a", "c", "d"))
     put_jsonl(tmp_path / "in/c.jsonl", items("e", "d", "f"))
-    with pytest.raises(InputError, match=r"'d' is there twice: in .*b\.jsonl, line 3 and in .*c\.jsonl, line 2"):
+    with pytest.raises(InputError, match=r"'d' is there twice: in .*b\.jsonl and in .*c\.jsonl, line 2"):
         night(tmp_path / "in/*.jsonl", tmp_path / "out")
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.data.documents.data_files import DataFile
 from memagent_batch.data.ingest import part_tasks
 from memagent_batch.data.ingest.row_tasks import file_records
-from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.ingest.nights import by_id, changes, content, night, put_parquet, texts
 
@@ -69,9 +69,9 @@ def test_changed_source_is_read_alone_and_its_parts_are_joined_with_stored_ones(
 
 
 def _spy(function: Any, opened: list[str]) -> Any:
-    def spied(documents: Location, path: str, name: str, **settings: Any) -> Any:
-        opened.append(name)
-        return function(documents, path, name, **settings)
+    def spied(file: DataFile, **settings: Any) -> Any:
+        opened.append(file.name)
+        return function(file, **settings)
 
     return spied
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.indexing import shown_columns
+from memagent_batch.data.documents.data_files import shown_columns
 from memagent_batch.data.documents.where import Condition
 from memagent_batch.data.store.location import Location, absolute
 from memagent_batch.data.store.parquet import parquet_bytes

@@ -17,7 +17,7 @@ from memagent_batch.config import agent as agent_config
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.problems import CheckedCall
-from memagent_batch.data.documents.indexing import why_unreadable
+from memagent_batch.data.documents.data_files import why_unreadable
 from memagent_batch.data.store.turn_log.rows import ClosedRow
 from memagent_batch.errors import DocumentError, InputError, MemagentError, NotReadError
 from memagent_batch.logs import quiet_libraries

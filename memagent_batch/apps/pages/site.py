@@ -40,7 +40,7 @@ from memagent_batch.apps.review.measures import Measure
 from memagent_batch.apps.review.record import latest_estimates, share_words
 from memagent_batch.apps.review.sign_offs import SignOffs
 from memagent_batch.apps.templates.pages import brief, frame_page, page_bytes, page_environment, page_script, page_style
-from memagent_batch.data.documents.shards import into_batches
+from memagent_batch.data.documents.source_listing import into_batches
 from memagent_batch.data.store.claims import ABANDONED_AFTER, read_owner_record
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.json_files import json_bytes

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from memagent_batch.data.documents.listing import list_files
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import open_parquet
 from memagent_batch.errors import InputError
 
 _COLUMN_NAMES = {"path": ("path", "key"), "size": ("size",), "etag": ("etag", "e_tag")}
@@ -34,7 +33,7 @@ def read_inventory(folder: Location, *, inventory: Location) -> Iterator[tuple[s
     """
     root = folder.path.rstrip("/") + "/"
     for place in _parquet_files(inventory):
-        with input_errors(place.uri), place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        with input_errors(place.uri), open_parquet(place) as file:
             columns = _stored_columns(file.schema_arrow.names, where=place.uri)
             for batch in file.iter_batches(_LISTED_ROWS, columns=[*columns.values()], use_threads=False):
                 rows = {name: batch[stored].to_pylist() for name, stored in columns.items()}

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from fsspec.utils import glob_translate
 
-from memagent_batch.data.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
+from memagent_batch.data.store.database import BATCH_ROWS, filter_to_disk, on_disk, open_database, query_to_disk
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
@@ -105,6 +105,10 @@ class Listing:
         columns = ([[getattr(file, name) for file in batch] for name in LISTED_FILES.names] for batch in batches)
         listed = on_disk((pa.table(each, schema=LISTED_FILES) for each in columns), schema=LISTED_FILES)
         return cls(root=root, files=_sorted_files(listed))
+
+    def filtered(self, is_taken: pa.ChunkedArray) -> "Listing":
+        """The files for which a mask is true."""
+        return replace(self, files=filter_to_disk(self.files, is_taken))
 
     def __len__(self) -> int:
         return len(self.files)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.formats.formats import READERS, Format, format_ending, format_of
+from memagent_batch.data.documents.data_files import DataFile, column_names, read_records, read_text
+from memagent_batch.data.documents.formats.formats import Format, format_ending, format_of
 from memagent_batch.data.documents.formats.records import (
     ColumnKind,
     InputColumn,
@@ -21,11 +22,9 @@ from memagent_batch.data.documents.formats.records import (
     Value,
     column_value,
 )
-from memagent_batch.data.documents.indexing import table_records
 from memagent_batch.data.documents.lake.table import table_name
 from memagent_batch.data.documents.lake.tables import documents_place, find_table
 from memagent_batch.data.documents.listing import is_delta_folder, list_files
-from memagent_batch.data.documents.shards import find_shards
 from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.store.columns import Column as TableColumn
 from memagent_batch.data.store.columns import arrow_schema
@@ -279,23 +278,33 @@ def _read_question_files(location: Location, *, ignored: dict[str, None]) -> Ite
     if table_name(location.uri) or (not format_ending(place.path) and is_delta_folder(place)):
         yield from _listed_questions(_read_table(place, ignored=ignored))
         return
-    for file in list_files(location):
-        place = location.at(file.path)
-        format_ = format_of(file.name, where=place.uri, remedy="write the questions in one of these formats")
+    for listed in list_files(location):
+        place = location.at(listed.path)
+        format_ = format_of(listed.name, where=place.uri, remedy="write the questions in one of these formats")
         if format_ is Format.TEXT:
             yield from _read_text(place)
             continue
-        ignored |= dict.fromkeys(_unknown_columns(READERS[format_].names(place), where=place.uri))
-        yield from _listed_questions(READERS[format_].read(place, columns=_ALL_COLUMNS))
+        file = DataFile(location=place, format=format_)
+        ignored |= dict.fromkeys(_unknown_columns(column_names(file), where=place.uri))
+        yield from _listed_questions(read_records(file, columns=_ALL_COLUMNS))
 
 
 def _read_table(place: Location, *, ignored: dict[str, None]) -> Iterator[Record]:
     """The rows of a table of a lake."""
-    settings, table = InputConfig(), find_table(place)
-    for shard in find_shards(place, settings=settings).shards if table and table.files else ():
-        ignored |= dict.fromkeys(_unknown_columns([*shard.table_columns], where=str(place)))
-        for path in shard.paths:
-            yield from table_records(place.at(path), columns=_ALL_COLUMNS, shard=shard, settings=settings)
+    table = find_table(place)
+    if table is None:
+        return
+    for lake_file in table.files:
+        ignored |= dict.fromkeys(_unknown_columns([*table.columns], where=str(place)))
+        file = DataFile(
+            location=place.at(lake_file.path),
+            format=Format.TABLE,
+            keys=lake_file.values,
+            lake_file=lake_file,
+            lake_columns=table.columns,
+            lake_uri=place.uri,
+        )
+        yield from read_records(file, columns=_ALL_COLUMNS)
 
 
 def _listed_questions(records: Iterable[Record]) -> Iterator[tuple[str, QuestionRow]]:
@@ -303,15 +312,13 @@ def _listed_questions(records: Iterable[Record]) -> Iterator[tuple[str, Question
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
-    column = InputColumn(name="question", kind=ColumnKind.DOCUMENT, presence=Presence.SOME)
-    for record in READERS[Format.TEXT].read(location, columns=(column,)):
-        text = record.values[0]
-        if isinstance(text, Unreadable):
-            raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
-        for number, line in enumerate(str(text).split("\n"), start=1):
-            if line.strip():
-                where = f"{location.uri}, line {number}"
-                yield where, _listed_question(_field_values({"question": line.strip()}, where=where), where=where)
+    text = read_text(location)
+    if isinstance(text, Unreadable):
+        raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"{location.uri}, line {number}"
+            yield where, _listed_question(_field_values({"question": line.strip()}, where=where), where=where)
 
 
 def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:

@@ -32,15 +32,14 @@ from memagent_batch.data.store.database import on_disk
 from memagent_batch.data.store.delta import OutputTable, TableFile
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import REQUEST_BYTES, open_parquet
 from memagent_batch.errors import InputError
 from memagent_batch.loop.texts.locators import LocatedRow
 
 FILES_AT_ONCE = 16
 """Files whose index is read at once: an object store takes some 50 ms for each request."""
-BUFFER_BYTES = 1024 * 1024
-"""Buffer of a Parquet column, which is never held as a whole."""
-TEXT_REQUEST_BYTES, INDEX_REQUEST_BYTES = 4 * 1024 * 1024, 256 * 1024
-"""Least size of a request to an object store. The columns of an index are short, with texts between them."""
+INDEX_REQUEST_BYTES = 256 * 1024
+"""Least size of a request for an index to an object store: its columns are short, with texts between them."""
 _IS_INSIDE = "is_inside"
 _STORED_NAMES = {"document_hash": "text_hash"}
 """Columns of the index by other names in the table."""
@@ -133,7 +132,7 @@ class StoredDocuments:
         ordered = sorted((*place, number) for number, place in enumerate(zip(*columns, strict=True)))
         names, files = ["text", "parts"] if with_text else ["parts"], self._places()
         for path, in_file in groupby(ordered, key=itemgetter(0)):
-            with _open_file(files.get(path, self.table.place / path), request_bytes=TEXT_REQUEST_BYTES) as file:
+            with _open_file(files.get(path, self.table.place / path), request_bytes=REQUEST_BYTES) as file:
                 for group, in_group in groupby(in_file, key=itemgetter(1)):
                     rows = file.read_row_group(group, columns=names, use_threads=False)
                     for _, _, row, number in in_group:
@@ -224,10 +223,5 @@ def _read_groups(placed: tuple[TableFile, Location], *, columns: Sequence[str]) 
 
 @contextmanager
 def _open_file(place: Location, *, request_bytes: int) -> Iterator[pq.ParquetFile]:
-    with table_errors(place.uri, remedy=_REMEDY):
-        if place.is_local:
-            stream = pa.OSFile(place.path)
-        else:
-            stream = pa.PythonFile(place.fs.open(place.path, "rb", block_size=request_bytes), mode="r")
-        with stream, pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
-            yield file
+    with table_errors(place.uri, remedy=_REMEDY), open_parquet(place, request_bytes=request_bytes) as file:
+        yield file

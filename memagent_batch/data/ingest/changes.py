@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.formats.byte_lines import line_at
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
-from memagent_batch.data.documents.shards import into_batches
+from memagent_batch.data.documents.source_listing import into_batches
 from memagent_batch.data.ingest.columns import WHERE_PREFIX
 from memagent_batch.data.ingest.document_files import (
     FILE_BYTES,
@@ -21,7 +22,7 @@ from memagent_batch.data.ingest.document_files import (
     read_row_groups,
     with_schema,
 )
-from memagent_batch.data.ingest.report import TaskContext
+from memagent_batch.data.ingest.report import OLD_ROWS, TaskContext, pack_rows
 from memagent_batch.data.ingest.scope import is_inside
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.data.store.delta import OutputTable, TableFile
@@ -37,10 +38,10 @@ SEEN = pa.schema(
         pa.field("start", pa.int64()),
         pa.field("stop", pa.int64()),
         pa.field("is_bad", pa.bool_()),
-        pa.field("file", pa.string()),
+        pa.field("is_written", pa.bool_()),
     ]
 )
-"""Documents that tasks have read; `file` is null where the table has the same row."""
+"""Documents that tasks have read; those that the table has with the same row are not written."""
 STORED = pa.schema(
     [
         pa.field("document_id", _TEXT, nullable=False),
@@ -86,14 +87,14 @@ order by source, start, stop
 _CHANGED = """
 select seen.document_id, if(judged.document_id is null, 'added', 'changed') as change
 from seen left join judged using (document_id)
-where seen.file is not null
+where is_written
 union all
 select document_id, 'removed' from judged anti join seen using (document_id) where may_go and is_inside
 """
 _REMOVED = """
 select judged.document_id, judged.file
 from judged left join seen using (document_id)
-where may_change and if(seen.document_id is null, may_go and is_inside, seen.file is not null)
+where may_change and if(seen.document_id is null, may_go and is_inside, is_written)
 """
 SMALL_BYTES = 4 << 20
 """Size below which a file of `documents` is small."""
@@ -121,6 +122,27 @@ def _stored_batches(
             yield (
                 rows.append_column("is_inside", pa.array(is_inside(group, settings))).select(STORED.names).cast(STORED)
             )
+
+
+def pack_old_rows(stored: pa.Table, sources_of_tasks: Sequence[pa.Array | pa.ChunkedArray]) -> list[bytes]:
+    """Packs the stored documents of the sources of each task, `OLD_ROWS`.
+
+    Args:
+        stored: `STORED`.
+        sources_of_tasks: The names of the sources of each task.
+    """
+    if not stored.num_rows or not sources_of_tasks:
+        return [b""] * len(sources_of_tasks)
+    of_tasks = pa.concat_tables(
+        pa.table({"source": sources, "task": pa.repeat(number, len(sources))})
+        for number, sources in enumerate(sources_of_tasks)
+    )
+    sql = "select document_id, row_hash, task from stored join of_tasks using (source) order by task"
+    with open_database({"stored": stored, "of_tasks": of_tasks}) as database:
+        old = query_to_disk(database, sql)
+    stops = np.searchsorted(old["task"].to_numpy(), np.arange(len(sources_of_tasks)), side="right").tolist()
+    rows = old.select(OLD_ROWS.names).cast(OLD_ROWS)
+    return [pack_rows(rows.slice(start, stop - start)) for start, stop in pairwise([0, *stops])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +234,7 @@ def place_of(row: Mapping[str, Any], *, root: Location) -> str:
     if row["kind"] in GROUPED:
         return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
     is_of_lines = row["kind"] in (Format.JSONL, Format.CSV, Format.TSV)
-    return f"{file.uri}, line {line_at(file, row['start'])}" if is_of_lines else file.uri
+    return f"{file.uri}, line {row['start']}" if is_of_lines else file.uri
 
 
 def source_place(source: str, *, root: Location) -> Location:
@@ -282,6 +304,6 @@ def seen_documents(report: pa.Table) -> pa.Table:
     documents = report["documents"].combine_chunks()
     parents = documents.value_parent_indices()
     flat = documents.flatten()
-    columns = {name: pc.struct_field(flat, name) for name in ("document_id", "start", "stop", "is_bad", "file")}
+    columns = {name: pc.struct_field(flat, name) for name in ("document_id", "start", "stop", "is_bad", "is_written")}
     columns |= {name: report[name].combine_chunks().take(parents) for name in ("source", "kind")}
     return pa.table({name: columns[name] for name in SEEN.names}).cast(SEEN)

@@ -1,24 +1,31 @@
 """Columns of the input that `documents` holds beside its own: those to carry, and those that `input.where` needs."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.data.documents.formats.byte_lines import open_lines
+from memagent_batch.config.storage import Options
+from memagent_batch.data.documents.data_files import DataFile
 from memagent_batch.data.documents.formats.columnar import open_grouped, present_columns
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
+from memagent_batch.data.documents.formats.lines import open_lines
 from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence
-from memagent_batch.data.documents.indexing import present_in_shard, shard_keys
-from memagent_batch.data.documents.shards import Shard
-from memagent_batch.data.documents.where import Condition
+from memagent_batch.data.documents.lake.table import partition_values
+from memagent_batch.data.documents.lake.tables import documents_place
+from memagent_batch.data.documents.source_listing import SourceListing
+from memagent_batch.data.documents.where import Condition, parse_where
 from memagent_batch.data.ingest.tables import DOCUMENTS
 from memagent_batch.data.store.columns import TIMESTAMP
+from memagent_batch.data.store.database import filter_to_disk
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, InputUnreachableError
 
@@ -82,36 +89,72 @@ def require_carried(settings: InputConfig) -> None:
             )
 
 
+def folder_columns(listing: SourceListing, settings: InputConfig) -> tuple[StoredColumn, ...]:
+    """The columns to carry and those of the condition for document files: keys of their folders are the only ones."""
+    carried = [StoredColumn(name=name, stored=stored, type=pa.string()) for name, stored in settings.carried.items()]
+    if settings.where is None:
+        return tuple(carried)
+    keys = partition_values(listing.sources["path"][0].as_py(), root=listing.place.root)
+    numbers = listing.place.number_keys or ()
+    conditioned = [
+        StoredColumn(name=name, stored=WHERE_PREFIX + name, type=pa.int64() if name in numbers else pa.string())
+        for name in parse_where(settings.where).columns_among(keys)
+    ]
+    return (*carried, *conditioned)
+
+
+def folder_values(path: str, columns: Sequence[StoredColumn], *, root: str) -> dict[str, Any]:
+    """The values of `folder_columns` for a document file.
+
+    Raises:
+        InputError: its folders lack a column to carry.
+    """
+    keys = partition_values(path, root=root) if columns else {}
+    for column in columns:
+        if column.is_carried and column.name not in keys:
+            raise InputError(
+                f"{path}: a document file has no column {column.name!r}; leave out input.carry_columns, or write "
+                "the documents as Parquet, JSONL or CSV"
+            )
+    return {column.stored: keys[column.name].cast(column.type).as_py() for column in columns if column.name in keys}
+
+
 def find_columns(
-    shards: Sequence[Shard], *, place: Location, settings: InputConfig, where: Condition | None, table: pa.Schema | None
+    listing: SourceListing,
+    is_read: npt.NDArray[np.bool_],
+    *,
+    settings: InputConfig,
+    options: Options,
+    table: pa.Schema | None,
 ) -> tuple[StoredColumn, ...]:
     """The columns to carry and those of the condition, with their types.
 
     Args:
-        shards: The files that are read. The types are those of the first file that has the column.
-        place: A place on the file system of the files.
-        settings: Which columns are carried.
-        where: The condition on rows.
+        listing: The data files. The types are those of the first file that has the column.
+        is_read: Which of them are read.
+        settings: Which columns are carried, and the condition on rows.
+        options: How the files are reached.
         table: The schema of `documents` if there is one: what it has keeps its type.
 
     Raises:
         InputError: a file can't be opened.
     """
-    wanted = settings.carried
-    if not wanted and where is None:
-        return ()
-    names: dict[str, pa.DataType | None] = dict.fromkeys(wanted)
+    where = None if settings.where is None else parse_where(settings.where)
+    carried: dict[str, pa.DataType | None] = dict.fromkeys(settings.carried)
     conditioned: dict[str, pa.DataType | None] = {}
-    keep_bad = settings.on_bad_file == OnBadFile.RECORD
-    found = _types_of_files(shards, place=place, names=[*wanted], where=where, keep_bad=keep_bad)
-    for types_of_file in islice(found, MAX_TYPED_FILES):
-        for name, type_ in types_of_file.items():
-            is_condition, name = name.startswith(WHERE_PREFIX), name.removeprefix(WHERE_PREFIX)
-            target = conditioned if is_condition else names
-            target[name] = target.get(name) or type_
-        if None not in names.values() and None not in conditioned.values():
+    files = _sample_files(listing, is_read, options=options) if carried or where else iter(())
+    for file in islice(files, MAX_TYPED_FILES):
+        try:
+            types_of_file = _file_types(file, [*carried], where=where)
+        except InputError as error:
+            if settings.on_bad_file != OnBadFile.RECORD or isinstance(error, InputUnreachableError):
+                raise
+            continue
+        for target, found in zip((carried, conditioned), types_of_file, strict=True):
+            target |= {name: target.get(name) or type_ for name, type_ in found.items()}
+        if None not in carried.values() and None not in conditioned.values():
             break
-    columns = [(name, wanted[name], type_) for name, type_ in names.items()]
+    columns = [(name, settings.carried[name], type_) for name, type_ in carried.items()]
     columns += [(name, WHERE_PREFIX + name, type_) for name, type_ in conditioned.items()]
     kept = {field.name: field.type for field in table or ()}
     return tuple(
@@ -120,61 +163,47 @@ def find_columns(
     )
 
 
-def _types_of_files(
-    shards: Sequence[Shard], *, place: Location, names: Sequence[str], where: Condition | None, keep_bad: bool
-) -> Iterator[Mapping[str, pa.DataType | None]]:
-    """The types of columns in one file after another, of each format first one; None where nothing tells."""
-    first = {shard.format: shard for shard in reversed(shards)}.values()
-    for shard in [*first, *(shard for shard in shards if shard.format in GROUPED)]:
-        types_of = _grouped_types if shard.format in GROUPED else _line_types
-        try:
-            yield types_of(shard, place.at(shard.paths[0]), names=names, where=where)
-        except InputUnreachableError:
-            raise
-        except InputError:
-            if not keep_bad:
-                raise
+def _sample_files(listing: SourceListing, is_read: npt.NDArray[np.bool_], *, options: Options) -> Iterator[DataFile]:
+    """The first of the files to read of each format, then those whose types of columns can be seen."""
+    documents = documents_place(listing.place.uri, options)
+    sources = filter_to_disk(listing.sources, pa.chunked_array([pa.array(is_read)]))
+    formats = sources["format"]
+    first = [pc.index(formats, each).as_py() for each in reversed(pc.unique(formats))]
+    is_grouped = pc.is_in(formats, value_set=pa.array([each.value for each in GROUPED]))
+    for number in [*first, *pc.indices_nonzero(is_grouped).slice(0, MAX_TYPED_FILES).to_pylist()]:
+        (row,) = sources.slice(number, 1).to_pylist()
+        yield listing.place.data_file(row, documents, lake_file=listing.lake_files.get(row["path"]))
 
 
-def _line_types(
-    shard: Shard, location: Location, *, names: Sequence[str], where: Condition | None
-) -> Mapping[str, pa.DataType | None]:
-    found = _json_types(location) if shard.format is Format.JSONL else dict.fromkeys(names, pa.string())
-    keys = shard_keys(location, shard=shard)
-    of_keys = {name: pa.int64() if name in (shard.number_keys or ()) else pa.string() for name in keys}
-    conditioned = [] if where is None else where.columns_among(keys)
-    return {
-        **{name: of_keys.get(name) or found.get(name) for name in names},
-        **{WHERE_PREFIX + name: of_keys[name] for name in conditioned},
+_Types = dict[str, pa.DataType | None]
+"""Types of columns by name; None where nothing tells."""
+
+
+def _file_types(file: DataFile, names: Sequence[str], *, where: Condition | None) -> tuple[_Types, _Types]:
+    """The types of the columns to carry and of those of the condition in one file."""
+    keys = {
+        name: pa.int64() if name in (file.number_keys or ()) else storable_type(key.type)
+        for name, key in file.keys.items()
     }
-
-
-def _grouped_types(
-    shard: Shard, location: Location, *, names: Sequence[str], where: Condition | None
-) -> Mapping[str, pa.DataType | None]:
-    keys = shard_keys(location, shard=shard)
-    with open_grouped(location) as file:
-        there = shard.table_columns or [*file.schema.names, *keys]
+    if file.format not in GROUPED:
+        found = _json_types(file.location) if file.format is Format.JSONL else dict.fromkeys(names, pa.string())
+        conditioned = [] if where is None else where.columns_among(keys)
+        return {name: keys.get(name) or found.get(name) for name in names}, {name: keys[name] for name in conditioned}
+    with open_grouped(file.location) as grouped:
+        there = file.lake_columns or [*grouped.schema.names, *keys]
         conditioned = [] if where is None else where.columns_among(there)
-        found: dict[str, pa.DataType | None] = {}
-        for prefix, each in (("", names), (WHERE_PREFIX, conditioned)):
-            wanted = [InputColumn(name=name, kind=ColumnKind.TYPED, presence=Presence.OPTIONAL) for name in each]
-            present = present_columns(
-                file.schema, columns=present_in_shard(wanted, location, shard=shard), where=location.uri
-            )
-            for column in present:
-                found[prefix + column.name] = _found_type(column, file.schema, keys, numbers=shard.number_keys or ())
-        return found
-
-
-def _found_type(
-    column: InputColumn, schema: pa.Schema, keys: Mapping[str, pa.Scalar], *, numbers: Any
-) -> pa.DataType | None:
-    if column.name in keys:
-        return pa.int64() if column.name in numbers else storable_type(keys[column.name].type)
-    if column.stored_as is None:
-        return None
-    return storable_type(schema.field(column.stored_as).type)
+        wanted = [
+            InputColumn(name=name, kind=ColumnKind.TYPED, presence=Presence.OPTIONAL)
+            for name in dict.fromkeys([*names, *conditioned])
+        ]
+        present = present_columns(grouped.schema, columns=file.columns(wanted), where=file.location.uri)
+        stored = {
+            each.column.name: storable_type(grouped.schema.field(each.stored_as).type)
+            for each in present
+            if each.stored_as is not None
+        }
+    found = {**stored, **keys}
+    return {name: found.get(name) for name in names}, {name: found.get(name) for name in conditioned}
 
 
 def _json_types(location: Location) -> dict[str, pa.DataType]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from memagent_batch.data.store.delta import HASH_DIGITS, TableFile
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import open_parquet
 
 FILE_BYTES = 256 << 20
 """Size from which a file takes no more rows, bytes."""
@@ -53,14 +54,12 @@ class DocumentWriter:
             self._writer.close()
             self._file.close()
 
-    def write(self, row: Mapping[str, Any]) -> int:
-        """Adds a row; returns the number of its file, as the position in `files` that it will have."""
-        number = len(self.files)
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Adds a row."""
         self._rows.append(row)
         self._num_bytes += row["num_bytes"]
         if self._num_bytes >= GROUP_BYTES or len(self._rows) == GROUP_ROWS:
             self._flush()
-        return number
 
     def copy(self, rows: pa.Table) -> None:
         """Adds rows of the table's schema; those of small row groups come into one."""
@@ -98,15 +97,17 @@ class DocumentWriter:
         self._writer, self._num_rows = None, 0
 
 
-def read_row_groups(place: Location, *, columns: Collection[str] | None = None) -> Iterator[pa.Table]:
-    """The rows of a table file, in small tables; columns that the file lacks are left out.
+def read_row_groups(
+    place: Location, *, columns: Collection[str] | None = None, groups: Iterable[int] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of a table file, or of some row groups, in small tables; columns that the file lacks are left out.
 
     Raises:
         StorageError: the file can't be read.
     """
-    with storage_errors(place.uri), place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-        names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
-        for group in range(file.num_row_groups):
+    with storage_errors(place.uri), open_parquet(place) as file:
+        names = None if columns is None else [name for name in columns if name.split(".")[0] in file.schema_arrow.names]
+        for group in range(file.num_row_groups) if groups is None else groups:
             yield file.read_row_group(group, columns=names, use_threads=False)
 
 

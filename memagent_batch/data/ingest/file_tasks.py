@@ -1,5 +1,6 @@
 """Tasks that read document files (PDF, Office, mail, HTML, archives, text): each file becomes documents."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -8,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.data.documents.listing import InputFile
-from memagent_batch.data.documents.rows import RowText
+from memagent_batch.config.ingest import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, IngestConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, FileConverter, unopened
 from memagent_batch.data.ingest.losses import FilePart, describe_losses, find_losses, sum_up_losses
-from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of
+from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of, make_converter
+from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
@@ -20,7 +22,8 @@ from memagent_batch.data.ingest.rows import DocumentValues, Origin, joined_row
 from memagent_batch.data.ingest.tables import Severity
 from memagent_batch.data.store.errors import LASTING_ERRORS, input_errors
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.plugins import CONVERTERS
 
 COPY_BYTES = 1 << 20
 
@@ -29,7 +32,13 @@ COPY_BYTES = 1 << 20
 class PendingFile:
     """A file to read, and what the last ingest knew of it."""
 
-    file: InputFile
+    path: str
+    """On the file system of the files."""
+    name: str
+    """Path below the folder that was asked for; the id of its document."""
+    num_bytes: int
+    left_out: str | None = None
+    """Why it can't be read."""
     content_hash: str | None = None
     """Hash of the content that was read by what would read it today; None if there is none."""
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -41,8 +50,8 @@ class FileTask:
     """Files of one task."""
 
     files: tuple[PendingFile, ...]
-    old_rows: bytes
-    """The rows that the table has of these sources; see `pack_old_rows`."""
+    old_rows: bytes = b""
+    """The rows that the table has of these sources; as `OLD_ROWS`; see `pack_rows`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +70,55 @@ class FileSettings:
     search_path: tuple[str, ...]
     """Where the driver finds modules; a node that has these folders finds converters there too."""
 
+    @classmethod
+    def of(
+        cls, config: SourceConfig, *, documents: Location, converters: Mapping[str, ChosenConverter]
+    ) -> "FileSettings":
+        """The settings of a job."""
+        ingest = config.ingest
+        seconds, memory_mib = (OCR_SECONDS, OCR_MEMORY_MIB) if ingest.ocr else (SECONDS, MEMORY_MIB)
+        return cls(
+            documents=documents,
+            converters=converters,
+            settings=_converter_settings(ingest),
+            limits=Limits(
+                seconds=ingest.seconds or seconds,
+                memory_bytes=(ingest.memory_mib or memory_mib) << 20,
+                output_bytes=ingest.output_mib << 20,
+            ),
+            file_bytes=ingest.file_mib << 20,
+            max_document_bytes=config.input.max_document_bytes,
+            search_path=tuple(sys.path),
+        )
+
+
+def choose_converters(config: IngestConfig) -> dict[str, ChosenConverter]:
+    """The converter of each kind or ending.
+
+    Raises:
+        SettingsError: a kind or converter is unknown, or not installed.
+    """
+    for kind in config.converters:
+        if kind not in list(FileKind) and not kind.startswith("."):
+            raise SettingsError(
+                f"ingest.converter: {kind!r} is not one of {', '.join(FileKind)}, and no ending such as .dat"
+            )
+    names = {kind.value: kind.value for kind in FileKind} | {**config.converters}
+    settings = _converter_settings(config)
+    return {
+        kind: ChosenConverter(
+            name=name,
+            path=CONVERTERS.path(name),
+            version=make_converter(CONVERTERS.find(name), settings).version(),
+        )
+        for kind, name in names.items()
+    }
+
+
+def _converter_settings(config: IngestConfig) -> dict[str, Any]:
+    """Settings that converters may be made with."""
+    return {"ocr": config.ocr, "ocr_min_confidence": config.ocr_min_confidence}
+
 
 def read_files(task: FileTask, *, context: TaskContext, settings: FileSettings) -> Iterator[pa.Table]:
     """Reads the files and writes their documents; yields the report."""
@@ -69,21 +127,21 @@ def read_files(task: FileTask, *, context: TaskContext, settings: FileSettings) 
         TaskReport(context, old_rows=read_old_rows(task.old_rows)) as report,
     ):
         converter = FileConverter(server, converters=settings.converters, limits=settings.limits)
-        for pending in task.files:
-            _read_file(pending, converter, server, report=report, settings=settings)
+        for file in task.files:
+            _read_file(file, converter, server, report=report, settings=settings)
             server.clear()
     yield from report.tables()
 
 
 def _read_file(
-    pending: PendingFile,
+    file: PendingFile,
     converter: FileConverter,
     server: ConverterServer,
     *,
     report: TaskReport,
     settings: FileSettings,
 ) -> None:
-    file, digest, readers = pending.file, None, [KINDS_READER]
+    digest, readers = None, [KINDS_READER]
     is_retried = False
     refusal = _unopened_part(file, file_bytes=settings.file_bytes)
     if refusal is None:
@@ -91,11 +149,11 @@ def _read_file(
             copy = server.folder() / f"source{ending_of(file.name)}"
             digest = copy_file(settings.documents.at(file.path), copy)
         except InputError as error:
-            if pending.content_hash is not None and not isinstance(error.__context__, LASTING_ERRORS):
-                report.add_unfetched(file.name, content_hash=pending.content_hash, reason=str(error))
+            if file.content_hash is not None and not isinstance(error.__context__, LASTING_ERRORS):
+                report.add_unfetched(file.name, content_hash=file.content_hash, reason=str(error))
                 return
             refusal, is_retried = Part(status=PartStatus.NOT_READ, reason=str(error)), True
-    if digest is not None and digest == pending.content_hash:
+    if digest is not None and digest == file.content_hash:
         report.add_unchanged(file.name, content_hash=digest)
         return
     if refusal is not None:
@@ -103,7 +161,7 @@ def _read_file(
     else:
         parts = converter.convert(copy, name=file.name)
         readers = sorted(converter.readers) or readers
-    documents = file_documents(parts, file=pending, digest=digest, max_bytes=settings.max_document_bytes)
+    documents = file_documents(parts, file=file, digest=digest, max_bytes=settings.max_document_bytes)
     source = SourceReport(
         source=file.name,
         content_hash=digest,
@@ -122,12 +180,12 @@ def _read_file(
     report.add(source)
 
 
-def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:
+def _unopened_part(file: PendingFile, *, file_bytes: int) -> Part | None:
     if file.left_out is not None:
         return Part(status=PartStatus.SKIPPED, reason=file.left_out)
-    if file.size_bytes <= file_bytes:
+    if file.num_bytes <= file_bytes:
         return None
-    size, most = file.size_bytes >> 20, file_bytes >> 20
+    size, most = file.num_bytes >> 20, file_bytes >> 20
     reason = f"{size:,} MiB; files of more than {most:,} MiB are not read (--ingest.file-mib)"
     return Part(status=PartStatus.SKIPPED, reason=reason)
 
@@ -156,8 +214,8 @@ def file_documents(
         rows.append(
             joined_row(
                 document_id,
-                [(_row_text(part), _part_row(part, file.file.name)) for part in own],
-                origin=Origin(source=file.file.name, source_hash=digest, reader=own[0].reader),
+                [(_filled(part.text), _part_row(part, file.name)) for part in own],
+                origin=Origin(source=file.name, source_hash=digest, reader=own[0].reader),
                 columns=file.columns,
                 max_bytes=max_bytes,
                 losses=losses,
@@ -168,9 +226,8 @@ def file_documents(
     return rows
 
 
-def _row_text(part: FilePart) -> RowText:
-    text = part.text or ""
-    return RowText(text=text if text.strip() else "", locator=part.locator)
+def _filled(text: str | None) -> str:
+    return text if text and text.strip() else ""
 
 
 def _part_row(part: FilePart, source: str) -> Any:

@@ -1,16 +1,15 @@
 """Which documents of many rows have changed: by the sources of their parts, and by the rows that were read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from memagent_batch.data.ingest.document_files import read_row_groups
 from memagent_batch.data.ingest.part_tasks import JoinTask, bucket_of
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.data.store.delta import OutputTable
-from memagent_batch.data.store.errors import storage_errors
 
 BUCKET_BYTES = 32 << 20
 """Bytes of sources and documents for which there is a bucket."""
@@ -85,22 +84,17 @@ class PartChanges:
 
 def read_part_sources(table: OutputTable, version: int | None) -> pa.Table:
     """The sources of the parts of all documents of a version, `PART_SOURCES`; none if there is no table."""
-    if version is None:
-        return PART_SOURCES.empty_table()
-    found = (_part_sources(table, path) for path in table.files(version))
-    return on_disk(chain.from_iterable(found), schema=PART_SOURCES)
-
-
-def _part_sources(table: OutputTable, path: str) -> Iterator[pa.Table]:
-    place, columns = table.place / path, ["document_id", "num_bytes", "text_hash", "parts.list.element.source"]
     sql = """
         select distinct document_id, num_bytes, text_hash is not null as has_text, unnest(parts).source as source
         from documents
     """
-    with storage_errors(place.uri), place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-        for group in range(file.num_row_groups):
-            documents = file.read_row_group(group, columns=columns, use_threads=False)
-            yield run_query(sql, {"documents": documents}).select(PART_SOURCES.names).cast(PART_SOURCES)
+    columns = ["document_id", "num_bytes", "text_hash", "parts.list.element.source"]
+    found = (
+        run_query(sql, {"documents": documents}).select(PART_SOURCES.names).cast(PART_SOURCES)
+        for path in (table.files(version) if version is not None else ())
+        for documents in read_row_groups(table.place / path, columns=columns)
+    )
+    return on_disk(found, schema=PART_SOURCES)
 
 
 def choose_buckets(*, source_bytes: int, table_bytes: int) -> int:

@@ -20,30 +20,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memagent_batch.config.sources import OnBadFile
-from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, Record
-from memagent_batch.data.documents.indexing import shown_columns, text_column, why_unreadable
-from memagent_batch.data.documents.lake.tables import documents_place
-from memagent_batch.data.documents.rows import RowText, row_text
-from memagent_batch.data.documents.shards import Shard
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.data.documents.data_files import (
+    DataFile,
+    id_column,
+    shown_columns,
+    template_columns,
+    text_column,
+    why_unreadable,
+)
+from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, Record, Value
 from memagent_batch.data.documents.slices import is_in_slice
 from memagent_batch.data.ingest.changes import place_of
 from memagent_batch.data.ingest.columns import StoredColumn
 from memagent_batch.data.ingest.document_files import read_row_groups
 from memagent_batch.data.ingest.part_order import order_rows
 from memagent_batch.data.ingest.report import REPORTS, SourceReport, TaskContext, TaskReport
-from memagent_batch.data.ingest.row_tasks import (
-    BadRecord,
-    RowSettings,
-    RowTask,
-    file_records,
-    id_column,
-    require_vanished,
-    rows_reader,
-)
+from memagent_batch.data.ingest.row_tasks import RowSettings, RowTask, bad_id, file_records, new_report, task_files
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues, Origin, failed_row, joined_row
 from memagent_batch.data.ingest.tables import PartRow
-from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.masking import mask_urls
@@ -93,56 +88,39 @@ def bucket_of(document_id: str, num_buckets: int) -> int:
     return zlib.crc32(document_id.encode("utf-8", "surrogatepass")) % num_buckets
 
 
-def part_schema(columns: Sequence[StoredColumn]) -> pa.Schema:
-    """The schema of temporary files."""
-    return pa.schema([*PART_ROWS, *(pa.field(each.stored, each.type) for each in columns)])
-
-
 def read_parts(
     task: RowTask, *, context: TaskContext, settings: RowSettings, folder: Location, num_buckets: int
 ) -> Iterator[pa.Table]:
     """Reads the rows of data files and writes them to a temporary file in `folder`; yields the report, `READ_PARTS`."""
     report = TaskReport(context)
-    with PartWriter(folder, schema=part_schema(settings.columns), num_buckets=num_buckets) as writer:
-        for shard in task.shards:
-            documents = documents_place(shard.documents, settings.storage_options)
-            for path, name in zip(shard.paths, shard.names, strict=True):
-                source = SourceReport(source=name, kind=shard.format.value, reader=rows_reader(shard.format))
-                ids = dict[str, bool]()
-                try:
-                    for row in _file_parts(documents, path, name, shard=shard, settings=settings):
-                        ids[row["document_id"]] = row["is_bad"]
-                        if row["is_bad"]:
-                            source.add_failure(row["error"], place=row["document_id"].removeprefix(name).strip(", "))
-                        writer.write(row)
-                except InputUnreachableError as error:
-                    require_vanished(error, shard=shard)
-                    report.add_unfetched(name, reason=str(error), kind=source.kind, reader=source.reader)
-                    continue
-                source.documents = [(document_id, 0, 0, 0, is_bad, None) for document_id, is_bad in ids.items()]
-                report.add(source)
+    schema = pa.schema([*PART_ROWS, *(pa.field(each.stored, each.type) for each in settings.columns)])
+    with PartWriter(folder, schema=schema, num_buckets=num_buckets) as writer:
+        for file in task_files(task, settings=settings):
+            source, ids = new_report(file), dict[str, bool]()
+            try:
+                for row in _file_parts(file, settings=settings):
+                    ids[row["document_id"]] = row["is_bad"]
+                    if row["is_bad"]:
+                        source.add_failure(row["error"], document_id=row["document_id"])
+                    writer.write(row)
+            except InputUnreachableError as error:
+                report.add_vanished(source, error, file=file)
+                continue
+            source.documents = [(document_id, 0, 0, is_bad, False) for document_id, is_bad in ids.items()]
+            report.add(source)
     for rows in report.tables():
         first = [writer.groups] + [[]] * (rows.num_rows - 1)
         yield rows.append_column("groups", pa.array(first, READ_PARTS.field("groups").type)).cast(READ_PARTS)
 
 
-def _file_parts(
-    documents: Location, path: str, name: str, *, shard: Shard, settings: RowSettings
-) -> Iterator[dict[str, Any]]:
-    columns = _part_columns(settings)
-    base = {"source": name, "kind": shard.format.value}
-    for record in file_records(documents, path, name, shard=shard, settings=settings, columns=columns):
-        if isinstance(record, BadRecord):
-            yield {
-                **base,
-                "document_id": record.document_id,
-                "start": record.start,
-                "stop": record.stop,
-                "error": mask_urls(record.error),
-                "is_bad": True,
-            }
+def _file_parts(file: DataFile, *, settings: RowSettings) -> Iterator[dict[str, Any]]:
+    for record in file_records(file, settings=settings.input, columns=_part_columns(settings)):
+        start, stop = record.place
+        row = {"source": file.name, "kind": file.format.value, "start": start, "stop": stop}
+        if record.error is not None:
+            yield {**row, "document_id": bad_id(record, file), "error": mask_urls(record.error), "is_bad": True}
         elif is_in_slice(settings.input, str(record.values[0])):
-            yield {**base, **_part(record, settings)}
+            yield {**row, **_part(record, settings)}
 
 
 def _part(record: Record, settings: RowSettings) -> dict[str, Any]:
@@ -150,19 +128,26 @@ def _part(record: Record, settings: RowSettings) -> dict[str, Any]:
     document_id, text, *others = record.values
     columns, others = others[:num_columns], others[num_columns:]
     order, shown = others[:num_order], others[num_order:]
-    located = row_text(text if isinstance(text, str) else "", shown, settings=settings.input)
+    header, locator = _shown_texts(shown, settings.input)
     reason = "" if isinstance(text, str) else why_unreadable(text)
     return {
         "document_id": str(document_id),
-        "start": record.place.start,
-        "stop": record.place.stop,
-        "text": None if reason else located.text,
-        "locator": located.locator or None,
+        "text": None if reason else f"{header}\n{text}" if settings.input.header else text,
+        "locator": locator or None,
         "order": [*map(str, order)],
         "error": mask_urls(f"{record.where}: {reason}") if reason else None,
         "is_bad": False,
         **{column.stored: value for column, value in zip(settings.columns, columns, strict=True)},
     }
+
+
+def _shown_texts(shown: Sequence[Value], settings: InputConfig) -> tuple[str, str]:
+    """Header and locator of a row, filled with the values of `shown_columns`."""
+    templates = settings.header or "", settings.locator or ""
+    names = [name for template in templates for name in template_columns(template)]
+    values = dict(zip(names, (value if isinstance(value, str) else "" for value in shown), strict=True))
+    header, locator = (template.format_map(values) for template in templates)
+    return header, locator
 
 
 def _part_columns(settings: RowSettings) -> list[InputColumn]:
@@ -241,9 +226,8 @@ def _new_parts(task: JoinTask, folder: Location) -> dict[str, list[dict[str, Any
     """The rows of temporary files, by document."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path, groups in groupby(sorted(task.groups), key=itemgetter(0)):
-        place = folder / path
-        with storage_errors(place.uri), place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-            for row in file.read_row_groups([group for _, group in groups], use_threads=False).to_pylist():
+        for rows in read_row_groups(folder / path, groups=[group for _, group in groups]):
+            for row in rows.to_pylist():
                 found.setdefault(row["document_id"], []).append(row)
     return found
 
@@ -317,7 +301,7 @@ def _joined(
     if error is not None:
         yield failed_row(document_id, error, origin=origin, columns=first, parts=parts)
         return
-    texts = [RowText(text=row["text"], locator=row["locator"] or "") for row in rows]
+    texts = [row["text"] for row in rows]
     max_bytes = settings.input.max_document_bytes
     yield joined_row(document_id, [*zip(texts, parts, strict=True)], origin=origin, columns=first, max_bytes=max_bytes)
 

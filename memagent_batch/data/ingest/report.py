@@ -8,11 +8,13 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from memagent_batch.data.documents.data_files import DataFile
 from memagent_batch.data.ingest.document_files import FILES, DocumentWriter, files_table
 from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues
 from memagent_batch.data.ingest.tables import SOURCES, LossRow, Severity
 from memagent_batch.data.store.location import Location
+from memagent_batch.errors import InputUnreachableError
 
 OLD_ROWS = pa.schema([pa.field("document_id", pa.large_string()), pa.field("row_hash", pa.int64())])
 MAX_LOSSES = 100
@@ -20,14 +22,13 @@ MAX_LOSSES = 100
 REPORTED_DOCUMENT = pa.schema(
     [
         pa.field("document_id", pa.large_string(), nullable=False),
-        pa.field("row_hash", pa.int64(), nullable=False),
         pa.field("start", pa.int64()),
         pa.field("stop", pa.int64()),
         pa.field("is_bad", pa.bool_()),
-        pa.field("file", pa.string()),
+        pa.field("is_written", pa.bool_()),
     ]
 )
-"""A document that a task has read: its place in its source, and its new file; null where its row has not changed."""
+"""A document that a task has read: its place in its source, and whether its row has changed and was written."""
 REPORTS = pa.schema(
     [
         *SOURCES,
@@ -68,14 +69,16 @@ class SourceReport:
     """Why something of it could not be read: the first reason."""
     has_text: bool = True
     """Whether some of its documents have a text."""
-    documents: list[tuple[str, int, int, int, bool, int | None]] = field(default_factory=list)
+    documents: list[tuple[str, int, int, bool, bool]] = field(default_factory=list)
+    """Rows of `REPORTED_DOCUMENT`."""
     is_unchanged: bool = False
     """Whether its documents stay: its content is that of the last ingest, or can't be fetched now."""
     is_retried: bool = False
     """Whether the next ingest reads it again, even if its version is the same: it could not be fetched now."""
 
-    def add_failure(self, error: str, *, place: str) -> None:
-        """Keeps that a line or row, or all of the source, can't be read."""
+    def add_failure(self, error: str, *, document_id: str) -> None:
+        """Keeps that a line or row, or all of the source, can't be read; `document_id` stands for it."""
+        place = document_id.removeprefix(self.source).strip(", ")
         self.error = self.error or error
         if len(self.losses) < MAX_LOSSES:
             loss: LossRow = {"kind": "failed", "severity": Severity.UNREAD, "place": place or None, "detail": error}
@@ -103,12 +106,12 @@ class TaskReport:
     ) -> None:
         self._writer.__exit__(kind, error, trace)
 
-    def write(self, row: DocumentValues, *, source: SourceReport, start: int = 0, stop: int = 0) -> None:
+    def write(self, row: DocumentValues, *, source: SourceReport, place: tuple[int, int] = (0, 0)) -> None:
         """Adds a document to those of a source, and writes it unless the table has the same row already."""
-        is_stored = self._old.get(row["document_id"]) == row["row_hash"]
-        file = None if is_stored else self._writer.write({**row, "run_id": self._context.run_id})
-        is_bad = row["error_type"] == BAD_FILE
-        source.documents.append((row["document_id"], row["row_hash"], start, stop, is_bad, file))
+        is_new = self._old.get(row["document_id"]) != row["row_hash"]
+        if is_new:
+            self._writer.write({**row, "run_id": self._context.run_id})
+        source.documents.append((row["document_id"], *place, row["error_type"] == BAD_FILE, is_new))
 
     def add(self, source: SourceReport) -> None:
         """Reports a source."""
@@ -139,6 +142,16 @@ class TaskReport:
             )
         )
 
+    def add_vanished(self, source: SourceReport, error: InputUnreachableError, *, file: DataFile) -> None:
+        """Reports a data file that was removed after it was listed.
+
+        Raises:
+            InputUnreachableError: the error itself, if it has another reason, or the file is one of a lake's table.
+        """
+        if file.lake_file is not None or not isinstance(error.__context__, FileNotFoundError):
+            raise error
+        self.add_unfetched(source.source, reason=str(error), kind=source.kind, reader=source.reader)
+
     def tables(self) -> Iterator[pa.Table]:
         """The report, once all files are complete; rows of `REPORTS`."""
         rows = [self._row(source, now=datetime.now(UTC)) for source in self._sources]
@@ -147,9 +160,7 @@ class TaskReport:
         yield pa.Table.from_pylist(rows, schema=REPORTS)
 
     def _row(self, source: SourceReport, *, now: datetime) -> dict[str, Any]:
-        paths = [file.path for file in self._writer.files]
-        num_documents = sum(not each[4] for each in source.documents)
-        documents = ((*each[:5], None if each[5] is None else paths[each[5]]) for each in source.documents)
+        num_documents = sum(not is_bad for *_, is_bad, _ in source.documents)
         return {
             "source": source.source,
             "scope": self._context.scope,
@@ -167,24 +178,27 @@ class TaskReport:
             "ingested_at": now,
             "is_unchanged": source.is_unchanged,
             "is_retried": source.is_retried,
-            "documents": [*documents],
+            "documents": source.documents,
             "files": [],
         }
 
 
-def pack_old_rows(rows: pa.Table) -> bytes:
-    """`OLD_ROWS` as `TaskReport` takes them."""
-    if not rows.num_rows:
-        return b""
+def pack_rows(rows: pa.Table) -> bytes:
+    """Packs a small table that a task takes along; `unpack_rows` reads it."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, OLD_ROWS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(rows.select(OLD_ROWS.names).cast(OLD_ROWS))
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(rows)
     return bytes(sink.getvalue())
 
 
+def unpack_rows(packed: bytes) -> pa.Table:
+    """Returns the table that `pack_rows` packed."""
+    return pa.ipc.open_stream(packed).read_all()
+
+
 def read_old_rows(packed: bytes) -> dict[str, int]:
-    """Row hashes of `pack_old_rows`, by document id."""
+    """Row hashes of packed `OLD_ROWS`, by document id."""
     if not packed:
         return {}
-    rows = pa.ipc.open_stream(packed).read_all()
+    rows = unpack_rows(packed)
     return dict(zip(rows["document_id"].to_pylist(), rows["row_hash"].to_pylist(), strict=True))

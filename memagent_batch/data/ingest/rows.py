@@ -6,12 +6,13 @@ from hashlib import sha256
 from typing import Any
 
 from memagent_batch.data.documents.formats.records import EMPTY_TEXT, too_long
-from memagent_batch.data.documents.rows import SEPARATOR, RowText
 from memagent_batch.data.ingest.tables import LossRow, PartRow
 from memagent_batch.errors import BadFileError, DocumentError, SourceUnreadError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.masking import mask_urls
 
+SEPARATOR = "\n\n"
+"""Stands between the parts of a document."""
 NOT_HASHED = frozenset({"text", "reader", "run_id", "row_hash", "parts_hash"})
 """Columns that are not in `row_hash`; `text_hash` stands for the text."""
 DocumentValues = dict[str, Any]
@@ -75,7 +76,7 @@ def failed_row(
 
 def joined_row(
     document_id: str,
-    rows: Sequence[tuple[RowText, PartRow]],
+    rows: Sequence[tuple[str, PartRow]],
     *,
     origin: Origin,
     columns: Mapping[str, Any],
@@ -89,11 +90,11 @@ def joined_row(
     `unread` is why a document without any text has none.
     """
     start, parts = 0, list[PartRow]()
-    for row, part in rows:
-        parts.append({**part, "char_start": start, "char_end": start + len(row.text)})
-        start += len(row.text) + len(SEPARATOR)
+    for text, part in rows:
+        parts.append({**part, "char_start": start, "char_end": start + len(text)})
+        start += len(text) + len(SEPARATOR)
     where = f"document_id {document_id!r}"
-    if not any(row.text.strip() for row, _ in rows):
+    if not any(text.strip() for text, _ in rows):
         return failed_row(
             document_id,
             unread or f"{where}: {EMPTY_TEXT}",
@@ -104,7 +105,7 @@ def joined_row(
             losses=losses,
             source_read=source_read,
         )
-    text = SEPARATOR.join(row.text for row, _ in rows)
+    text = SEPARATOR.join(text for text, _ in rows)
     made = _row(document_id, text=text, parts=parts, origin=origin, columns=columns, max_bytes=max_bytes, where=where)
     return _with_hash({**made, "losses": [*losses], "source_read": source_read})
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.data.documents.data_files import why_unreadable
 from memagent_batch.data.documents.document_index import CARRY_PREFIX
 from memagent_batch.data.documents.formats.columnar import batch_records
 from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence
-from memagent_batch.data.documents.indexing import why_unreadable
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.columns import arrow_schema
 from memagent_batch.errors import DocumentError, InputError, RunFailedError

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.sources import InputConfig, SourceConfig
 from memagent_batch.config.storage import StorageOptions
-from memagent_batch.data.documents.shards import Shard, cut_shards, find_shards
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.data.documents.stored import StoredDocuments, StoredText
 from memagent_batch.data.store.delta import RunNumber
 from memagent_batch.data.store.location import Location
@@ -117,9 +117,9 @@ FORMS: Mapping[str, Writer] = {
 SETTINGS = {"pages": InputConfig(order_columns=("page",), locator="page {page}")}
 
 
-def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
-    shards = find_shards(*documents, settings=settings).shards
-    return cut_shards(shards, settings=settings, storage_options=documents[0].storage_options)
+def source_names(*documents: Location, settings: InputConfig) -> list[str]:
+    names: list[str] = list_sources(documents, settings=settings).sources["source"].to_pylist()
+    return names
 
 
 @contextmanager

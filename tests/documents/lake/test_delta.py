@@ -12,7 +12,7 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.lake.tables import documents_place
-from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import DAYS, FORMS, SETTINGS, TEXTS, indexed, read, rows_table, write_delta
@@ -132,10 +132,9 @@ def test_read_partition_keys_are_columns_that_can_be_carried_and_filtered(tmp_pa
     index = indexed(place, settings=settings)
     carried = dict(zip(index["document_id"].to_pylist(), index["carry:day"].to_pylist(), strict=True))
     assert carried == {name: DAYS[name] for name in "cd"}
-    found = find_shards(place, settings=settings)
-    assert {path.split("/day=")[1][:6] for shard in found.shards for path in shard.paths} == {"2026-0", "x%2Fy%"}
-    assert found.table is not None
-    assert found.table.version == "2"
+    found = list_sources([place], settings=settings)
+    assert {path.split("/day=")[1][:6] for path in found.sources["path"].to_pylist()} == {"2026-0", "x%2Fy%"}
+    assert found.versions == {uri: "2"}
 
 
 def test_read_column_that_the_table_lacks_is_refused_though_a_file_has_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import TEXTS, read, rows_table
@@ -94,21 +94,21 @@ def hub() -> Iterator[dict[str, Any]]:
 
 def test_read_data_set_stays_at_the_commit_that_was_listed(hub: dict[str, Any]) -> None:
     place, settings = Location(uri="hf://datasets/lab/docs/data", storage_options=hub), InputConfig()
-    found = find_shards(place, settings=settings)
+    found = list_sources([place], settings=settings)
     assert found.versions == {place.uri: OLD}
     assert read(place.uri, settings, **hub) == TEXTS
     Hub.branches["main"] = NEW
-    moved = find_shards(Location(uri=place.uri, storage_options=hub), settings=settings)
-    assert moved.commits == {place.uri: NEW}
+    moved = list_sources([Location(uri=place.uri, storage_options=hub)], settings=settings)
+    assert moved.versions == {place.uri: NEW}
 
 
 def test_read_data_set_at_a_revision_is_that_one(hub: dict[str, Any]) -> None:
     place = Location(uri=f"hf://datasets/lab/docs@{NEW}/data/*.parquet", storage_options=hub)
-    found = find_shards(place, settings=InputConfig())
-    assert found.commits == {place.uri: NEW}
-    assert [shard.names for shard in found.shards] == [("f.parquet",)]
+    found = list_sources([place], settings=InputConfig())
+    assert found.versions == {place.uri: NEW}
+    assert found.sources["source"].to_pylist() == ["f.parquet"]
 
 
 def test_list_data_set_that_is_not_there_is_refused_by_name(hub: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="hf://datasets/lab/none"):
-        find_shards(Location(uri="hf://datasets/lab/none", storage_options=hub), settings=InputConfig())
+        list_sources([Location(uri="hf://datasets/lab/none", storage_options=hub)], settings=InputConfig())

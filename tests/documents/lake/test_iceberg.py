@@ -12,7 +12,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.lake.iceberg import open_iceberg
 from memagent_batch.data.documents.lake.table import table_name
 from memagent_batch.data.documents.lake.tables import documents_place
-from memagent_batch.data.documents.shards import find_shards
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import DAYS, TEXTS, iceberg_uri, indexed, new_iceberg, read, rows_table, write_iceberg
 
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 
 def test_read_table_at_a_snapshot_has_its_rows_and_columns(tmp_path: Path) -> None:
     uri = write_iceberg(tmp_path)
-    found = find_shards(documents_place(uri, {}), settings=InputConfig())
-    assert found.table is not None
+    found = list_sources([documents_place(uri, {})], settings=InputConfig())
     name = table_name(uri)
     assert name is not None
     table = open_iceberg(name).table
     first, *_, last = table.snapshots()
-    assert found.table.version == str(last.snapshot_id)
+    assert found.versions == {uri: str(last.snapshot_id)}
     assert read(f"{uri}@{first.snapshot_id}") == TEXTS | {"b": "old", "gone": "gone"}
     assert read(f"{uri}@2099-01-01") == TEXTS
     with pytest.raises(InputError, match=r"docs@12: the table has no such version; it has \d+ \(20.*'main'; name one"):
@@ -52,8 +51,7 @@ def test_read_partitions_are_filtered_by_file_and_rows_by_value() -> None:
     place = documents_place(iceberg_uri(table), {})
     index = indexed(place, settings=settings)
     assert dict(zip(index["document_id"].to_pylist(), index["carry:day"].to_pylist(), strict=True)) == {"c": DAYS["c"]}
-    found = find_shards(place, settings=settings)
-    assert sum(len(shard.paths) for shard in found.shards) == 2
+    assert list_sources([place], settings=settings).sources.num_rows == 2
 
 
 def test_read_renamed_column_of_files_without_ids_is_found_by_the_name_mapping(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.lake.table import LakeKind, TableName, table_name
 from memagent_batch.data.documents.lake.tables import documents_place
 from memagent_batch.errors import InputError
-from tests.documents.lake.forms import list_shards
+from tests.documents.lake.forms import source_names
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_list_table_without_its_package_is_refused_with_what_to_install(
     monkeypatch.setitem(sys.modules, package, None)
     name = package.split(".")[0]
     with pytest.raises(InputError, match=rf"the package {name} is not installed; pip install 'memagent-batch\[lake\]'"):
-        list_shards(documents_place(uri, {}), settings=InputConfig())
+        source_names(documents_place(uri, {}), settings=InputConfig())

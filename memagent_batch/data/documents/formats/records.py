@@ -1,18 +1,13 @@
-"""Records: what the readers of all file formats hand on.
-
-A row's way starts here: a file becomes records, the records become the index (`documents.py`) or the question list
-(`questions.py`).
-"""
+"""Records: what the readers of all formats of data files yield, and the columns that they are asked for."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 
 BOM = b"\xef\xbb\xbf"
@@ -52,14 +47,6 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
-    """What stands for a column in a file that lacks it: a partition's key, or null for a column added later."""
-
-    value: str | int | None = None
-    """Its value in every row of the file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
     """A column of a table of a lake, as its files may have it."""
 
@@ -83,16 +70,6 @@ class InputColumn:
     """Which records must have a value."""
     setting: str = ""
     """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
-    in_table: TableColumn = TableColumn()
-    """What its table says of it; nothing if it is not of a table."""
-    stored_as: str | None = None
-    """Its name in the file that is open; None if the file lacks it."""
-    absent: Absent | None = None
-    """What a file without the column has instead; by default `presence` decides."""
-    is_partition: bool = False
-    """Whether the folder of the file gives the value, whatever the file itself has under the column's name."""
-    keys: tuple[str, ...] = ()
-    """Keys of the file's folders, which can be named as columns too."""
     max_bytes: int | None = None
     """Longest text of a document, in UTF-8, bytes; None for no bound."""
     type: pa.DataType = field(default_factory=pa.string)
@@ -100,14 +77,52 @@ class InputColumn:
     is_part: bool = False
     """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
 
-    @property
-    def substitute(self) -> str | int | None:
-        """What a file without the column has instead."""
-        return None if self.absent is None else self.absent.value
-
 
 Columns = Sequence[InputColumn]
 """Columns to read, in the order in which their values are wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileColumn:
+    """A column to read, as one file has it."""
+
+    column: InputColumn
+    stored_as: str | None
+    """Its name in the file; None if the file lacks it, or has something else under its name."""
+    constant: Any = None
+    """Its value in all rows of a file that lacks it."""
+    may_lack: bool = False
+    """Whether a file without the column is taken: `constant` stands for it."""
+    in_table: TableColumn | None = None
+    """What its table says of it; None if it is not of a table of a lake."""
+    keys: tuple[str, ...] = ()
+    """Keys of the file's folders, which can be named as columns too."""
+
+    def found_in(self, names: Sequence[str], *, where: str) -> "FileColumn":
+        """Returns the column for a file with columns of these names.
+
+        Raises:
+            InputError: the file lacks it, or has it twice.
+        """
+        if self.stored_as is None:
+            return self
+        count = names.count(self.stored_as)
+        if count > 1:
+            raise InputError(f"{where} has {count} columns {self.stored_as!r}; rename all but one")
+        if count == 0 and not self.may_lack:
+            raise self.missing(names, where=where)
+        return self if count else replace(self, stored_as=None)
+
+    def missing(self, names: Sequence[str], *, where: str) -> InputError:
+        """Returns what is raised if a file, which has columns of these names, lacks the column."""
+        return missing_column(self.column, there=[*names, *self.keys], where=where)
+
+
+def plain_columns(columns: Columns) -> list[FileColumn]:
+    """Returns the columns for files of which nothing is known."""
+    return [
+        FileColumn(column=each, stored_as=each.name, may_lack=each.presence is Presence.OPTIONAL) for each in columns
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,53 +136,24 @@ Value = Any
 """A value of a record: text or None; a list of REFERENCES, `Unreadable` in place of a DOCUMENT, anything TYPED."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Place:
-    """Where a record stands in its file, so that it can be read again alone."""
-
-    start: int
-    """Row group or record batch, from 0; or the record's first byte."""
-    stop: int
-    """Row in that row group or batch, from 0; or the byte after the record's last one."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One record of a file."""
 
-    place: Place
+    place: tuple[int, int]
+    """Row group or record batch and the row in it, from 0; of a file of lines its first line, from 1, and 0."""
     where: str
     """The same for a person: file and row."""
     values: tuple[Value, ...]
     """Values, in the order of the columns that were asked for; none on error."""
-    error: InputError | None = None
+    error: str | None = None
     """Why it can't be read; only where bad records are kept."""
 
 
-class RecordReader(Protocol):
-    """How one file format is read."""
-
-    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
-        """Streams the records of a file.
-
-        Where `keep_bad`, a record that can't be read comes with its error, if those behind it can be.
-
-        Raises:
-            InputError: the file, a column or a value can't be read.
-        """
-        ...
-
-    def names(self, location: Location) -> Sequence[str]:
-        """The names of all columns of a file.
-
-        Raises:
-            InputError: the file can't be read.
-        """
-        ...
-
-
-def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:
-    """The record with these values; where they can't be read and bad records are kept, with the error.
+def make_record(
+    values: Callable[[], tuple[Value, ...]], *, place: tuple[int, int], where: str, keep_bad: bool
+) -> Record:
+    """Makes the record with these values; where they can't be read and bad records are kept, one with the error.
 
     Raises:
         InputError: a value can't be read, and bad records are not kept.
@@ -177,11 +163,13 @@ def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where:
     except InputError as error:
         if not keep_bad:
             raise
-        return Record(place=place, where=where, values=(), error=error)
+        return Record(place=place, where=where, values=(), error=str(error))
 
 
-def column_value(value: object, *, column: InputColumn, where: str) -> Value:
-    """A value that a format's reader found (str, Unreadable, None or another object), as the column's kind wants it.
+def column_value(value: object, *, column: InputColumn, where: str, is_typed: bool = False) -> Value:
+    """Returns a value that a reader found (str, Unreadable, None or another object), as the column's kind wants it.
+
+    `is_typed`: whether a value of kind TYPED has its type already.
 
     Raises:
         InputError: the value is null or blank where it must not be, of a wrong type, or no valid Unicode.
@@ -194,7 +182,7 @@ def column_value(value: object, *, column: InputColumn, where: str) -> Value:
     if column.kind is ColumnKind.DOCUMENT and isinstance(value, Unreadable):
         return value
     if column.kind is ColumnKind.TYPED and not pa.types.is_string(column.type):
-        return value if column.stored_as is not None else _typed_value(value, column=column, where=where)
+        return value if is_typed else _typed_value(value, column=column, where=where)
     if isinstance(value, Unreadable):
         raise InputError(f"{where}: column {column.name!r} can't be read: {value.reason}; write it as UTF-8")
     if column.kind is ColumnKind.REFERENCES and isinstance(value, list):
@@ -227,15 +215,10 @@ def _typed_value(value: object, *, column: InputColumn, where: str) -> Value:
         scalar = pa.scalar(value)
         return scalar.cast(column.type).as_py() if scalar.type != column.type else value
     except (pa.ArrowException, TypeError) as error:
-        raise wrong_value(value, column=column, where=where) from error
-
-
-def wrong_value(value: object, *, column: InputColumn, where: str) -> InputError:
-    """What is raised where a column to carry has a value that its type can't hold."""
-    return InputError(
-        f"{where}: column {column.name!r} has {value!r}, which is not of the type {column.type} that it has in other "
-        "rows; write it with one type in all files, or leave it out"
-    )
+        raise InputError(
+            f"{where}: column {column.name!r} has {value!r}, which is not of the type {column.type} that it has in "
+            "other rows; write it with one type in all files, or leave it out"
+        ) from error
 
 
 def _json_text(value: object, *, column: InputColumn, where: str) -> str:
@@ -261,9 +244,9 @@ def too_long(max_bytes: int) -> str:
     return f"it has more than {max_bytes:,} bytes, the bound of input.max_document_bytes"
 
 
-def text_bound(columns: Sequence[InputColumn]) -> int | None:
+def text_bound(columns: Sequence[FileColumn]) -> int | None:
     """Most bytes of the text of a document among these columns; None for no bound."""
-    return next((column.max_bytes for column in columns if column.max_bytes is not None), None)
+    return next((each.column.max_bytes for each in columns if each.column.max_bytes is not None), None)
 
 
 def decode(data: bytes) -> str | Unreadable:
@@ -284,5 +267,5 @@ def wrong_type(type_name: str, *, column: InputColumn, where: str) -> InputError
 def missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> InputError:
     """What is raised if a column is not in the file."""
     remedy = f"name the right one with {column.setting}" if column.setting else "add or rename one"
-    names = ", ".join(repr(name) for name in dict.fromkeys([*there, *column.keys])) or "none"
+    names = ", ".join(repr(name) for name in dict.fromkeys(there)) or "none"
     return InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

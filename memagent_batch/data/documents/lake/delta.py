@@ -12,8 +12,8 @@ import pyarrow as pa
 from memagent_batch.config.storage import Options
 from memagent_batch.data.documents.formats.records import TableColumn
 from memagent_batch.data.documents.lake.table import (
-    Table,
-    TableFile,
+    LakeFile,
+    LakeTable,
     TableName,
     as_deleted,
     instant,
@@ -40,7 +40,7 @@ def delta_place(name: TableName, options: Options) -> Location:
     return Location(uri=name.full_uri, storage_options=options, neighbour=name.place, listed_path=folder.path)
 
 
-def list_delta(name: TableName, location: Location) -> Table:
+def list_delta(name: TableName, location: Location) -> LakeTable:
     """The files of a version.
 
     Raises:
@@ -60,10 +60,10 @@ def list_delta(name: TableName, location: Location) -> Table:
         path = _path(location, unquote(actions["path"][row].as_py()))
         values = {names.get(stored, stored): actions[column][row] for column, stored in partition.items()}
         size = actions["size_bytes"][row].as_py()
-        files.append(TableFile(path=path, size_bytes=size, values=values, deleted=deleted.pop(path, b"")))
+        files.append(LakeFile(path=path, size_bytes=size, values=values, deleted=deleted.pop(path, b"")))
     if deleted:
         raise InputError(f"{mask_url(name.uri)}: deletion vector of {min(deleted)!r}, which is not a file of the table")
-    return Table(
+    return LakeTable(
         uri=mask_url(name.uri),
         location=location,
         version=str(table.version()),

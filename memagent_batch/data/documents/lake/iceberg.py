@@ -12,9 +12,8 @@ import pyarrow as pa
 from memagent_batch.config.storage import Options
 from memagent_batch.data.documents.formats.records import TableColumn
 from memagent_batch.data.documents.lake.table import (
-    Table,
-    TableColumns,
-    TableFile,
+    LakeFile,
+    LakeTable,
     TableName,
     as_deleted,
     instant,
@@ -94,44 +93,44 @@ def iceberg_place(name: TableName, table: "IcebergTable", options: Options) -> L
     return Location(uri=name.full_uri, storage_options=options, neighbour=folder, listed_path=path)
 
 
-def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> Table:
+def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> LakeTable:
     """The files of a snapshot, with the rows that position deletes and deletion vectors remove.
 
     Raises:
         InputError: the table has equality deletes, or files that are not Parquet; says so.
     """
     with input_errors(name.uri), _iceberg_errors(name):
-        tasks = (
-            list(opened.table.scan(snapshot_id=opened.snapshot_id).plan_files())
-            if opened.snapshot_id is not None
-            else []
-        )
+        scan = opened.table.scan(snapshot_id=opened.snapshot_id)
+        tasks = list(scan.plan_files()) if opened.snapshot_id is not None else []
         deleted = _file_deletes(opened.table, tasks)
-        files = [
-            _table_file(opened.table, task, schema=opened.schema, location=location, deleted=deleted) for task in tasks
-        ]
-    return Table(
+        mapping = opened.table.name_mapping()
+    other = next((task.file for task in tasks if task.file.file_format.value.upper() != "PARQUET"), None)
+    if other is not None:
+        raise InputError(f"{other.file_path} is a data file of {other.file_format.value}; only Parquet is read")
+    mapped = None if mapping is None else {field.field_id: tuple(field.names) for field in mapping}
+    files = [
+        LakeFile(
+            path=str(location.fs._strip_protocol(task.file.file_path)),
+            size_bytes=task.file.file_size_in_bytes,
+            values=_partition(opened.table, task.file, schema=opened.schema),
+            deleted=deleted.get(task.file.file_path, b""),
+        )
+        for task in tasks
+    ]
+    return LakeTable(
         uri=mask_url(name.uri),
         location=location,
         version=opened.version,
-        columns=iceberg_columns(name, opened),
+        columns={
+            field.name: TableColumn(
+                field_id=field.field_id,
+                mapped_names=None if mapped is None else mapped.get(field.field_id, ()),
+                default=getattr(field, "initial_default", None),
+            )
+            for field in opened.schema.fields
+        },
         files=tuple(sorted(files, key=lambda file: file.path)),
     )
-
-
-def iceberg_columns(name: TableName, opened: OpenedIceberg) -> TableColumns:
-    """The columns of a snapshot, found in its files by their ids, or by the names that the table maps to these."""
-    with _iceberg_errors(name):
-        mapping = opened.table.name_mapping()
-    mapped = None if mapping is None else {field.field_id: tuple(field.names) for field in mapping}
-    return {
-        field.name: TableColumn(
-            field_id=field.field_id,
-            mapped_names=None if mapped is None else mapped.get(field.field_id, ()),
-            default=getattr(field, "initial_default", None),
-        )
-        for field in opened.schema.fields
-    }
 
 
 def _snapshot(table: "IcebergTable", name: TableName) -> tuple[int | None, "Schema"]:
@@ -162,20 +161,6 @@ def _snapshot_id(table: "IcebergTable", name: TableName, version: str) -> int:
         snapshots = [named_time(str(each.snapshot_id), each.timestamp_ms) for each in table.snapshots()]
         raise missing_version(name, [*snapshots, *(f"{ref!r}" for ref in table.refs())])
     return int(named.snapshot_id)
-
-
-def _table_file(
-    table: "IcebergTable", task: "FileScanTask", *, schema: "Schema", location: Location, deleted: Mapping[str, bytes]
-) -> TableFile:
-    file = task.file
-    if file.file_format.value.upper() != "PARQUET":
-        raise InputError(f"{file.file_path} is a data file of {file.file_format.value}; only Parquet is read")
-    return TableFile(
-        path=str(location.fs._strip_protocol(file.file_path)),
-        size_bytes=file.file_size_in_bytes,
-        values=_partition(table, file, schema=schema),
-        deleted=deleted.get(file.file_path, b""),
-    )
 
 
 def _partition(table: "IcebergTable", file: "DataFile", *, schema: "Schema") -> dict[str, pa.Scalar]:

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memagent_batch.data.documents.formats.columnar import plain_value
-from memagent_batch.data.documents.formats.records import Absent, InputColumn, Presence, TableColumn, missing_column
+from memagent_batch.data.documents.formats.records import TableColumn
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
@@ -121,7 +120,7 @@ def missing_version(name: TableName, there: Sequence[str]) -> InputError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
+class LakeFile:
     """A data file of a table."""
 
     path: str
@@ -143,7 +142,7 @@ class TableFile:
 
 
 def as_deleted(rows: npt.ArrayLike) -> bytes:
-    """Row numbers as `TableFile.deleted`, each once."""
+    """Row numbers as `LakeFile.deleted`, each once."""
     return bytes(np.unique(np.asarray(rows, dtype="<i8")).tobytes())
 
 
@@ -151,7 +150,7 @@ TableColumns = Mapping[str, TableColumn]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class LakeTable:
     """A version of a table."""
 
     uri: str
@@ -161,28 +160,7 @@ class Table:
     version: str
     """Number of the version, or id of the snapshot."""
     columns: TableColumns
-    files: tuple[TableFile, ...]
-
-
-def stored_columns(
-    columns: Sequence[InputColumn], *, table: TableColumns, values: Mapping[str, pa.Scalar], where: str
-) -> list[InputColumn]:
-    """The columns to read as a file of the table may have them.
-
-    Raises:
-        InputError: the table lacks one. Files may still have it, from before it was dropped.
-    """
-    stored = []
-    for column in columns:
-        described = table.get(column.name)
-        if described is None and column.presence is not Presence.OPTIONAL:
-            raise missing_column(column, there=list(table), where=where)
-        if described is not None:
-            value = values.get(column.name)
-            absent = Absent(value=described.default if value is None else plain_value(value))
-            column = replace(column, in_table=described, absent=absent)
-        stored.append(column)
-    return stored
+    files: tuple[LakeFile, ...]
 
 
 def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
@@ -197,13 +175,3 @@ def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
         for key, is_key, value in keys
         if is_key and key
     }
-
-
-def with_partition(columns: Sequence[InputColumn], values: Mapping[str, pa.Scalar]) -> list[InputColumn]:
-    """The columns, with those that are keys of the folders, whatever the file itself has under their names."""
-    return [
-        replace(column, absent=Absent(value=plain_value(values[column.name])), is_partition=True)
-        if column.name in values
-        else replace(column, keys=tuple(values))
-        for column in columns
-    ]

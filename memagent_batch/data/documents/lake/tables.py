@@ -12,7 +12,7 @@ from memagent_batch.data.documents.lake.iceberg import (
     load_iceberg,
     open_iceberg,
 )
-from memagent_batch.data.documents.lake.table import LakeKind, Table, TableName, table_name
+from memagent_batch.data.documents.lake.table import LakeKind, LakeTable, TableName, table_name
 from memagent_batch.data.documents.listing import is_delta_folder, usable_file_system
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
@@ -38,7 +38,7 @@ def documents_place(uri: str, options: Options) -> Location:
     return iceberg_place(name, _loaded_iceberg(name, _this_interval()), options)
 
 
-def find_table(documents: Location) -> Table | None:
+def find_table(documents: Location) -> LakeTable | None:
     """The table that the documents are, in the version that was asked for; None where they are files.
 
     Raises:

@@ -1,21 +1,21 @@
 import os
 import socket
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents import shards
-from memagent_batch.data.documents.formats.formats import Format
-from memagent_batch.data.documents.listing import InputFile, list_files
-from memagent_batch.data.documents.shards import Shard
+from memagent_batch.data.documents.listing import list_files
+from memagent_batch.data.documents.source_listing import list_sources
+from memagent_batch.data.ingest import row_tasks
+from memagent_batch.data.ingest.report import unpack_rows
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
-from tests.documents.lake.forms import list_shards
+from tests.documents.lake.forms import source_names
 
 AUTO = InputConfig()
 
@@ -30,8 +30,12 @@ def _ids(location: Location) -> list[str]:
     return [file.name for file in list_files(location)]
 
 
-def _list(uri: object, settings: InputConfig = AUTO) -> list[Shard]:
-    return list_shards(Location(uri=str(uri)), settings=settings)
+def _tasks(folder: Path, settings: InputConfig = AUTO) -> list[tuple[list[str], tuple[int, int] | None]]:
+    """The names and row groups of the tasks for all sources of a folder."""
+    listing = list_sources([Location(uri=str(folder))], settings=settings)
+    is_read = np.ones(listing.sources.num_rows, bool)
+    tasks = row_tasks.plan_row_tasks(listing, is_read, settings=settings, storage_options={}, num_cpus=1)
+    return [(unpack_rows(task.sources)["source"].to_pylist(), task.groups) for task in tasks]
 
 
 def test_list_files_folder_is_read_with_all_below_it_but_hidden_names(tmp_path: Path) -> None:
@@ -55,23 +59,6 @@ def test_list_files_glob_is_relative_to_the_folder_before_its_wildcard(
 ) -> None:
     _touch(tmp_path, "b.txt", "a/c.txt", "a/e/f.txt", "_no.txt")
     assert _ids(Location(uri=f"{tmp_path}/{pattern}")) == expected
-
-
-def test_list_files_one_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
-    _touch(tmp_path, "_a[1].txt", size_bytes=7)
-    (file,) = list_files(Location(uri=str(tmp_path / "_a[1].txt")))
-    assert file == InputFile(path=f"{tmp_path}/_a[1].txt", root=f"{tmp_path}/", size_bytes=7)
-    assert file.name == "_a[1].txt"
-
-
-def test_list_files_relative_path_becomes_one_that_any_process_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _touch(tmp_path, "docs/a.txt")
-    monkeypatch.chdir(tmp_path)
-    for uri in ("docs", "docs/a.txt", "docs/*.txt"):
-        (file,) = list_files(Location(uri=uri))
-        assert file.path == f"{tmp_path}/docs/a.txt"
 
 
 def test_list_files_link_to_a_file_of_the_folder_or_that_the_user_names_is_followed(tmp_path: Path) -> None:
@@ -110,66 +97,38 @@ def test_list_files_what_is_no_file_of_the_folder_is_refused_by_name(
         list_files(Location(uri=f"{tmp_path}/{place}"))
 
 
-@pytest.mark.parametrize("uri", ["zip://::{}", "zip://in::{}", "zip://in/*.txt::{}", "zip://in/a.txt::{}"])
-def test_list_files_in_an_archive_are_found_and_can_be_read(uri: str, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr("in/a.txt", "text")
-    (file,) = list_files(Location(uri=uri.format(tmp_path / "x.zip")))
-    assert Path(file.name).name == "a.txt"
-    assert Location(uri=uri.format(tmp_path / "x.zip")).at(file.path).read_bytes() == b"text"
-
-
-@pytest.mark.parametrize("uri", ["simplecache::memory://in", "memory://in/*.txt", "memory:///in/a.txt"])
-def test_list_files_behind_a_cache_or_other_protocol_can_be_read(uri: str) -> None:
-    (Location(uri="memory://in") / "a.txt").write_bytes(b"text")
-    (file,) = list_files(Location(uri=uri))
-    assert file.name == "a.txt"
-    assert Location(uri=uri).at(file.path).read_bytes() == b"text"
-
-
 def test_list_files_of_a_store_with_an_option_that_it_lacks_is_refused() -> None:
     with pytest.raises(InputError, match="s3://b/k"):
         list_files(Location(uri="s3://b/k", storage_options={"nosuch": 1}))
 
 
-def test_list_shards_mixed_folder_has_shards_of_one_format_each(tmp_path: Path) -> None:
+def test_sources_of_a_mixed_folder_have_their_formats_and_texts_are_left_out(tmp_path: Path) -> None:
     _touch(tmp_path, "a.txt", "b.jsonl", "c.txt", "d.parquet", "e.csv", "f.arrow")
-    found = {shard.format: [path.rsplit("/")[-1] for path in shard.paths] for shard in _list(tmp_path)}
-    assert found == {
-        Format.ARROW: ["f.arrow"],
-        Format.CSV: ["e.csv"],
-        Format.JSONL: ["b.jsonl"],
-        Format.PARQUET: ["d.parquet"],
+    sources = list_sources([Location(uri=str(tmp_path))], settings=AUTO).sources
+    assert dict(zip(sources["source"].to_pylist(), sources["format"].to_pylist(), strict=True)) == {
+        "f.arrow": "arrow",
+        "e.csv": "csv",
+        "b.jsonl": "jsonl",
+        "d.parquet": "parquet",
     }
+    sources = list_sources([Location(uri=str(tmp_path))], settings=InputConfig(format="text")).sources
+    assert sources["format"].to_pylist() == ["text"] * 6
 
 
-def test_list_shards_format_setting_goes_before_the_endings(tmp_path: Path) -> None:
-    _touch(tmp_path, "a.log", "b.parquet")
-    (shard,) = _list(tmp_path, InputConfig(format="text"))
-    assert shard.format is Format.TEXT
-    assert len(shard.paths) == 2
-
-
-def test_list_shards_many_small_files_share_shards(tmp_path: Path) -> None:
+def test_tasks_have_many_small_files_and_large_ones_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tasks, "TASK_BYTES", 400)
     _touch(tmp_path, *(f"{index:04}.txt" for index in range(600)))
-    found = _list(tmp_path)
-    assert len(found) == 3
-    assert [path for shard in found for path in shard.paths] == [f"{tmp_path}/{index:04}.txt" for index in range(600)]
-    assert sum(shard.size_bytes for shard in found) == 600
-
-
-def test_list_shards_files_together_stay_under_the_aim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 10)
-    _touch(tmp_path, "a.txt", "b.txt", "c.txt", size_bytes=4)
-    _touch(tmp_path, "d.txt", size_bytes=50)
-    assert [len(shard.paths) for shard in _list(tmp_path)] == [2, 1, 1]
+    _touch(tmp_path, "0300.txt", size_bytes=1000)
+    names = [f"{index:04}.txt" for index in range(600)]
+    expected = [names[:256], names[256:300], ["0300.txt"], names[301:557], names[557:]]
+    assert _tasks(tmp_path) == [(part, None) for part in expected]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
-def test_list_shards_large_file_is_cut_between_row_groups(
+def test_tasks_of_a_large_file_have_some_row_groups_each(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 2500)
+    monkeypatch.setattr(row_tasks, "TASK_BYTES", 2500)
     table = pa.table({"text": [f"{index:04}" * 250 for index in range(10)]})
     if ending == "parquet":
         pq.write_table(table, tmp_path / "a.parquet", row_group_size=1, compression="none")
@@ -177,21 +136,20 @@ def test_list_shards_large_file_is_cut_between_row_groups(
         with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
             writer.write_table(table, max_chunksize=1)
     _touch(tmp_path, f"b.{ending}")
-    found = _list(tmp_path)
-    groups = [shard.groups for shard in found if shard.groups]
-    assert len(groups) > 2
+    *parts, last = _tasks(tmp_path)
+    groups = [groups for _, groups in parts if groups is not None]
+    assert len(groups) == len(parts) > 2
     assert [group for pair in groups for group in range(*pair)] == list(range(10))
-    assert [shard.paths for shard in found if not shard.groups] == [(f"{tmp_path}/b.{ending}",)]
+    assert last == ([f"b.{ending}"], None)
 
 
-def test_list_shards_several_places_have_the_names_of_their_glob_and_no_file_twice(tmp_path: Path) -> None:
+def test_list_sources_several_places_have_the_names_of_their_glob_and_no_file_twice(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "more/a.txt"):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(name)
 
     def names(*places: str) -> list[str]:
-        (shard,) = list_shards(*(Location(uri=str(tmp_path / place)) for place in places), settings=InputConfig())
-        return list(shard.names)
+        return source_names(*(Location(uri=str(tmp_path / place)) for place in places), settings=AUTO)
 
     assert names("in/a.txt", "in/b.txt", "in/more") == names("in/*") == names("in") == ["a.txt", "b.txt", "more/a.txt"]
     assert names("in", "in/more", "in/a.txt") == names("in")
@@ -199,24 +157,23 @@ def test_list_shards_several_places_have_the_names_of_their_glob_and_no_file_twi
     assert names("in/more/a.txt") == ["a.txt"]
 
 
-def test_list_shards_places_on_two_file_systems_are_refused_by_name(tmp_path: Path) -> None:
+def test_list_sources_places_on_two_file_systems_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("disk")
     kept = Location(uri="memory://lake/a.txt")
     kept.write_bytes(b"memory")
     with pytest.raises(InputError, match=r"a\.txt and memory://lake/a\.txt are on two file systems; copy them to one"):
-        list_shards(Location(uri=str(tmp_path / "a.txt")), kept, settings=InputConfig())
+        source_names(Location(uri=str(tmp_path / "a.txt")), kept, settings=AUTO)
 
 
 @pytest.mark.s3
-def test_list_shards_bucket_prefix_and_glob_find_the_same_files(s3_bucket: Location) -> None:
+def test_list_sources_bucket_prefix_and_glob_find_the_same_files(s3_bucket: Location) -> None:
     for key in ("in/a.txt", "in/b/c.txt", "in/_x.txt"):
         (s3_bucket / key).write_bytes(b"text")
     s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/folder/", b"")
-    (shard,) = list_shards(s3_bucket / "in", settings=AUTO)
-    assert shard.paths == (f"{s3_bucket.path}/in/a.txt", f"{s3_bucket.path}/in/b/c.txt")
-    assert shard.names == ("a.txt", "b/c.txt")
-    (globbed,) = list_shards(s3_bucket / "in/**/*.txt", settings=AUTO)
-    assert (globbed.paths, globbed.names) == (shard.paths, shard.names)
+    for place in (s3_bucket / "in", s3_bucket / "in/**/*.txt"):
+        sources = list_sources([place], settings=AUTO).sources
+        assert sources["path"].to_pylist() == [f"{s3_bucket.path}/in/a.txt", f"{s3_bucket.path}/in/b/c.txt"]
+        assert sources["source"].to_pylist() == ["a.txt", "b/c.txt"]
 
 
 @pytest.mark.s3
@@ -240,11 +197,11 @@ def test_list_files_key_that_a_client_reads_as_a_version_of_another_is_refused(s
 
 
 @pytest.mark.s3
-def test_list_shards_nothing_in_the_bucket_and_no_bucket_are_refused_by_name(s3_bucket: Location) -> None:
+def test_list_sources_nothing_in_the_bucket_and_no_bucket_are_refused_by_name(s3_bucket: Location) -> None:
     no_bucket = Location(uri="s3://no-such-bucket/in", storage_options=s3_bucket.storage_options)
     for place, named in ((s3_bucket / "gone/*.txt", s3_bucket.uri), (no_bucket, no_bucket.uri)):
         with pytest.raises(InputError, match=named):
-            list_shards(place, settings=AUTO)
+            source_names(place, settings=AUTO)
 
 
 def test_list_files_place_with_parents_is_the_place_that_the_disk_means(

@@ -1,27 +1,15 @@
 import bz2
 import gzip
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.data.documents.formats import byte_lines
-from memagent_batch.data.documents.formats.byte_lines import ByteLines, line_at
-from memagent_batch.data.documents.formats.line_formats import CsvReader, JsonlReader
-from memagent_batch.data.documents.formats.records import (
-    ColumnKind,
-    InputColumn,
-    Presence,
-    Record,
-    RecordReader,
-    Unreadable,
-)
+from memagent_batch.data.documents.data_files import DataFile, read_records
+from memagent_batch.data.documents.formats.formats import Format
+from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, Record, Unreadable
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from tests.documents.lake.forms import indexed, read
@@ -33,36 +21,16 @@ ID = InputColumn(
 REFERENCES = InputColumn(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
 
 
-def _read(reader: RecordReader, path: Path, data: bytes, *columns: InputColumn) -> list[Record]:
+def _read(format_: Format, path: Path, data: bytes, *columns: InputColumn) -> list[Record]:
     path.write_bytes(data)
-    return list(reader.read(Location(uri=str(path)), columns=columns))
+    return list(read_records(DataFile(location=Location(uri=str(path)), format=format_), columns=columns))
 
 
-@given(st.text())
-def test_byte_lines_any_text_rejoin_and_count_its_bytes(text: str) -> None:
-    lines = ByteLines(stream=io.BytesIO(b"\n" + text.encode()), path="f")
-    assert "".join(lines) == "\n" + text
-    assert lines.position == 1 + len(text.encode())
-
-
-def test_byte_lines_invalid_utf8_names_file_byte_and_line() -> None:
-    lines = ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfab\ncd\xff\n"), path="some/file")
-    assert next(lines) == "ab\n"
-    with pytest.raises(InputError, match=r"some/file, line 2: invalid UTF-8 at byte 9 of the file"):
-        next(lines)
-
-
-def test_jsonl_records_are_found_again_at_their_bytes(tmp_path: Path) -> None:
+def test_jsonl_records_have_their_lines(tmp_path: Path) -> None:
     data = '\ufeff{"text": "é"}\n\n  \r\n{"text": "b", "x": 1}\r\n{"text": "c"}'.encode()
-    records = _read(JsonlReader(), tmp_path / "f", data, TEXT)
+    records = _read(Format.JSONL, tmp_path / "f", data, TEXT)
     assert [record.values for record in records] == [("é",), ("b",), ("c",)]
-    found = [json.loads(data[record.place.start : record.place.stop].decode("utf-8-sig")) for record in records]
-    assert [row["text"] for row in found] == ["é", "b", "c"]
-
-
-def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
-    records = _read(JsonlReader(), tmp_path / "f", b'{"document_id": 1}\n{"document_id": 2, "text": "b"}\n', ID, TEXT)
-    assert [record.values for record in records] == [("1", None), ("2", "b")]
+    assert [record.place for record in records] == [(1, 0), (4, 0), (5, 0)]
 
 
 @pytest.mark.parametrize(
@@ -79,30 +47,24 @@ def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
 )
 def test_jsonl_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        _read(JsonlReader(), tmp_path / "f", data, ID, TEXT)
+        _read(Format.JSONL, tmp_path / "f", data, ID, TEXT)
 
 
 def test_jsonl_lone_surrogate_concerns_its_document_only(tmp_path: Path) -> None:
-    bad, good = _read(JsonlReader(), tmp_path / "f", b'{"text": "\\ud800"}\n{"text": "a"}', TEXT)
+    bad, good = _read(Format.JSONL, tmp_path / "f", b'{"text": "\\ud800"}\n{"text": "a"}', TEXT)
     assert isinstance(bad.values[0], Unreadable)
     assert good.values == ("a",)
 
 
 def test_csv_multi_line_fields_have_their_places(tmp_path: Path) -> None:
     data = b'\xef\xbb\xbfdocument_id,text\r\n1,"a\r\nb,""c"\n\n2,plain\r\n3,"\n\n"'
-    records = _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
+    records = _read(Format.CSV, tmp_path / "f", data, ID, TEXT)
     assert [record.values for record in records] == [("1", 'a\r\nb,"c'), ("2", "plain"), ("3", "\n\n")]
-    places = [record.place for record in records]
-    assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
-
-
-def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
-    (record,) = _read(CsvReader(), tmp_path / "f", b"text\n" + b"x" * 1_000_000, TEXT)
-    assert record.values == ("x" * 1_000_000,)
+    assert [record.place for record in records] == [(2, 0), (5, 0), (6, 0)]
 
 
 def test_csv_empty_field_is_null_where_optional_and_no_text_of_a_document(tmp_path: Path) -> None:
-    (record,) = _read(CsvReader(), tmp_path / "f", b"text,r\n,\n", TEXT, REFERENCES)
+    (record,) = _read(Format.CSV, tmp_path / "f", b"text,r\n,\n", TEXT, REFERENCES)
     text, references = record.values
     assert isinstance(text, Unreadable)
     assert text.reason.startswith("the text is null")
@@ -113,7 +75,7 @@ def test_csv_empty_field_is_null_where_optional_and_no_text_of_a_document(tmp_pa
     ("field", "expected"), [('"[""a"", ""b""]"', ["a", "b"]), ("a", "a"), ("[a]", "[a]"), ("[1]", ["1"])]
 )
 def test_csv_references_are_a_json_list_or_a_text(field: str, expected: object, tmp_path: Path) -> None:
-    (record,) = _read(CsvReader(), tmp_path / "f", f"r\n{field}\n".encode(), REFERENCES)
+    (record,) = _read(Format.CSV, tmp_path / "f", f"r\n{field}\n".encode(), REFERENCES)
     assert record.values == (expected,)
 
 
@@ -133,15 +95,7 @@ def test_csv_references_are_a_json_list_or_a_text(field: str, expected: object, 
 )
 def test_csv_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
-
-
-def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_lines, "_BLOCK_BYTES", 3)
-    data = b"a\n\nbcdefg\nh"
-    (tmp_path / "f").write_bytes(data)
-    found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]
-    assert found == [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4]
+        _read(Format.CSV, tmp_path / "f", data, ID, TEXT)
 
 
 PACKINGS: dict[str, Callable[[bytes], bytes]]
