@@ -105,12 +105,12 @@ def extract_answer(response: str, *, extraction: Extraction) -> str | None:
     text = after_thoughts(response) or ""
     match extraction:
         case Extraction.BOXED:
-            return _boxed(text)
+            return _find_boxed(text)
         case Extraction.SENTENCE:
-            return _answer_sentence(text)
+            return _find_sentence(text)
         case Extraction.AUTO:
-            boxed = _boxed(text)
-            return _answer_sentence(text) if boxed is None else boxed
+            boxed = _find_boxed(text)
+            return _find_sentence(text) if boxed is None else boxed
         case Extraction.RAW:
             return text.strip() or None
 
@@ -125,7 +125,7 @@ def closed_text(text: str, start: int) -> str | None:
     return None
 
 
-def _boxed(response: str) -> str | None:
+def _find_boxed(response: str) -> str | None:
     """Content of the last box whose braces close."""
     start = response.rfind(BOX)
     while start >= 0:
@@ -136,18 +136,18 @@ def _boxed(response: str) -> str | None:
     return None
 
 
-def _answer_sentence(response: str) -> str | None:
+def _find_sentence(response: str) -> str | None:
     end = len(response)
     for match in reversed(list(SENTENCE.finditer(response))):
         line, _, below = response[match.end() : end].partition("\n")
-        answer = _unmarked(line) or (_unmarked(below.strip().split("\n", 1)[0]) if match["colon"] else "")
+        answer = _strip_emphasis(line) or (_strip_emphasis(below.strip().split("\n", 1)[0]) if match["colon"] else "")
         if answer:
             return answer
         end = match.start()
     return None
 
 
-def _unmarked(line: str) -> str:
+def _strip_emphasis(line: str) -> str:
     """A line without emphasis and full stop."""
     return line.strip(EMPHASIS).removesuffix(".").strip(EMPHASIS)
 

@@ -232,10 +232,10 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
     written = after_thoughts(text, opens_thought=opens_thought)
     if written is None or not written.strip():
         return None
-    return None if keep_word and _keeps(written, keep_word=keep_word) else written
+    return None if keep_word and _says_keep_word(written, keep_word=keep_word) else written
 
 
-def _keeps(written: str, *, keep_word: str) -> bool:
+def _says_keep_word(written: str, *, keep_word: str) -> bool:
     """Whether a model wrote the word that keeps its memory. A tag comes first, a word has the first clause for itself.
 
     "keep: nothing new" keeps, whatever lines follow; "Keep receipts for 7 years." is a note. A tag elsewhere may be a

@@ -68,15 +68,15 @@ def find_doubt(
     if value.status in UNSTATED:
         return Doubt.ANSWER if _states_something(answer, value_type) else None
     if value_type.type is AnswerType.JSON:
-        is_said = _has_leaves("\n".join([answer, notes, evidence or ""]), json.loads(value.value or "null"))
+        is_said = _states_leaves("\n".join([answer, notes, evidence or ""]), json.loads(value.value or "null"))
         return None if is_said and not _says_absent(answer) else Doubt.ANSWER
-    if not _follows(value, value_type, answer=answer, evidence=evidence):
+    if not _follows_from(value, value_type, answer=answer, evidence=evidence):
         return Doubt.ANSWER
-    is_there = evidence is None or _is_in(evidence, value, value_type, scales_apart=True)
+    is_there = evidence is None or _states_value(evidence, value, value_type, scales_apart=True)
     return None if is_there else Doubt.EVIDENCE
 
 
-def _follows(value: TypedValue, value_type: ValueType, *, answer: str, evidence: str | None) -> bool:
+def _follows_from(value: TypedValue, value_type: ValueType, *, answer: str, evidence: str | None) -> bool:
     """Whether a value follows from the answer; of one that can't be compared, whether they do not contradict."""
     match value_type.type:
         case AnswerType.BOOL:
@@ -87,17 +87,17 @@ def _follows(value: TypedValue, value_type: ValueType, *, answer: str, evidence:
         case AnswerType.LABEL | AnswerType.LABELS:
             return _agrees_with_labels(value, value_type, answer=answer)
         case AnswerType.DATE:
-            if _is_in(answer, value, value_type):
+            if _states_value(answer, value, value_type):
                 return True
             date_ = _date(value)  # the answer may name the day alone, and the evidence its year
             named = [(day.day, day.month, day.year) for day in days_in(answer)]
             return (date_.day, date_.month, None) in named and evidence is not None and states_date(evidence, date_)
         case AnswerType.NUMBER:
-            return _is_in(answer, value, value_type)
+            return _states_value(answer, value, value_type)
     return not _says_absent(answer)
 
 
-def _is_in(text: str, value: TypedValue, value_type: ValueType, *, scales_apart: bool = False) -> bool:
+def _states_value(text: str, value: TypedValue, value_type: ValueType, *, scales_apart: bool = False) -> bool:
     """Whether a text has a number or a date; a value of another type is not sought."""
     match value_type.type:
         case AnswerType.NUMBER if value.number is not None:
@@ -107,13 +107,13 @@ def _is_in(text: str, value: TypedValue, value_type: ValueType, *, scales_apart:
     return True
 
 
-def _has_leaves(text: str, value: object) -> bool:
+def _states_leaves(text: str, value: object) -> bool:
     """Whether a text has all numbers and dates of a JSON value."""
     match value:
         case dict():
-            return all(_has_leaves(text, each) for each in value.values())
+            return all(_states_leaves(text, each) for each in value.values())
         case list():
-            return all(_has_leaves(text, each) for each in value)
+            return all(_states_leaves(text, each) for each in value)
         case int() | float() if not isinstance(value, bool):
             return states_number(text, value, scales_apart=True)
         case str() if re.fullmatch(DATE, value):

@@ -81,7 +81,7 @@ def sent_schema(schema: Schema) -> SentSchema:
         raise ValueTypeError("schema: it holds half of a surrogate pair; write the character out") from None
     except jsonschema.SchemaError as error:
         raise ValueTypeError(f"schema{_pointer(error.absolute_path)}: {error.message}") from None
-    return _sent(schema, _Place(whole=schema))
+    return _convert(schema, _Place(whole=schema))
 
 
 def engine_schema(schema: Schema) -> dict[str, Any]:
@@ -185,14 +185,14 @@ class _Place:
                 raise self.at(name).error(f"this keyword is not taken here; {SCHEMA_REMEDY}")
 
 
-def _sent(schema: Any, place: _Place) -> SentSchema:
+def _convert(schema: Any, place: _Place) -> SentSchema:
     if not isinstance(schema, Mapping):
         raise place.error("write out what is allowed here; true and false are not taken")
     if next(place.parts) >= MAX_PARTS:
         raise place.error(f"the schema has more than {MAX_PARTS} parts with its references; ask for less at once")
     stated = {name: value for name, value in schema.items() if name not in NOTES}
     if "$ref" in stated:
-        return _referred(stated, place)
+        return _convert_reference(stated, place)
     for name in ("enum", "const"):
         if name in stated:
             place.require_keywords(stated, name, "type")
@@ -200,11 +200,11 @@ def _sent(schema: Any, place: _Place) -> SentSchema:
     if "anyOf" in stated:
         place.require_keywords(stated, "anyOf")
         parts = enumerate(stated["anyOf"])
-        return {"anyOf": [_sent(part, place.at("anyOf", str(number))) for number, part in parts]}
+        return {"anyOf": [_convert(part, place.at("anyOf", str(number))) for number, part in parts]}
     types = stated.get("type")
     if isinstance(types, list):
-        return {"anyOf": [_typed(_for_type(stated, kind), place) for kind in types]}
-    return _typed(stated, place)
+        return {"anyOf": [_convert_typed(_keywords_of_type(stated, kind), place) for kind in types]}
+    return _convert_typed(stated, place)
 
 
 def _allowed_values(stated: Schema, name: str, place: _Place) -> list[Any]:
@@ -220,7 +220,7 @@ def _allowed_values(stated: Schema, name: str, place: _Place) -> list[Any]:
     return values
 
 
-def _referred(stated: Schema, place: _Place) -> SentSchema:
+def _convert_reference(stated: Schema, place: _Place) -> SentSchema:
     name = str(stated["$ref"])
     place.require_keywords(stated, "$ref")
     if name in place.within:
@@ -228,22 +228,22 @@ def _referred(stated: Schema, place: _Place) -> SentSchema:
     target = place.whole.get("$defs", {}).get(name.removeprefix("#/$defs/"))
     if target is None:
         raise place.error(f"there is no {name}; refer to #/$defs/NAME")
-    return _sent(target, replace(place, within=(*place.within, name)))
+    return _convert(target, replace(place, within=(*place.within, name)))
 
 
-def _for_type(stated: Schema, kind: str) -> Schema:
+def _keywords_of_type(stated: Schema, kind: str) -> Schema:
     """Of the keywords beside several types, those of this one."""
     others = frozenset[str]().union(*KEYWORDS.values()) - KEYWORDS.get(kind, frozenset())
     return {name: value for name, value in stated.items() if name not in others} | {"type": kind}
 
 
-def _typed(stated: Schema, place: _Place) -> SentSchema:
+def _convert_typed(stated: Schema, place: _Place) -> SentSchema:
     kind = str(stated.get("type"))
     if kind not in KEYWORDS:
         raise place.error(f"it needs a type: {', '.join(KEYWORDS)}; or enum, const, anyOf")
     place.require_keywords(stated, "type", *KEYWORDS[kind])
     if kind == "object":
-        return _sent_object(stated, place)
+        return _convert_object(stated, place)
     if kind == "array" and "items" not in stated:
         raise place.error("an array needs items; say what they are")
     if stated.get("format", "date") not in FORMATS:
@@ -251,22 +251,22 @@ def _typed(stated: Schema, place: _Place) -> SentSchema:
         raise place.error(f"format {stated['format']!r} is not one of {names}; {SCHEMA_REMEDY}")
     if "format" in stated:
         place.require_keywords(stated, "type", "format")
-    items = {"items": _sent(stated["items"], place.at("items"))} if kind == "array" else {}
-    return _bounded(stated, place, is_integer=kind == "integer") | items
+    items = {"items": _convert(stated["items"], place.at("items"))} if kind == "array" else {}
+    return _add_bounds(stated, place, is_integer=kind == "integer") | items
 
 
-def _bounded(stated: Schema, place: _Place, *, is_integer: bool) -> SentSchema:
+def _add_bounds(stated: Schema, place: _Place, *, is_integer: bool) -> SentSchema:
     """A part without parts of its own, with bounds."""
     sent = {**DEFAULT_BOUNDS.get(stated["type"], {}), **stated}
     for name in {"minimum", "maximum"} & stated.keys():
-        sent[name] = _bound(stated[name], place.at(name), is_integer=is_integer)
+        sent[name] = _checked_bound(stated[name], place.at(name), is_integer=is_integer)
     for least, most in BOUNDS:
         if sent.get(least, -math.inf) > sent.get(most, math.inf):
             raise place.error(f"{least} {sent[least]} is above {most} {sent[most]}; raise {most}")
     return sent
 
 
-def _bound(bound: float, place: _Place, *, is_integer: bool) -> float:
+def _checked_bound(bound: float, place: _Place, *, is_integer: bool) -> float:
     if not abs(bound) <= sys.float_info.max:
         raise place.error("it is beyond all numbers; give a smaller one, or leave it out")
     if is_integer and bound != int(bound):
@@ -276,7 +276,7 @@ def _bound(bound: float, place: _Place, *, is_integer: bool) -> float:
     return int(bound) if is_integer else bound
 
 
-def _sent_object(stated: Schema, place: _Place) -> SentSchema:
+def _convert_object(stated: Schema, place: _Place) -> SentSchema:
     properties = stated.get("properties")
     if not properties:
         raise place.error("an object needs properties; name those that you ask for")
@@ -285,17 +285,17 @@ def _sent_object(stated: Schema, place: _Place) -> SentSchema:
     required = stated.get("required", ())
     if unknown := [name for name in required if name not in properties]:
         raise place.error(f"it requires {unknown[0]!r}, which is not one of its properties")
-    sent = {name: _sent(part, place.at("properties", name)) for name, part in properties.items()}
+    sent = {name: _convert(part, place.at("properties", name)) for name, part in properties.items()}
     ordered = sorted(sent, key=lambda name: name.casefold() not in REASONS)
     return {
         "type": "object",
-        "properties": {name: sent[name] if name in required else _or_null(sent[name]) for name in ordered},
+        "properties": {name: sent[name] if name in required else _allow_null(sent[name]) for name in ordered},
         "required": ordered,
         "additionalProperties": False,
     }
 
 
-def _or_null(schema: SentSchema) -> SentSchema:
+def _allow_null(schema: SentSchema) -> SentSchema:
     parts = schema.get("anyOf", [schema])
     null = {"type": "null"}
     if null in parts or None in schema.get("enum", ()):

@@ -103,7 +103,7 @@ def guide_for(value_type: ValueType) -> Guide | None:
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
             return choice_guide(*menu(value_type))
         case AnswerType.LABELS:
-            regex = f"{NONE}|{_subsets(_menu_numbers(value_type))}"
+            regex = f"{NONE}|{_subset_regex(_menu_numbers(value_type))}"
             return regex_guide(_or_not_stated(regex, value_type), example=NONE)
         case AnswerType.NUMBER:
             return regex_guide(_or_not_stated(NUMBER_FORM, value_type), example="0")
@@ -281,7 +281,7 @@ def _menu_numbers(value_type: ValueType) -> dict[str, str]:
     return {str(number): label.strip() for number, label in enumerate(value_type.labels, start=1)}
 
 
-def _subsets(numbers: Mapping[str, str]) -> str:
+def _subset_regex(numbers: Mapping[str, str]) -> str:
     """An expression for some of the numbers with commas between them."""
     names = list(numbers)
     if len(names) > ORDERED_LABELS:
@@ -389,17 +389,17 @@ def _equality_key(value: TypedValue) -> Any:
     """What equal values have in common."""
     if value.value is None:
         return value.status in UNSTATED or value.status, None
-    return value.status, json.dumps(_normalised(json.loads(value.value)), sort_keys=True)
+    return value.status, json.dumps(_normalise(json.loads(value.value)), sort_keys=True)
 
 
-def _normalised(value: Any) -> Any:
+def _normalise(value: Any) -> Any:
     match value:
         case str():
             return " ".join(unicodedata.normalize("NFKC", value).casefold().split())
         case float() if value.is_integer():
             return int(value)
         case list():
-            return [_normalised(each) for each in value]
+            return [_normalise(each) for each in value]
         case dict():
-            return {name: _normalised(each) for name, each in value.items()}
+            return {name: _normalise(each) for name, each in value.items()}
     return value

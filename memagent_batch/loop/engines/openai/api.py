@@ -238,7 +238,7 @@ class Api(ABC):
     def body(self, prompt: Prompt, *, seed: int = 0, form: GuideForm | None = None) -> dict[str, JsonValue]:
         """The body of a request. A guided turn is greedy."""
         sampling = SamplingConfig() if prompt.guide else self._sampling
-        body: dict[str, JsonValue] = {"model": self._model, **self._shown(prompt, form=form)}
+        body: dict[str, JsonValue] = {"model": self._model, **self._prompt_fields(prompt, form=form)}
         body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if sampling.temperature > 0:
             body["seed"] = seed
@@ -246,7 +246,7 @@ class Api(ABC):
             body["top_k"] = sampling.top_k
         if prompt.guide and form:
             body |= guide_fields(prompt.guide, form)
-        body |= self._optional | self._fixed(prompt) | self._settings.extra_body
+        body |= self._optional | self._template_fields(prompt) | self._settings.extra_body
         return {name: value for name, value in body.items() if value is not None}
 
     def budget(self, prompt: Prompt, form: GuideForm | None) -> int:
@@ -255,10 +255,10 @@ class Api(ABC):
         return prompt.max_tokens + self._settings.thinking_tokens + object_tokens
 
     @abstractmethod
-    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+    def _prompt_fields(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         """The prompt, its budget, and the log-probabilities that are asked for."""
 
-    def _fixed(self, prompt: Prompt) -> dict[str, JsonValue]:
+    def _template_fields(self, prompt: Prompt) -> dict[str, JsonValue]:
         """Fields that an endpoint must know."""
         return {}
 
@@ -324,7 +324,7 @@ class CompletionsApi(Api):
     optional: ClassVar[Mapping[str, JsonValue]] = {**NEUTRAL, "return_token_ids": True}  # vLLM's extension
     response_type = TextCompletions
 
-    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+    def _prompt_fields(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         shown: dict[str, JsonValue] = {"prompt": [*prompt.token_ids], "max_tokens": self.budget(prompt, form)}
         num_logprobs = num_candidates(prompt.guide, logprobs=self._sampling.logprobs)
         return shown if num_logprobs is None else {**shown, "logprobs": num_logprobs}

@@ -179,7 +179,7 @@ class ChatApi(Api):
         self._budget_name = MAX_COMPLETION_TOKENS
         self._gives_logprobs = True
 
-    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+    def _prompt_fields(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         content = self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids))
         shown: dict[str, JsonValue] = {
             "messages": [{"role": "user", "content": content}],
@@ -190,7 +190,7 @@ class ChatApi(Api):
             shown |= {"logprobs": True, "top_logprobs": num_candidate}
         return shown
 
-    def _fixed(self, prompt: Prompt) -> dict[str, JsonValue]:
+    def _template_fields(self, prompt: Prompt) -> dict[str, JsonValue]:
         """What the user gives the template. A guided turn has no room for the thinking that it may switch on."""
         values = dict(self._template_values)
         if prompt.guide is not None and THINKING_WORD in values:
@@ -260,14 +260,14 @@ class ChatApi(Api):
 
     def _free_text(self, message: "Message", *, prompt: Prompt, reason: FinishReason) -> tuple[str, FinishReason]:
         """What a free turn wrote, its thoughts first; cut where it exceeds its budget by the user's tokeniser."""
-        thoughts, text = self._parts(message, is_cut=reason is FinishReason.LENGTH)
+        thoughts, text = self._split_thoughts(message, is_cut=reason is FinishReason.LENGTH)
         token_ids = self._tokenizer.encode(text)
         if len(token_ids) > prompt.max_tokens:
             text = self._tokenizer.text_of(token_ids[: prompt.max_tokens]).rstrip("\ufffd")
             reason = FinishReason.LENGTH
         return thoughts + text, reason
 
-    def _parts(self, message: "Message", *, is_cut: bool) -> tuple[str, str]:
+    def _split_thoughts(self, message: "Message", *, is_cut: bool) -> tuple[str, str]:
         """Thoughts between their tags, and what follows them. A thought that was cut off is not closed."""
         text = message.content or ""
         if message.thoughts:

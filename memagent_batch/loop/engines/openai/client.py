@@ -121,11 +121,11 @@ class OpenAIClient:
             ):
                 content = await answer.read()
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return Failure(message=f"{self.name} can't be reached: {self._text(error)}", concerns_all=True)
+            return Failure(message=f"{self.name} can't be reached: {self._describe(error)}", concerns_all=True)
         except TimeoutError:
             return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s", timed_out=True)
         except aiohttp.ClientError as error:
-            return Failure(message=f"{self.name} cut the connection: {self._text(error)}")
+            return Failure(message=f"{self.name} cut the connection: {self._describe(error)}")
         response = Response(
             status_code=answer.status,
             content=content,
@@ -148,18 +148,18 @@ class OpenAIClient:
 
     def refusal(self, response: Response) -> str:
         """A response that is of no use, in the server's own words; secrets that it may repeat are taken out."""
-        message = self._masked(error_message(response.content))
+        message = self._mask(error_message(response.content))
         return f"{self.name} answered {response.request} with {response.status_code}: {message}"
 
-    def _text(self, error: aiohttp.ClientError) -> str:
+    def _describe(self, error: aiohttp.ClientError) -> str:
         reason: object = error
         if isinstance(error, aiohttp.ClientConnectorError):
             reason = error.os_error
         elif isinstance(error, aiohttp.ClientResponseError):
             reason = error.message  # its text has the whole address
-        return self._masked(f"{type(error).__name__}: {reason}")
+        return self._mask(f"{type(error).__name__}: {reason}")
 
-    def _masked(self, message: str) -> str:
+    def _mask(self, message: str) -> str:
         for secret in self._secrets:
             message = message.replace(secret, "***")
         return message
