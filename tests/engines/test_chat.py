@@ -65,9 +65,19 @@ def test_marker_of_a_known_family_is_exchanged_once_and_can_be_read_and_restored
     assert sum(before != after for before, after in zip(restored, found, strict=True)) == 2
 
 
-@pytest.mark.parametrize("text", PLAIN)
-def test_text_without_a_marker_stays_as_it_is(text: str) -> None:
-    assert Markers().neutralise(text) == text
+@pytest.mark.parametrize(
+    ("markers", "text", "shown"),
+    [
+        *(((), text, text) for text in PLAIN),
+        (["ü"], "für", "für"),
+        (["]~b]", "<X>"], "a ]~b] b <X>", "a ⟧~b⟧ b ‹X›"),
+        (["Q!"], "Q!", "Q·!"),
+    ],
+)
+def test_markers_of_the_tokeniser_are_exchanged_too_and_other_text_stays(
+    markers: list[str], text: str, shown: str
+) -> None:
+    assert Markers(markers).neutralise(text) == shown
 
 
 @given(st.lists(st.sampled_from([*MARKED, *PLAIN, "<", "|", ">", "[", "]", "/", "<|", "|>", "\n", "<X>"]), max_size=8))
@@ -83,15 +93,6 @@ def test_text_of_any_letters_is_exchanged_in_one_pass_and_can_be_restored(own: s
     assert len(found) <= len(text) + len(text) // 2  # a marker has two characters at least, and grows by one
     restored = found.translate(str.maketrans("‹›⟦⟧", "<>[]"))
     assert restored.replace("·", "") == text.replace("·", "")
-
-
-def test_letter_that_the_vocabulary_has_as_a_token_is_no_marker() -> None:
-    assert Markers({"ü"}).neutralise("für") == "für"
-
-
-def test_marker_of_the_tokeniser_alone_is_exchanged_too() -> None:
-    assert Markers(["]~b]", "<X>"]).neutralise("a ]~b] b <X>") == "a ⟧~b⟧ b ‹X›"
-    assert Markers(["Q!"]).neutralise("Q!") == "Q·!"
 
 
 @pytest.mark.parametrize("prompts", BUILT_IN_PROMPTS.values(), ids=BUILT_IN_PROMPTS)
@@ -257,15 +258,14 @@ async def test_guide_of_an_object_is_its_own_schema(tiny_tokenizer: Tokenizer) -
 
 
 @pytest.mark.parametrize("text", ['{"value": "2', '{"other": "2"}', "2"])
-async def test_object_that_is_broken_fails_its_turn(text: str, tiny_tokenizer: Tokenizer) -> None:
+async def test_object_that_is_broken_fails_its_turn_and_one_that_was_cut_says_so(
+    text: str, tiny_tokenizer: Tokenizer
+) -> None:
     with pytest.raises(EngineRequestError, match="no object with a value"):
         await chosen(UNKNOWN, object_reply("733"), chat_reply(text), tokenizer=tiny_tokenizer)
-
-
-async def test_object_that_was_cut_says_so_and_is_no_value(tiny_tokenizer: Tokenizer) -> None:
-    cut = chat_reply('{"value": "', finish_reason="length")
+    cut = chat_reply(text, finish_reason="length")
     completion, _ = await chosen(UNKNOWN, object_reply("733"), cut, tokenizer=tiny_tokenizer)
-    assert (completion.text, completion.finish_reason) == ('{"value": "', FinishReason.LENGTH)
+    assert (completion.text, completion.finish_reason) == (text, FinishReason.LENGTH)
 
 
 def logprobs_of(*tokens: tuple[str, dict[str, float]]) -> dict[str, Any]:
