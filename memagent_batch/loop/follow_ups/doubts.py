@@ -13,7 +13,7 @@ from memagent_batch.loop.completions import is_refusal
 from memagent_batch.loop.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.loop.follow_ups.json_schemas import FORMAT_CHECKER
 from memagent_batch.loop.follow_ups.values import DATE, UNSTATED, TypedValue, ValueStatus
-from memagent_batch.loop.texts.figures import days_in, numbers_in, states_date, states_number
+from memagent_batch.loop.texts.figures import Day, days_in, numbers_in, states_date, states_number
 
 
 class Doubt(StrEnum):
@@ -89,9 +89,9 @@ def _follows_from(value: TypedValue, value_type: ValueType, *, answer: str, evid
         case AnswerType.DATE:
             if _states_value(answer, value, value_type):
                 return True
-            date_ = _date(value)  # the answer may name the day alone, and the evidence its year
-            named = [(day.day, day.month, day.year) for day in days_in(answer)]
-            return (date_.day, date_.month, None) in named and evidence is not None and states_date(evidence, date_)
+            day = _date(value)  # the answer may name the day alone, and the evidence its year
+            is_partial = Day(day=day.day, month=day.month) in days_in(answer)
+            return is_partial and evidence is not None and states_date(evidence, day)
         case AnswerType.NUMBER:
             return _states_value(answer, value, value_type)
     return not _says_absent(answer)
