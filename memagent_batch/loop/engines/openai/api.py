@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, cast
 
-from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
@@ -122,14 +122,14 @@ class Completions(BaseModel):
     """Body of a successful response of either API."""
 
     choices: Sequence[Choice] = Field(min_length=1)
-    usage: Usage | None = None
+    usage: Annotated[Usage, BeforeValidator(lambda usage: usage or {})] = Usage()
     model: str | None = None
     """The model that wrote it, as the server names it."""
 
     @property
     def num_prompt_tokens(self) -> int | None:
         """Tokens of the prompt that the server says to have read; None if it doesn't say."""
-        return (self.usage.prompt_tokens if self.usage else None) or None
+        return self.usage.prompt_tokens or None
 
 
 class Model(BaseModel):
@@ -340,7 +340,7 @@ class CompletionsApi(Api):
             EngineRequestError: it holds what can't be right: a text without tokens, more tokens than asked for.
         """
         body = cast(TextCompletions, response.body)
-        choice, usage, budget = body.choices[0], body.usage, self.budget(prompt, form)
+        choice, budget = body.choices[0], self.budget(prompt, form)
         if choice.token_ids == [] and choice.text:
             raise EngineRequestError(f"{turn} sent a text without its tokens")
         if len(choice.token_ids or ()) > budget:
@@ -361,8 +361,8 @@ class CompletionsApi(Api):
             logprobs=self._logprobs(choice, form=form, num_tokens=len(token_ids)),
             menu_logprobs=menu_logprobs(prompt.guide, (candidates or {}).items()) if is_masked else None,
             num_prompt_tokens=len(prompt.token_ids),
-            num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
-            num_billed_tokens=usage.completion_tokens or None if usage and own_ids is None else None,
+            num_cached_prompt_tokens=body.usage.cached_tokens or 0,
+            num_billed_tokens=body.usage.completion_tokens or None if own_ids is None else None,
             engine_seconds=response.elapsed_seconds,
         )
 

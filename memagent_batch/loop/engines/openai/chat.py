@@ -203,8 +203,8 @@ class ChatApi(Api):
         if self._gives_logprobs and refused_fields(response, ["logprobs"]):
             self._gives_logprobs = False
             refused.append("logprobs")
-        usage = response.body.usage if response.body else None
-        writes_on = ((usage.completion_tokens if usage else None) or 0) > budget + OBJECT_TOKENS
+        num_written = (response.body.usage.completion_tokens if response.body else None) or 0
+        writes_on = num_written > budget + OBJECT_TOKENS
         is_unknown = writes_on or refused_fields(response, [MAX_COMPLETION_TOKENS])
         if is_unknown and self._budget_name == MAX_COMPLETION_TOKENS:
             self._budget_name = "max_tokens"
@@ -229,7 +229,7 @@ class ChatApi(Api):
             EngineRequestError: the provider's filter stopped it, or the model refused.
         """
         body = cast(ChatCompletions, response.body)
-        choice, usage = body.choices[0], body.usage
+        choice = body.choices[0]
         if choice.message.refusal:
             raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")
         if body.is_filtered:
@@ -253,8 +253,8 @@ class ChatApi(Api):
             logprobs=[token.logprob for token in path] if path and is_path else None,
             menu_logprobs=menu_logprobs(prompt.guide, candidates),
             num_prompt_tokens=body.num_prompt_tokens or len(prompt.token_ids),
-            num_cached_prompt_tokens=(usage.cached_tokens if usage else None) or 0,
-            num_billed_tokens=usage.completion_tokens or None if usage else None,
+            num_cached_prompt_tokens=body.usage.cached_tokens or 0,
+            num_billed_tokens=body.usage.completion_tokens or None,
             engine_seconds=response.elapsed_seconds,
         )
 
