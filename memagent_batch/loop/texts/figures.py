@@ -280,7 +280,7 @@ def _parse_number(match: "re.Match[str]") -> Number:
     """The number of a match of `_NUMBER`."""
     units = _UNIT_NAMES.get((match["after"] or "")[len(match["larger"] or "") :] or match["before"] or "", frozenset())
     atoms = [_parse_atom(each[0]) for each in _ATOM.finditer(match["number"])]
-    around = [_SCALES[each.strip(". ")] for each in (match["large"], match["larger"], match["in"]) if each]
+    around = [_SCALES[each.strip().rstrip(".")] for each in (match["large"], match["larger"], match["in"]) if each]
     letter = re.search(r"[^\W\d_]+$", match["number"])
     is_unsure = bool(letter and letter[0] in _LETTERS) and not units & _MONEY
     return Number(

@@ -32,6 +32,8 @@ DAY = date(2024, 3, 5)
         ("10 lakh rupees", 1e6, "INR"),
         ("3 mil millones de euros", 3e9, "EUR"),
         ("USD 1.2bn", 1.2e9, "USD"),
+        ("EUR million\n4.25", 4_250_000, "EUR"),
+        ("EUR Mio.\t4,25", 4_250_000, "EUR"),
         ("5 млн", 5e6, ""),
         ("金額は5億円", 5e8, "JPY"),
         ("EUR 5,000¹", 5000, "EUR"),
