@@ -282,7 +282,7 @@ async def test_start_endpoint_that_can_not_serve_is_refused(
     server: dict[str, Any], message: str, tiny_tokenizer: Tokenizer
 ) -> None:
     with scripted_server(completion_reply()) as script:
-        script.models, script.probes = server.get("models", script.models), [server.get("probe", THERE), THERE]
+        script.models, script.probes = server.get("models", script.models), [server.get("probe", THERE)]
         await require_refused(script, message, tiny_tokenizer, sampling=server.get("sampling", SamplingConfig()))
 
 
