@@ -176,7 +176,45 @@ def test_day_without_a_year_is_partial() -> None:
     assert (day.day, day.month, day.year) == (5, 3, None)
 
 
-@given(st.text(max_size=60))
+PIECES = (
+    "EUR ",
+    "TEUR",
+    "$",
+    "million",
+    "Mio.",
+    "k",
+    " ",
+    "\n",
+    "\u00a0",
+    "5",
+    "1 000",
+    ",",
+    ".",
+    "-",
+    "½",
+    "%",
+    "(",
+    ")",
+)
+WORDS = (
+    "two",
+    "thousand",
+    " and a half",
+    "per cent",
+    "of",
+    "fifth",
+    "5th",
+    "March",
+    "mai",
+    "2024",
+    "/",
+    "days",
+    "億",
+    "٤",
+)
+
+
+@given(st.lists(st.sampled_from([*PIECES, *WORDS]), max_size=12).map("".join) | st.text(max_size=60))
 def test_any_text_can_be_searched(text: str) -> None:
     states_number(text, 5.0, unit=text)
     states_date(text, DAY)
