@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from memagent_batch.apps.api.question import Question as Question
+    from memagent_batch.apps.api.commands import answer as answer
+    from memagent_batch.apps.api.commands import collect as collect
+    from memagent_batch.apps.api.commands import export as export
+    from memagent_batch.apps.api.commands import ingest_files as ingest_files
+    from memagent_batch.apps.api.commands import make_review as make_review
+    from memagent_batch.apps.api.commands import page as page
+    from memagent_batch.apps.api.commands import scan as scan
+    from memagent_batch.apps.api.inputs import Question as Question
     from memagent_batch.apps.api.reader import Agent as Agent
     from memagent_batch.apps.api.reader import Answered as Answered
     from memagent_batch.apps.api.reader import Gated as Gated
@@ -18,13 +25,6 @@ if TYPE_CHECKING:
     from memagent_batch.apps.api.reader import Turn as Turn
     from memagent_batch.apps.api.run import Run as Run
     from memagent_batch.apps.api.stage import read as read
-    from memagent_batch.apps.flows.from_python import answer as answer
-    from memagent_batch.apps.flows.from_python import collect as collect
-    from memagent_batch.apps.flows.from_python import export as export
-    from memagent_batch.apps.flows.from_python import ingest_files as ingest_files
-    from memagent_batch.apps.flows.from_python import make_review as make_review
-    from memagent_batch.apps.flows.from_python import page as page
-    from memagent_batch.apps.flows.from_python import scan as scan
     from memagent_batch.config.agent import SamplingConfig as SamplingConfig
     from memagent_batch.config.engines import OpenAIConfig as OpenAIConfig
     from memagent_batch.config.engines import VllmConfig as VllmConfig
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from memagent_batch.run.tables import table as table
 
 _NAMES = {
-    "apps.api.question": "Question",
+    "apps.api.inputs": "Question",
     "apps.api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
     "apps.api.run": "Run",
     "apps.api.stage": "read",
@@ -56,7 +56,7 @@ _NAMES = {
     "config.job": "LogConfig PoolConfig RolloutConfig",
     "config.sources": "InputConfig",
     "loop.follow_ups.answer_types": "Bool Date Json Label Labels Number",
-    "apps.flows.from_python": "answer collect export ingest_files make_review page scan",
+    "apps.api.commands": "answer collect export ingest_files make_review page scan",
     "run.second_pass": "merged_answers",
     "run.tables": "dataset table",
 }

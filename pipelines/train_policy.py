@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from memagent_batch.apps.training.rollouts.table import ROLLOUTS, read_groups, read_rollouts_record
+from memagent_batch.apps.training.rollouts_table import ROLLOUTS, read_groups, read_rollouts_record
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.loop.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version

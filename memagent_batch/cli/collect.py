@@ -22,7 +22,7 @@ class Collect(JobSettings, Command):
     page = "docs/how-to/training.md"
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.collect import collect  # here, so that --help needs no engine
+        from memagent_batch.apps.training.collect import collect  # here, so that --help needs no engine
 
         record = collect(self.job())
         print(json.dumps({"output": mask_url(self.output), **record["counts"], "mean_reward": record["mean_reward"]}))

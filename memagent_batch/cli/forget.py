@@ -35,7 +35,7 @@ class Forget(OutputCommand, JsonCommand):
     """Do not ask."""
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.forget import find_documents, forget
+        from memagent_batch.apps.forget import find_documents, forget
 
         if bool(self.document) == (self.where is not None):
             raise SettingsError("name the documents with --document, or by a condition with --where")

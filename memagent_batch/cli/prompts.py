@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from memagent_batch.apps.flows.official_prompts import import_official
+from memagent_batch.apps.official_prompts import import_official
 from memagent_batch.cli.settings import Command
 from memagent_batch.errors import OutputError
 from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS

@@ -41,7 +41,7 @@ class MakeReview(OutputsCommand):
     """Write only labels.csv: no page, and no text of a document."""
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.review import ReviewRequest, make_review
+        from memagent_batch.apps.review.review import ReviewRequest, make_review
 
         asked = ReviewRequest(
             question_id=self.question,
@@ -74,7 +74,7 @@ class ImportLabels(OutputCommand):
     """Who labelled, for rows that don't say."""
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.review import import_labels
+        from memagent_batch.apps.review.review import import_labels
 
         sheets = [self.locate(uri) for uri in self.sheets]
         print(json.dumps(import_labels(self.location, sheets, reviewer=self.reviewer)))
@@ -94,7 +94,7 @@ class SignReadings(OutputCommand):
     """The sheets: files or any fsspec URLs."""
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.review import sign_sheets
+        from memagent_batch.apps.review.sign_offs import sign_sheets
 
         print(json.dumps(sign_sheets(self.location, [self.locate(uri) for uri in self.sheets])))
 
@@ -118,7 +118,7 @@ class EstimateReview(OutputsCommand, JsonCommand):
     """Estimate before everything is labelled. The intervals hold for one look only."""
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.review import make_estimate
+        from memagent_batch.apps.review.review import make_estimate
 
         values, page = make_estimate(self.locations, self.review, so_far=self.so_far)
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))

@@ -31,7 +31,7 @@ class Scan(JobSettings, Command):
     page = "docs/how-to/nightly-scans.md"
 
     def run(self) -> None:
-        from memagent_batch.apps.flows.scan import scan
+        from memagent_batch.apps.scan import scan
         from memagent_batch.run.accepted_unread import open_unread
         from memagent_batch.run.flows.ingest import require_sources  # here, so that --help loads no reader
         from memagent_batch.run.manifest import require_documents, require_sources_read, require_success

@@ -39,16 +39,14 @@ def test_public_names_are_all_there_and_loaded_when_used() -> None:
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
     assert all(getattr(ma, name) is not None for name in ma.__all__)
+    named = [getattr(ma, kind.capitalize())() for kind in POLICIES.built_in]
+    assert [policy.kind for policy in named] == [*POLICIES.built_in]
     with pytest.raises(AttributeError, match="no name 'Nothing'"):
         _ = ma.Nothing  # type: ignore[attr-defined]
 
 
-def test_each_shipped_policy_has_a_public_name() -> None:
-    named = [getattr(ma, kind.capitalize())() for kind in POLICIES.built_in]
-    assert [policy.kind for policy in named] == [*POLICIES.built_in]
-
-
-def test_reading_has_answer_memory_turns_and_costs(text_model: str) -> None:
+async def test_reading_has_answer_memory_turns_and_costs_also_where_an_event_loop_runs(text_model: str) -> None:
+    assert asyncio.get_running_loop().is_running()  # as in a notebook
     with agent_of(text_model).open() as reader:
         reading = reader.read(TEXT, QUESTION)
     assert (reading.status, reading.answer, reading.error) == (Status.OK, "simulated", None)
@@ -59,12 +57,6 @@ def test_reading_has_answer_memory_turns_and_costs(text_model: str) -> None:
     assert spans[0][0] == 0
     assert spans[-1][1] == len(TEXT)
     assert all(before[1] == after[0] for before, after in pairwise(spans))
-
-
-async def test_reading_works_where_an_event_loop_runs_as_in_a_notebook(text_model: str) -> None:
-    assert asyncio.get_running_loop().is_running()
-    with agent_of(text_model).open() as reader:
-        assert reader.read(TEXT, QUESTION).answer == "simulated"
 
 
 def test_reading_that_fails_is_a_value_and_costs_no_other(text_model: str) -> None:
@@ -135,7 +127,9 @@ def test_reader_and_run_say_not_stated_only_of_a_text_that_was_shown_whole(
     assert row["value_status"] == status
 
 
-def test_reader_that_is_not_open_says_so(text_model: str) -> None:
+def test_reader_that_is_not_open_says_so_and_one_that_does_not_fit_does_not_open(text_model: str) -> None:
+    with pytest.raises(SettingsError, match="window_tokens"):
+        agent_of(text_model).model_copy(update={"window_tokens": 60}).open()
     reader = agent_of(text_model).open()
     with pytest.raises(MemagentError, match=r"agent\.open"):
         reader.read(TEXT, QUESTION)
@@ -143,19 +137,6 @@ def test_reader_that_is_not_open_says_so(text_model: str) -> None:
         pass
     with pytest.raises(MemagentError, match=r"agent\.open"):
         reader.read(TEXT, QUESTION)
-
-
-def test_agent_that_can_not_fit_its_window_is_refused_before_anything_starts(text_model: str) -> None:
-    with pytest.raises(SettingsError, match="window_tokens"):
-        agent_of(text_model).model_copy(update={"window_tokens": 60}).open()
-
-
-def test_list_of_texts_is_refused_with_what_reads_many(text_model: str) -> None:
-    with (
-        agent_of(text_model).open() as reader,
-        pytest.raises(TypeError, match=r"must be a string, not list; ma\.answer"),
-    ):
-        reader.read(["one", "two"], "Who?")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("text", "why"), [(None, "the text is null"), (" \n", "the text is empty")])
@@ -167,6 +148,8 @@ def test_text_that_is_null_or_empty_is_a_failed_reading_as_in_tables(
         reading = reader.read(text, QUESTION)
         with pytest.raises(InputError, match="question: it is empty"):
             reader.read("A text.", " ")
+        with pytest.raises(TypeError, match=r"must be a string, not list; ma\.answer"):
+            reader.read(["one", "two"], "Who?")  # type: ignore[arg-type]
     assert (reading.status, reading.answer) == (Status.FAILED, None)
     assert isinstance(reading.error, DocumentError)
     assert why in str(reading.error)

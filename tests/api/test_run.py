@@ -76,14 +76,11 @@ def in_order(memories: pa.Table) -> pa.Table:
     return memories.sort_by(keys).drop_columns(["run_id", "read_run_id"]).combine_chunks()
 
 
-def test_documents_may_be_rows(text_model: str, tmp_path: Path) -> None:
-    rows = [{"document_id": name, "text": text} for name, text in MONDAY.items()]
-    run = run_local(documents=rows, questions=["Who?"], output=tmp_path / "scan", agent=agent_of(text_model))
-    assert set(run.answers()["document_id"].to_pylist()) == set(MONDAY)
-
-
 def test_second_night_with_other_rows_reads_only_what_changed(text_model: str, tmp_path: Path) -> None:
-    require_second_night(frame_of, text_model, tmp_path / "scan", executor="local")
+    def rows_of(texts: dict[str, Any]) -> Any:
+        return [{"document_id": name, "text": text} for name, text in texts.items()]
+
+    require_second_night(rows_of, text_model, tmp_path / "scan", executor="local")
 
 
 @pytest.mark.ray
@@ -286,16 +283,14 @@ def test_setting_that_is_misspelt_or_wrong_is_named_with_its_place(
     tmp_path: Path, call: Callable[..., Any], settings: dict[str, Any], says: str
 ) -> None:
     (tmp_path / "in.txt").write_text("a word")
+    if call is ma.scan:
+        with pytest.raises(SettingsError, match="documents: give them as files"):
+            ma.scan("in/", documents="in/", questions=["Who?"], output=tmp_path, agent=ma.Agent(model="none"))
     place = {"files" if call is ma.scan else "documents": tmp_path / "in.txt"}
     with pytest.raises(SettingsError) as refused:
         call(**place, questions=["Who?"], output=tmp_path / "out", agent=ma.Agent(model="none"), **settings)
     assert str(refused.value) == says
     assert not (tmp_path / "out").exists()
-
-
-def test_scan_takes_its_documents_as_files(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="documents: give them as files"):
-        ma.scan("in/", documents="in/", questions=["Who?"], output=tmp_path, agent=ma.Agent(model="none"))
 
 
 def test_settings_of_a_job_file_are_arguments(

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 import memagent_batch
 from memagent_batch.apps.training.export import export_rollouts
 from memagent_batch.data.store.location import Location
-from tests.training.rollouts.rollout_tables import write_table
+from tests.training.rollout_tables import write_table
 
 PACKAGE = Path(memagent_batch.__file__).parent
 TINY_MODEL = str(PACKAGE / "models/tiny")

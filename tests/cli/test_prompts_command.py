@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.apps.flows.official_prompts import MEMAGENT, OfficialText, import_official
+from memagent_batch.apps.official_prompts import MEMAGENT, OfficialText, import_official
 from memagent_batch.cli import prompts as prompts_command
 from memagent_batch.cli.main import main
 from memagent_batch.errors import UsageError

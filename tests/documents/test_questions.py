@@ -8,7 +8,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.apps.api.question import question_table
+from memagent_batch.apps.api.inputs import question_table
 from memagent_batch.data.documents.document_index import INDEX_SCHEMA
 from memagent_batch.data.documents.questions import (
     NO_TYPE,

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.apps.flows import forget as forget_flow
-from memagent_batch.apps.flows.forget import find_documents, forget
+from memagent_batch.apps import forget as forget_flow
+from memagent_batch.apps.forget import find_documents, forget
 from memagent_batch.apps.pages.site import write_site
 from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_rows
 from memagent_batch.apps.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.apps.flows.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
+from memagent_batch.apps.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
 from memagent_batch.errors import PromptSetError
 from memagent_batch.loop.prompt_sets.files import load_prompt_set, save_prompt_set
 

@@ -17,7 +17,7 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from memagent_batch.apps.flows.review import ReviewRequest, make_review
+from memagent_batch.apps.review.review import ReviewRequest, make_review
 from tests.conftest import start_browser
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.pages.test_site_in_browser import WAIT_SECONDS, site_of

@@ -18,9 +18,6 @@ def row_of(**columns: object) -> dict[str, Any]:
     return {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", **columns}
 
 
-"""Columns of a reading of a source that has no text."""
-
-
 @pytest.mark.parametrize(
     ("columns", "value", "outcome"),
     [
@@ -86,11 +83,7 @@ def test_reading_needs_a_look_for_the_most_pressing_reason(
 ) -> None:
     row = row_of(**columns)
     assert [*NEEDS, None][need_of(row, [], is_changed=is_changed, is_accepted=is_accepted)] == why
-
-
-def test_reading_whose_sign_off_is_open_again_needs_a_look_first() -> None:
-    row = row_of(support="contradicted")
-    assert need_of(row, [], is_changed=True, is_accepted=False, was_signed=True) == 0
+    assert need_of(row, [], is_changed=is_changed, is_accepted=is_accepted, was_signed=True) == 0
 
 
 @pytest.mark.parametrize(

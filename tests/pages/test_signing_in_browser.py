@@ -13,10 +13,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-import memagent_batch as ma
 from memagent_batch.apps.pages.site import write_site
 from memagent_batch.apps.review.sheet import quoted
-from memagent_batch.apps.review.sign_offs import older_reading_hash, read_sign_offs
+from memagent_batch.apps.review.sign_offs import read_sign_offs
 from memagent_batch.cli.main import main
 from memagent_batch.data.store.location import Location
 from tests.browsers import blocked_storage
@@ -206,21 +205,6 @@ def test_decisions_that_were_not_saved_outlive_the_night_and_stay_with_their_ans
     assert json.loads(capsys.readouterr().out)["signed"] == 2
     table = opened(browser, next_night(small, "20261124T010000.000Z.dddd"))
     assert table.find_element(By.ID, "save-signed").text == "Save signed.csv (0)", "what was taken in is not kept on"
-
-
-def test_decisions_that_an_earlier_version_kept_by_run_are_taken_over(
-    browser: webdriver.Chrome, small: Location
-) -> None:
-    row = ma.table(small.uri, "answers").to_pylist()[0]
-    ids = {"document_id": row["document_id"], "question_id": row["question_id"], "sample": "0"}
-    hashed = older_reading_hash(row)
-    kept = json.dumps({hashed: {**ids, "reading_hash": hashed, "decision": "reject", "signed_at": "2026-11-22T08:00Z"}})
-    page = f"{written(small)}#view=list"
-    opened(browser, page).execute_script("localStorage.setItem(`memagent-decisions:${SITE.run}`, arguments[0])", kept)
-    table = opened(browser, page)
-    assert decided(table) == [name_of(row)]
-    assert table.find_element(By.CSS_SELECTOR, "#table [aria-pressed=true]").text.startswith("Reject")
-    assert table.execute_script("return localStorage.getItem(`memagent-decisions:${SITE.run}`)") is None
 
 
 def test_page_of_a_browser_that_blocks_storage_works_and_says_that_decisions_must_be_saved(

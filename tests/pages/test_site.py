@@ -11,7 +11,7 @@ import pytest
 import memagent_batch as ma
 from memagent_batch.apps.pages import site
 from memagent_batch.apps.pages.site import WrittenSite, write_site
-from memagent_batch.apps.review.measures import Measure
+from memagent_batch.apps.review.estimates import Measure
 from memagent_batch.apps.templates.pages import inert_json
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.json_files import write_json
@@ -109,8 +109,12 @@ def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = 
         {"name": "invalid", "num_readings": 1200, "num_labelled": 0, "num_positive": 0},
     ]
     asked = {"review_id": run_id, "run_id": run_id, "question_id": question_id, "decision": flagged}
-    found = {"measures": dict.fromkeys(Measure, share), "recall_at_worst": share, "labels": {"left": 80}}
-    return {**asked, "strata": strata, **found, "num_unreadable": 7}
+    found = {
+        "measures": dict.fromkeys(Measure, share),
+        "recall_at_worst": share,
+        "labels": {"left": 80, "left_second": 0},
+    }
+    return {**asked, "strata": strata, **found, "num_unreadable": 7, "num_missed_at_worst": 7}
 
 
 def test_site_shows_the_latest_estimate_of_each_question_and_condition(scan: Location) -> None:

@@ -22,7 +22,7 @@ from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.models.weights import model_sha256, weights_version
 from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 from pipelines.train_policy import OPTIMIZER_FILE, TrainSettings, Turn, load_network, loss_sums, train
-from tests.training.rollouts.rollout_tables import turn_row, write_table
+from tests.training.rollout_tables import turn_row, write_table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memagent_batch.apps.review.measures import (
+from memagent_batch.apps.review.estimates import (
     Measure,
     MeasureEstimate,
     StratumCounts,
@@ -87,20 +87,6 @@ def test_recall_of_the_design_of_the_field_has_the_width_of_the_field() -> None:
     assert recall.low == pytest.approx(0.68, abs=0.04)
 
 
-def test_stratum_read_whole_has_no_interval() -> None:
-    strata = [stratum(20, 20, 15, found=True), stratum(80, 80, 5)]
-    measures = estimate_measures(strata, draw_totals(strata))
-    assert (measures[Measure.RECALL].low, measures[Measure.RECALL].high) == (0.75, 0.75)
-
-
-def test_interval_holds_its_estimate_at_both_edges() -> None:
-    strata = [stratum(100_000, 50, 50, found=True), stratum(1_000_000, 600, 0)]
-    measures = estimate_measures(strata, draw_totals(strata))
-    assert measures[Measure.RECALL].value == measures[Measure.RECALL].high == 1.0
-    assert measures[Measure.ELUSION].value == measures[Measure.ELUSION].low == 0.0
-    assert measures[Measure.PRECISION].low > 0.9
-
-
 @pytest.mark.parametrize(
     ("positive", "labelled", "low", "high"), [(1, 10, 0.011, 0.381), (5, 10, 0.224, 0.776), (2, 30, 0.014, 0.197)]
 )
@@ -113,18 +99,31 @@ def test_interval_of_a_share_is_that_of_jeffreys_with_95_per_cent(
     assert [precision.low, precision.high] == pytest.approx([low, high], abs=0.006)
 
 
-def test_scan_that_found_nothing_has_no_precision() -> None:
-    strata = [stratum(100, 50, 5)]
+FAILED = StratumCounts(name="failed", num_readings=10, num_labelled=10, num_positive=10)
+
+
+@pytest.mark.parametrize(
+    ("strata", "measure", "expected"),
+    [
+        ([stratum(20, 20, 15, found=True), stratum(80, 80, 5)], Measure.RECALL, (0.75, 0.75, 0.75)),  # read whole
+        ([stratum(100, 50, 5)], Measure.PRECISION, (0.0, None, 1.0)),  # nothing was found
+        ([stratum(100, 50, 5)], Measure.RECALL, (0.0, 0.0, 0.0)),
+        ([stratum(10, 10, 10, found=True), stratum(10, 10, 0), FAILED], Measure.RECALL, (0.5, 0.5, 0.5)),
+    ],
+)
+def test_measure_of_what_is_known_or_not_known_at_all(
+    strata: list[StratumCounts], measure: Measure, expected: tuple[float | None, ...]
+) -> None:
+    estimate = estimate_measures(strata, draw_totals(strata))[measure]
+    assert (estimate.low, estimate.value, estimate.high) == expected
+
+
+def test_interval_holds_its_estimate_at_both_edges() -> None:
+    strata = [stratum(100_000, 50, 50, found=True), stratum(1_000_000, 600, 0)]
     measures = estimate_measures(strata, draw_totals(strata))
-    assert measures[Measure.PRECISION].value is None
-    assert (measures[Measure.PRECISION].low, measures[Measure.PRECISION].high) == (0.0, 1.0)
-    assert measures[Measure.RECALL].value == 0.0
-
-
-def test_failed_readings_count_as_missed_and_as_wrong() -> None:
-    failed = StratumCounts(name="failed", num_readings=10, num_labelled=10, num_positive=10)
-    strata = [stratum(10, 10, 10, found=True), stratum(10, 10, 0), failed]
-    assert estimate_measures(strata, draw_totals(strata))[Measure.RECALL].value == 0.5
+    assert measures[Measure.RECALL].value == measures[Measure.RECALL].high == 1.0
+    assert measures[Measure.ELUSION].value == measures[Measure.ELUSION].low == 0.0
+    assert measures[Measure.PRECISION].low > 0.9
     right = [stratum(10, 10, 10, found=True), stratum(10, 10, 10)]
     assert estimate_error_rate(right, draw_totals(right), num_unanswered=10).value == pytest.approx(1 / 3)
 

@@ -13,7 +13,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from memagent_batch.apps.flows.review import ReviewRequest, import_labels, make_estimate, make_review
+from memagent_batch.apps.review.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.apps.review.sheet import unquoted
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.texts.escapes import visible

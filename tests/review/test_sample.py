@@ -62,11 +62,8 @@ def test_draw_grows_without_a_redraw_and_survives_changes_of_the_population() ->
     tonight = drawn_ids({"a": 20, "b": 10}, readings=READINGS.slice(30))
     assert len(few & tonight) >= len(few) - 6
     assert drawn_ids({"a": 20, "b": 10}, seed="1") != few
-
-
-def test_development_has_another_sample() -> None:
-    first, second = (drawn_ids({"a": 30}, seed=seed_text(0, purpose)) for purpose in Purpose)
-    assert first != second
+    develop, validate = (drawn_ids({"a": 30}, seed=seed_text(0, purpose)) for purpose in Purpose)
+    assert develop != validate
 
 
 def test_documents_of_the_same_text_are_drawn_each_on_its_own() -> None:
@@ -105,19 +102,16 @@ def test_strata_follow_from_the_output(flagged: str, strata: list[str]) -> None:
     assert strata_of(ANSWERS, flagged=parse_where(flagged)).to_pylist() == strata
 
 
-def test_what_the_policy_showed_in_part_is_not_flagged_and_an_unread_source_has_no_answer() -> None:
+def test_strata_of_answers_that_have_no_type_or_were_not_read() -> None:
+    nothing = {name: pa.nulls(6, ANSWERS.schema.field(name).type) for name in ("value_status", "confidence")}
+    bare = pa.table({"status": ANSWERS["status"], "answer": ANSWERS["answer"], **nothing})
+    strata = ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
+    assert strata_of(bare, flagged=parse_where("answer ~ '(?i)yes'")).to_pylist() == strata
     values = {"status": ["ok"] * 3, "value_bool": pa.nulls(3, pa.bool_()), "value_status": ["not_read"] * 3}
     flagged = parse_where("value_bool = true")
     assert strata_of(pa.table(values), flagged=flagged).to_pylist() == ["not_flagged"] * 3
     of_files = pa.table({**values, "source_unread": ["needs_ocr: a scan (page 2)", None, None]})
     assert strata_of(of_files, flagged=flagged).to_pylist() == ["invalid", "not_flagged", "not_flagged"]
-
-
-def test_strata_of_answers_without_a_type_follow_from_the_answers() -> None:
-    nothing = {name: pa.nulls(6, ANSWERS.schema.field(name).type) for name in ("value_status", "confidence")}
-    bare = pa.table({"status": ANSWERS["status"], "answer": ANSWERS["answer"], **nothing})
-    strata = ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
-    assert strata_of(bare, flagged=parse_where("answer ~ '(?i)yes'")).to_pylist() == strata
 
 
 def test_allocation_reads_most_of_what_was_not_flagged() -> None:
@@ -134,7 +128,7 @@ def test_allocation_reads_most_of_what_was_not_flagged() -> None:
     }
 
 
-def test_stratum_that_is_not_named_gets_the_fewest_labels_that_say_something_of_it() -> None:
+def test_labels_of_each_stratum_may_be_named_and_others_get_the_fewest_that_say_something() -> None:
     sizes = {"flagged": 500, "not_flagged": 9400, "failed": 100, "invalid": 3}
     named = parse_labels("flagged=150,not_flagged=1500", sizes)
     assert named == {"flagged": 150, "not_flagged": 1500, "failed": 5, "invalid": 3}

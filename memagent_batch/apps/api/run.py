@@ -62,9 +62,8 @@ class Run:
             OutputError: files of that version were vacuumed.
         """
         past = self._past()
-        return (
-            past.read(EVIDENCE_TABLE) if EVIDENCE_TABLE in past.manifest["table_versions"] else EVIDENCE.empty_table()
-        )
+        has_evidence = EVIDENCE_TABLE in past.manifest["table_versions"]
+        return past.read(EVIDENCE_TABLE) if has_evidence else EVIDENCE.empty_table()
 
     def results(self) -> pa.Table:
         """The table `results`: one row for each document, one typed column for each question.
@@ -83,7 +82,16 @@ class Run:
         Raises:
             OutputError: there is no run before this one, or table files of one of them are gone.
         """
-        earlier = before._past() if before else open_run(self._place, self._run_before())
+        if before is not None:
+            earlier = before._past()
+        else:
+            with output_errors(self.output):
+                runs = finished_runs(self._place)
+            if runs[0] == self.run_id:
+                raise OutputError(
+                    f"output: run {self.run_id} is the first one at {self.output}; give a run to compare with"
+                )
+            earlier = open_run(self._place, runs[runs.index(self.run_id) - 1])
         return pa.concat_tables([DIFFERENCES.empty_table(), *compare_runs(earlier, self._past())])
 
     @property
@@ -93,13 +101,3 @@ class Run:
     def _past(self) -> PastRun:
         with output_errors(self.output):
             return open_run(self._place, self.run_id)
-
-    def _run_before(self) -> str:
-        with output_errors(self.output):
-            runs = finished_runs(self._place)
-        earlier = runs[: runs.index(self.run_id)]
-        if not earlier:
-            raise OutputError(
-                f"output: run {self.run_id} is the first one at {self.output}; give a run to compare with"
-            )
-        return earlier[-1]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import ray
 from ray.data import Dataset
 
-from memagent_batch.apps.api.question import GivenQuestions, question_table
+from memagent_batch.apps.api.inputs import GivenQuestions, question_table
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
@@ -89,11 +89,14 @@ def read(
     _require_columns(dataset, columns)
     options = StorageOptions(storage_options)
     task = _checked_task(agent, questions, log=log, options=options, follow_ups=follow_ups, pool=pool)
+    asked: dict[str | None, list[int]] = {}  # rows of the question list by the document that they are bound to, if any
+    for row, bound_to in enumerate(task.load_questions()["document_id"].to_pylist()):
+        asked.setdefault(bound_to, []).append(row)
     tokenise = partial(
         tokenise_rows,
         agent=task.agent,
         columns=columns,
-        asked=_rows_of(task.load_questions()),
+        asked=asked,
         samples=agent.sampling.samples,
         splits=follow_ups.evidence,
         tokenizer_sha256=make_tokenizer(task.agent).sha256,
@@ -160,14 +163,6 @@ def _require_columns(dataset: Dataset, columns: RowColumns) -> None:
                 f"the dataset has no column {name!r}; its columns: {there}; name the right ones with text=, "
                 "document_id= and carry="
             )
-
-
-def _rows_of(asked: pa.Table) -> dict[str | None, list[int]]:
-    """Rows of the question list by the document that they are bound to; None for every document."""
-    rows: dict[str | None, list[int]] = {}
-    for row, document_id in enumerate(asked["document_id"].to_pylist()):
-        rows.setdefault(document_id, []).append(row)
-    return rows
 
 
 def _same(questions: pa.Table) -> pa.Table:

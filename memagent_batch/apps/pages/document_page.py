@@ -177,14 +177,6 @@ class Sheet:
         return f"documents/{self.number // 1000:04d}/{self.number:07d}.html"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passages:
-    """The passages of a document round the evidence of its readings on one sheet."""
-
-    windows: tuple[list[Window], ...] = ()
-    """Of each reading of the sheet, in their order; empty if there is no text to show."""
-
-
 def view_reading(
     reading: RunReading, *, manifest: Manifest, changes: RunChanges, signed: SignOffs, output: str
 ) -> ReadingView:
@@ -224,8 +216,8 @@ def place_of(row: Row) -> str:
     return row["locator"] or f"characters {row['char_start']:,} to {row['char_end']:,}"
 
 
-def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
-    """What the template of a document's page takes."""
+def template_values(sheet: Sheet, passages: Sequence[Sequence[Window]]) -> dict[str, Any]:
+    """What the template of a document's page takes; `passages` of each reading, or none if there is no text to show."""
     rows: Sequence[Row] = [view.answer for view in sheet.readings]
     first = rows[0]
     lengths = [row["num_document_tokens"] for row in rows if row["num_document_tokens"] is not None]

@@ -16,14 +16,11 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_SOURCE
-from memagent_batch.data.store.delta import TableFile
 from memagent_batch.data.store.errors import table_errors
-from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.errors import OutputError
 from memagent_batch.loop.follow_ups.answer_types import AnswerType
@@ -123,44 +120,70 @@ class RunReading:
         return reading_ids(self.answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """A file of a table of a run."""
-
-    place: Location
-    file: TableFile
-    schema: pa.Schema
-    """Of the table, with the partition columns, which the file does not hold."""
-
-
 def stream_readings(past: PastRun, *, with_turns: bool = True) -> Iterator[RunReading]:
     """All readings of a run; those of a document follow each other. Holds the turns of one reading at a time.
 
     Without turns, `memories` is not read.
 
     Raises:
-        OutputError: a table file is gone or can't be read; names it.
+        OutputError: a table file is gone or can't be read; names it. Or a table holds rows of readings which the
+            answers don't have at their place.
     """
-    names = (ANSWERS_TABLE, MEMORIES_TABLE, EVIDENCE_TABLE)
-    files = {name: files_by_stem(past, name) for name in names if name in past.manifest["table_versions"]}
-    for stem, answers in sorted(files[ANSWERS_TABLE].items()):
-        memories = files[MEMORIES_TABLE].get(stem, ()) if with_turns else ()
-        turns = GroupedRows(memories, columns=(*READING_COLUMNS, *TRACE_COLUMNS))
-        evidence = GroupedRows(files.get(EVIDENCE_TABLE, {}).get(stem, ()))
-        for answer in merge(*map(table_rows, answers), key=itemgetter("document_id")):
+    answers = rows_by_stem(past, ANSWERS_TABLE)
+    memories = rows_by_stem(past, MEMORIES_TABLE, columns=(*READING_COLUMNS, *TRACE_COLUMNS)) if with_turns else {}
+    has_evidence = EVIDENCE_TABLE in past.manifest["table_versions"]
+    sentences = rows_by_stem(past, EVIDENCE_TABLE) if has_evidence else {}
+    for stem in sorted(answers):
+        turns, evidence = (_ReadingRows(chain.from_iterable(rows.get(stem, ()))) for rows in (memories, sentences))
+        for answer in merge(*answers[stem], key=itemgetter("document_id")):
             key = reading_ids(answer)
             yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
-        for rows in (turns, evidence):
-            rows.require_end()
+        for name, rows in ((MEMORIES_TABLE, turns), (EVIDENCE_TABLE, evidence)):
+            if rows.next is not None:
+                raise OutputError(
+                    f"{past.table(name).place} holds rows of {rows.next[0]} where `answers` has none; run the same "
+                    "command again, which writes the tables again"
+                )
 
 
-def files_by_stem(past: PastRun, name: str) -> dict[str, list[StoredFile]]:
-    """The files of a table; those of one stem have the rows of the same documents, in each table in the same order."""
-    table = past.table(name)
-    schema = past.dataset(name).schema
-    stems: dict[str, list[StoredFile]] = defaultdict(list)
-    for path, file in table.files(past.version(name)).items():
-        stems[path.rpartition("-")[0]].append(StoredFile(place=table.place / path, file=file, schema=schema))
+class _ReadingRows:
+    """Rows of a table, reading by reading."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._groups = groupby(rows, key=reading_ids)
+        self.next = next(self._groups, None)
+        """The next reading, with its rows."""
+
+    def take(self, key: ReadingIds) -> list[Row]:
+        """The rows of this reading, where they are next."""
+        if self.next is None or self.next[0] != key:
+            return []
+        rows = [*self.next[1]]
+        self.next = next(self._groups, None)
+        return rows
+
+
+def rows_by_stem(past: PastRun, name: str, *, columns: Collection[str] | None = None) -> dict[str, list[Iterator[Row]]]:
+    """The rows of each file of a table, which are read as they are asked for, by the stem of the file's name.
+
+    Files of one stem have the rows of the same documents, in each table in the same order.
+
+    Raises:
+        OutputError: the run has no such table. The iterators raise it if their file is gone or can't be read.
+    """
+    dataset, folder = past.dataset(name), past.table(name).place
+    names = [name for name in dataset.schema.names if columns is None or name in columns]
+
+    def rows_of(file: ds.Fragment) -> Iterator[Row]:
+        with table_errors((folder / file.path).uri, remedy=GONE_REMEDY):
+            for batch in file.to_batches(
+                schema=dataset.schema, columns=names, batch_size=BATCH_ROWS, batch_readahead=1, use_threads=False
+            ):
+                yield from batch.to_pylist()
+
+    stems: dict[str, list[Iterator[Row]]] = defaultdict(list)
+    for file in dataset.get_fragments():
+        stems[file.path.rpartition("-")[0]].append(rows_of(file))
     return stems
 
 
@@ -204,62 +227,6 @@ def document_ids(past: PastRun) -> list[str]:
     for batch in past.dataset(ANSWERS_TABLE).to_batches(columns=["document_id"]):
         ids.update(pc.unique(batch["document_id"]).to_pylist())
     return sorted(ids)
-
-
-def table_rows(stored: StoredFile, *, columns: Collection[str] | None = None) -> Iterator[Row]:
-    """The rows of a file, with those of the columns that the table has.
-
-    Raises:
-        OutputError: the file is gone or can't be read.
-    """
-    names = [name for name in stored.schema.names if columns is None or name in columns]
-    constants = {
-        name: pa.scalar(value, pa.string()).cast(stored.schema.field(name).type).as_py()
-        for name, value in stored.file.partition.items()
-        if name in names
-    }
-    with (
-        table_errors(stored.place.uri, remedy=GONE_REMEDY),
-        stored.place.open() as stream,
-        pq.ParquetFile(stream, pre_buffer=False) as file,
-    ):
-        there = [name for name in names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
-            yield from ({**row, **constants} for row in batch.to_pylist())
-
-
-class GroupedRows:
-    """Rows of a table, reading by reading."""
-
-    def __init__(self, files: Sequence[StoredFile], *, columns: Collection[str] | None = None) -> None:
-        self._files = files
-        rows = chain.from_iterable(table_rows(file, columns=columns) for file in files)
-        self._groups = groupby(rows, key=reading_ids)
-        self._next = self._advance()
-
-    def take(self, key: ReadingIds) -> list[Row]:
-        """The rows of this reading, where they are next."""
-        if self._next is None or self._next[0] != key:
-            return []
-        rows = self._next[1]
-        self._next = self._advance()
-        return rows
-
-    def require_end(self) -> None:
-        """Refuses a table that holds rows of readings which the answers don't have at their place.
-
-        Raises:
-            OutputError: it does.
-        """
-        if self._next is not None:
-            raise OutputError(
-                f"{self._files[0].place} holds rows of {self._next[0]} where `answers` has none; run the same "
-                "command again, which writes the tables again"
-            )
-
-    def _advance(self) -> tuple[ReadingIds, list[Row]] | None:
-        found = next(self._groups, None)
-        return None if found is None else (found[0], list(found[1]))
 
 
 def _nearest(name: str, names: set[str]) -> str:

@@ -4,7 +4,6 @@
 
 const SITE = JSON.parse(document.getElementById("site").textContent);
 const KEPT = `memagent-decisions:${new URL(SITE.root, location.href).href}`;
-const keyOfRun = (run) => `memagent-decisions:${run}`;  // as earlier versions kept them
 const DECISIONS = { a: "accept", c: "correct", r: "reject" };  // by their keys
 const STEPS = { n: 1, p: -1 };
 const CORRECTIONS = {  // by the type of the question: how a correction is written, and what asks for it
@@ -113,24 +112,11 @@ function takeReadings(readings) {
     rowsByHash.set(row.hash, row);
     rowsByKey.set(keyOfRow(row), row);
   }
-  for (const [hash, one] of Object.entries(decided)) {
-    const row = rowsByKey.get(keyOfDecision(one));
-    if (one.run !== SITE.run || rowsByHash.has(hash) || !row || row.hash in decided) continue;
-    delete decided[hash];  // an earlier version made the hash of the same answer in another way
-    decided[row.hash] = { ...one, reading_hash: row.hash };
-  }
   showDecisions();
 }
 
 function recallDecisions() {
   decided = JSON.parse(readKept(KEPT) ?? "{}");
-  for (const run of SITE.runs) {
-    const old = readKept(keyOfRun(run));
-    if (old === null) continue;
-    for (const [hash, one] of Object.entries(JSON.parse(old))) decided[hash] ??= { ...one, reading_hash: hash, run };
-    keepValue(KEPT, JSON.stringify(decided));
-    dropKept(keyOfRun(run));
-  }
   takeReadings([]);
   drawDecisions();
 }

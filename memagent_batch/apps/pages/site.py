@@ -18,9 +18,9 @@ from typing import Any, TypedDict, cast
 import jinja2
 
 from memagent_batch.apps.pages.document_page import (
-    Passages,
     ReadingView,
     Sheet,
+    Window,
     place_of,
     template_values,
     view_reading,
@@ -36,7 +36,7 @@ from memagent_batch.apps.pages.readings import (
     stream_readings,
 )
 from memagent_batch.apps.pages.summary import Summary
-from memagent_batch.apps.review.measures import Measure
+from memagent_batch.apps.review.estimates import Measure
 from memagent_batch.apps.review.record import latest_estimates, share_words
 from memagent_batch.apps.review.sign_offs import SignOffs
 from memagent_batch.apps.templates.pages import brief, frame_page, page_bytes, page_environment, page_script, page_style
@@ -49,7 +49,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.loop.texts.shares import percent
 from memagent_batch.run.document_texts import DocumentTexts
 from memagent_batch.run.evidence import How
-from memagent_batch.run.history import PastRun, find_run, finished_runs
+from memagent_batch.run.history import PastRun, find_run
 from memagent_batch.run.manifest import Manifest
 from memagent_batch.run.state import warn_of_later_run
 from memagent_batch.run.tables import ANSWERS_TABLE
@@ -73,8 +73,6 @@ PAGES_FOLDER = "pages"
 SITE_INDEX_FILE = "index.html"
 SHEET_TO_ROOT = "../../../"
 SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"
-EARLIER_RUNS = 30
-"""Runs whose decisions a page takes over, where an earlier version kept them in the browser."""
 TEXT_FILE = "summary.txt"
 """The summary as text; as HTML and JSON it lies beside it."""
 SITE_RECORD_FILE = "page.json"
@@ -172,6 +170,7 @@ class AnswerTable:
         answer = view.answer
         question = (answer["question_id"], brief(answer["question"]), answer["answer_type"], answer["value_unit"])
         change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
+        chosen = next((row for row in view.evidence if row["how"] == How.CHOSEN and row["text"]), None)
         return [
             answer["document_id"],
             self._questions.setdefault(question, len(self._questions)),
@@ -189,14 +188,8 @@ class AnswerTable:
             view.need if view.signed is None else len(NEEDS),
             brief(view.signed or ""),
             view.hash,
-            *_sentence_and_place(view),
+            *((brief(chosen["text"]), brief(place_of(chosen))) if chosen else ("", "")),
         ]
-
-
-def _sentence_and_place(view: ReadingView) -> tuple[str, str]:
-    """The first sentence that the model chose, if any, and where it stands."""
-    first = next((row for row in view.evidence if row["how"] == How.CHOSEN and row["text"]), None)
-    return (brief(first["text"]), brief(place_of(first))) if first else ("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,28 +201,30 @@ class _ShownRun:
     texts: DocumentTexts | None
     """None without evidence."""
 
-    @property
-    def output(self) -> Location:
-        """Its output."""
-        return self.run.output
-
-    @property
-    def manifest(self) -> Manifest:
-        """Its manifest."""
-        return self.run.manifest
-
     def sheets(self, number: Iterator[int]) -> Iterator[Sheet]:
         """The documents of the run, numbered."""
+        output = self.run.output
         view = partial(
             view_reading,
-            manifest=self.manifest,
+            manifest=self.run.manifest,
             changes=self.changes,
-            signed=SignOffs(self.output),
-            output=str(self.output).rstrip("/"),
+            signed=SignOffs(output),
+            output=str(output).rstrip("/"),
         )
-        readings = stream_readings(self.run)
-        for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
-            yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, of_document)))
+        for document_id, readings in groupby(stream_readings(self.run), key=attrgetter("document_id")):
+            yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, readings)))
+
+    def passages(self, sheets: Sequence[Sheet], *, context_chars: int) -> dict[str, list[list[Window]]]:
+        """The passages round the evidence of each reading, by document; those without a text to show are left out."""
+        marked = {sheet.document_id: sheet.readings for sheet in sheets if any(view.marks for view in sheet.readings)}
+        if self.texts is None:
+            return {}
+        return {
+            document.document_id: [
+                windows(document.text, view.marks, context_chars=context_chars) for view in marked[document.document_id]
+            ]
+            for document in self.texts.fetch([*marked])
+        }
 
 
 def write_site(
@@ -245,46 +240,63 @@ def write_site(
         InputError: texts are to be shown, and the documents can't be reached.
         StorageError: the site can't be written.
     """
-    runs, later_runs = list[PastRun](), []
+    past_runs, later_runs = list[PastRun](), []
     for output in outputs:
         with output_errors(output.uri):
-            runs.append(find_run(output))
-            later_runs.append(warn_of_later_run(output, runs[-1].manifest))
+            past_runs.append(find_run(output))
+            later_runs.append(warn_of_later_run(output, past_runs[-1].manifest))
     read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
-    num_answers = sum(run.manifest["counts"]["answers_rows"] for run in runs)
+    num_answers = sum(run.manifest["counts"]["answers_rows"] for run in past_runs)
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(
             f"the site would show {num_answers:,} answers; more than {LARGE_ANSWERS:,} take about 1 GB: pass --yes to "
             "write it"
         )
-    shown = map(_shown_run, runs)
-    return _write_pages(list(shown), target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
-
-
-def _shown_run(run: PastRun) -> _ShownRun:
-    wanted = _documents_with_evidence(run)
-    texts = DocumentTexts(run.output, run.manifest, wanted=wanted) if wanted else None
-    return _ShownRun(run=run, changes=changes_of(run), texts=texts)
+    runs = []
+    for run in past_runs:
+        batches = run.evidence().to_batches(columns=["document_id", "document_hash"])
+        wanted = {row["document_id"]: row["document_hash"] for batch in batches for row in batch.to_pylist()}
+        texts = DocumentTexts(run.output, run.manifest, wanted=wanted) if wanted else None
+        runs.append(_ShownRun(run=run, changes=changes_of(run), texts=texts))
+    return _write_pages(runs, target, context_chars=context_chars, later_runs=[*filter(None, later_runs)])
 
 
 def _write_pages(
     runs: Sequence[_ShownRun], target: Location, *, context_chars: int, later_runs: Sequence[str]
 ) -> WrittenSite:
-    manifest, changes = _joined_manifest([run.manifest for run in runs]), _joined_changes([run.changes for run in runs])
-    signing, number = _signing(manifest["run_id"], [run.output for run in runs]), count()
+    manifest = _joined_manifest([run.run.manifest for run in runs])
+    changes = _joined_changes([run.changes for run in runs])
+    removed, number = [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED], count()
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
         for run in runs:
-            _write_sheets(run, table, signing=signing, number=number, context_chars=context_chars)
+            for sheets in into_batches(
+                run.sheets(number), size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS
+            ):
+                passages = run.passages(sheets, context_chars=context_chars)
+                for sheet in sheets:
+                    values = template_values(sheet, passages.get(sheet.document_id, []))
+                    values |= {"since": run.changes.since, "index": SHEET_TO_INDEX}
+                    values["site"] = {
+                        "columns": SIGN_SHEET_COLUMNS,
+                        "root": SHEET_TO_ROOT,
+                        "readings": [*map(_to_sign, sheet.readings)],
+                    }
+                    files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
+                    table.add(sheet)
         table.write()
         values = _index_values(table, runs, manifest=manifest, changes=changes)
-        values["build"] = files.build
-        values["site"] |= signing
-        values["later_runs"] = later_runs
+        values |= {"build": files.build, "later_runs": later_runs, "removed": removed}
         index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
         publish_site(target, files, index)
-    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"], later_runs=later_runs)
-    for name, data in summary.items():
+    summary = table.summary.values(manifest, changes=changes, removed=removed) | {"later_runs": later_runs}
+    text = _page_templates().get_template(TEXT_FILE).render(**summary)
+    written = {
+        TEXT_FILE: text.encode("utf-8", errors="backslashreplace"),
+        "summary.html": render("summary.html", summary),
+        "summary.json": json_bytes(summary),
+    }
+    for name, data in written.items():
         (target / name).write_bytes(data)
     return WrittenSite(
         page=str(target / SITE_INDEX_FILE),
@@ -292,24 +304,9 @@ def _write_pages(
         run_id=manifest["run_id"],
         readings=table.outcomes.total(),
         documents=table.num_documents,
-        files=files.num_files + 1 + len(summary),
-        bytes=files.num_bytes + len(index) + sum(map(len, summary.values())),
+        files=files.num_files + 1 + len(written),
+        bytes=files.num_bytes + len(index) + sum(map(len, written.values())),
     )
-
-
-def _write_sheets(
-    run: _ShownRun, table: AnswerTable, *, signing: Mapping[str, Any], number: Iterator[int], context_chars: int
-) -> None:
-    """Writes the pages of a run."""
-    sheets = run.sheets(number)
-    for batch in into_batches(sheets, size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS):
-        found = _passages(batch, texts=run.texts, context_chars=context_chars)
-        for sheet in batch:
-            passages = found[sheet.document_id]
-            values = template_values(sheet, passages) | {"since": run.changes.since, "index": SHEET_TO_INDEX}
-            values["site"] = {**signing, "root": SHEET_TO_ROOT, "readings": [*map(_to_sign, sheet.readings)]}
-            table.files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
-            table.add(sheet)
 
 
 def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
@@ -340,37 +337,18 @@ def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:
     )
 
 
-def _documents_with_evidence(run: PastRun) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for batch in run.evidence().to_batches(columns=["document_id", "document_hash"]):
-        found.update((row["document_id"], row["document_hash"]) for row in batch.to_pylist())
-    return found
-
-
-def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:
-    if texts is None:
-        return {sheet.document_id: Passages() for sheet in batch}
-    wanted = {sheet.document_id: sheet.readings for sheet in batch if any(view.marks for view in sheet.readings)}
-    found = {sheet.document_id: Passages() for sheet in batch}
-    for fetched in texts.fetch([*wanted]):
-        shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in wanted[fetched.document_id])
-        found[fetched.document_id] = Passages(windows=tuple(shown))
-    return found
-
-
 def _index_values(
     table: AnswerTable, runs: Sequence[_ShownRun], *, manifest: Manifest, changes: RunChanges
 ) -> dict[str, Any]:
     counted = Counter(change.kind.value.replace("added", "new") for change in changes.readings.values())
     num_readings = table.outcomes.total()
     return {
-        "name": ", ".join(_name_of(run.output) for run in runs),
+        "name": ", ".join(_name_of(run.run.output) for run in runs),
         "run_id": manifest["run_id"],
         "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
         "model": manifest["settings"]["model"],
         "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
-        "removed": [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED],
         "facts": {
             "documents": table.num_documents,
             "questions": len(table.question_ids),
@@ -379,9 +357,15 @@ def _index_values(
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
             **({"signed off": table.num_signed} if table.num_signed else {}),
         },
-        "estimates": [each for run in runs for each in latest_estimates(run.output)],
+        "estimates": [each for run in runs for each in latest_estimates(run.run.output)],
         "measures": list(Measure),
-        "site": {"root": "./", "files": table.paths, "num_readings": num_readings, "needs": NEEDS},
+        "site": {
+            "columns": SIGN_SHEET_COLUMNS,
+            "root": "./",
+            "files": table.paths,
+            "num_readings": num_readings,
+            "needs": NEEDS,
+        },
     }
 
 
@@ -391,29 +375,11 @@ def _name_of(output: Location) -> str:
     return parts[-2] if parts[-1] == ANSWERS_TABLE and len(parts) > 1 else parts[-1]
 
 
-def _signing(run_id: str, outputs: Sequence[Location]) -> dict[str, Any]:
-    """What `sign.js` takes: the columns of `signed.csv`, and the runs by which an earlier version kept decisions."""
-    earlier = finished_runs(outputs[0])[-EARLIER_RUNS:] if len(outputs) == 1 else ()
-    return {"run": run_id, "runs": [*dict.fromkeys([run_id, *earlier])], "columns": SIGN_SHEET_COLUMNS}
-
-
 def _to_sign(view: ReadingView) -> dict[str, Any]:
     row = view.answer
     asked = {"question": row["question_id"], "type": row["answer_type"], "unit": row["value_unit"]}
     reading = {"doc": row["document_id"], **asked, "sample": row["sample"], "hash": view.hash}
     return reading | {"signed": view.signed is not None}
-
-
-def _summary_files(
-    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str], later_runs: Sequence[str]
-) -> dict[str, bytes]:
-    values = table.summary.values(manifest, changes=changes, removed=removed) | {"later_runs": later_runs}
-    text = _page_templates().get_template(TEXT_FILE).render(**values)
-    return {
-        TEXT_FILE: text.encode("utf-8", errors="backslashreplace"),
-        "summary.html": render("summary.html", values),
-        "summary.json": json_bytes(values),
-    }
 
 
 @contextmanager

@@ -9,9 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import date
-from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,16 +23,16 @@ from memagent_batch.apps.pages.readings import (
     ANSWERED,
     NEEDS,
     NO_UNIT,
-    files_by_stem,
+    RunReading,
     need_of,
     outcome_of,
     part_shown,
+    rows_by_stem,
     shown_value,
     stream_readings,
-    table_rows,
 )
 from memagent_batch.apps.review.sheet import quoted
-from memagent_batch.apps.review.sign_offs import Decision, SignOff, SignOffs, signed_words
+from memagent_batch.apps.review.sign_offs import Decision, SignOffs, signed_words
 from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_JOIN
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
@@ -116,13 +114,9 @@ def write_readings(run: PastRun, *, file: Path) -> None:
         writer = csv.writer(stream)
         writer.writerow(WIDTHS)
         for row in _by_need(run, signed=SignOffs(run.output)):
-            writer.writerow([_csv_cell(cell) for cell in row])
-
-
-def _csv_cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return quoted(cell)
-    return "" if cell is None else str(cell).removesuffix(".0")
+            numbers = ("" if cell is None else str(cell).removesuffix(".0") for cell in row)
+            cells = zip(row, numbers, strict=True)
+            writer.writerow([quoted(cell) if isinstance(cell, str) else number for cell, number in cells])
 
 
 def write_spreadsheet(run: PastRun, *, file: Path) -> None:
@@ -131,6 +125,9 @@ def write_spreadsheet(run: PastRun, *, file: Path) -> None:
     Raises:
         OutputError: there are more rows than a sheet holds, or a table file is gone.
     """
+    require_extra("xlsx", package="xlsxwriter")
+    import xlsxwriter
+
     num_rows = run.manifest["counts"]["answers_rows"]
     if num_rows >= MAX_XLSX_ROWS:
         raise OutputError(
@@ -138,54 +135,32 @@ def write_spreadsheet(run: PastRun, *, file: Path) -> None:
             "files of answers/, or export slices"
         )
     signed = SignOffs(run.output)
-    with _xlsx_book(file) as book:
+    with xlsxwriter.Workbook(str(file), {"constant_memory": True}) as workbook:
+        workbook.use_zip64()
+        book = XlsxBook(workbook)
         if RESULTS_TABLE in run.manifest["table_versions"]:
             question_ids = set(run.questions["question_id"].to_pylist())
             schema = [each for each in run.dataset(RESULTS_TABLE).schema if each.name in {"document_id", *question_ids}]
-            book.write(RESULTS_TABLE, [*map(_heading, schema)], _results(run, schema, signed=signed))
+            units = [(each.metadata or {}).get(b"unit", b"").decode() for each in schema]
+            headings = [
+                f"{each.name} ({unit})" if unit not in {"", NO_UNIT} else each.name
+                for each, unit in zip(schema, units, strict=True)
+            ]
+            book.write(RESULTS_TABLE, headings, _results(run, schema, signed=signed))
         book.write("readings", list(WIDTHS), _by_need(run, signed=signed), widths=WIDTHS)
-        names = _column_names(run)
-        book.write(ANSWERS_TABLE, names, (_all_cells(*row, names) for row in _exported_rows(run)))
-
-
-def _column_names(run: PastRun) -> list[str]:
-    names = run.dataset(ANSWERS_TABLE).schema.names
-    return [*names, EVIDENCE_COLUMN] if EVIDENCE_TABLE in run.manifest["table_versions"] else names
-
-
-def _exported_rows(run: PastRun) -> Iterator[tuple[Row, Sequence[Row]]]:
-    """The rows of `answers`, each with its rows of `evidence`."""
-    return ((reading.answer, reading.evidence) for reading in stream_readings(run, with_turns=False))
-
-
-def _chosen_sentences(evidence: Sequence[Row]) -> list[Row]:
-    """The sentences that the model pointed at, the best first."""
-    return sorted((each for each in evidence if each["how"] == How.CHOSEN), key=lambda each: each["rank"])
-
-
-def _sentence(row: Row) -> str:
-    return "(the text could not be fetched)" if row["text"] is None else " ".join(row["text"].split())
-
-
-def _all_cells(row: Row, evidence: Sequence[Row], names: Sequence[str]) -> list[Cell]:
-    """A row of the sheet `answers`; a carried column may have the name of the one with the sentences."""
-    sentences = "\n".join(f"{_sentence(each)} [{place_of(each)}]" for each in _chosen_sentences(evidence)) or None
-    whole = {EVIDENCE_COLUMN: sentences, **row}
-    return [_plain_cell(whole.get(name)) for name in names]
-
-
-def _heading(column: pa.Field) -> str:
-    unit = (column.metadata or {}).get(b"unit", b"").decode()
-    return f"{column.name} ({unit})" if unit not in {"", NO_UNIT} else column.name
+        names = list(run.dataset(ANSWERS_TABLE).schema.names)
+        if EVIDENCE_TABLE in run.manifest["table_versions"]:
+            names.append(EVIDENCE_COLUMN)
+        book.write(ANSWERS_TABLE, names, _all_columns(run, names))
 
 
 def _results(run: PastRun, schema: Sequence[pa.Field], *, signed: SignOffs) -> Iterator[list[Cell]]:
     """The rows of the sheet `results`. No cell is empty: one without a value says why."""
     document, *questions = schema
-    answers, results = files_by_stem(run, ANSWERS_TABLE), files_by_stem(run, RESULTS_TABLE)
+    answers, results = rows_by_stem(run, ANSWERS_TABLE), rows_by_stem(run, RESULTS_TABLE)
     for stem in sorted(results):
-        words = _words_of_part(chain.from_iterable(map(table_rows, answers.get(stem, ()))), signed=signed)
-        for row in chain.from_iterable(map(table_rows, results[stem])):
+        words = _words_of_part(chain.from_iterable(answers.get(stem, ())), signed=signed)
+        for row in chain.from_iterable(results[stem]):
             of_row = [words.get((row[document.name], each.name), (NOT_ASKED, None)) for each in questions]
             cells = zip(questions, of_row, strict=True)
             yield [row[document.name], *(_result_cell(row[each.name], each, *said) for each, said in cells)]
@@ -217,57 +192,60 @@ def _number_or_text(text: str) -> float | str:
     return float(text) if re.fullmatch(NUMBER_FORM, text) else text
 
 
+def _all_columns(run: PastRun, names: Sequence[str]) -> Iterator[list[Cell]]:
+    """The rows of the sheet `answers`; a carried column may have the name of the one with the sentences."""
+    for reading in stream_readings(run, with_turns=False):
+        chosen = _chosen_sentences(reading.evidence)
+        sentences = "\n".join(f"{text} [{place}]" for text, place in chosen) or None
+        cells = {EVIDENCE_COLUMN: sentences, **reading.answer}
+        yield [_plain_cell(cells.get(name)) for name in names]
+
+
+def _chosen_sentences(evidence: Sequence[Row]) -> list[tuple[str, str]]:
+    """The sentences that the model pointed at with their places, the best first."""
+    chosen = sorted((row for row in evidence if row["how"] == How.CHOSEN), key=lambda row: row["rank"])
+    missing = "(the text could not be fetched)"
+    return [(missing if row["text"] is None else " ".join(row["text"].split()), place_of(row)) for row in chosen]
+
+
 def _by_need(run: PastRun, *, signed: SignOffs) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
-    need_of_row = partial(_need, signed=signed, manifest=run.manifest)
-    needs = sorted({need_of_row(row, evidence) for row, evidence in _exported_rows(run)})
-    for need in needs:
-        for row, evidence in _exported_rows(run):
-            if need_of_row(row, evidence) == need:
-                why = NEEDS[need] if need < len(NEEDS) else None
-                by, before = signed.of(row), signed.before(row)
-                answer = row["answer"] if row["status"] == Status.OK else None
-                problem = row["error_message"] or row.get("follow_up_error")
-                chosen = _chosen_sentences(evidence)
-                sentences, places = "\n".join(map(_sentence, chosen)), "\n".join(map(place_of, chosen))
-                yield [
-                    *(why, row["document_id"], row["question"], *_value_cells(row, by), answer, row["support"]),
-                    *(row["confidence"], sentences or None, places or None),
-                    *(_unread_words(row, run.manifest), problem, _signed_cell(row, by, before)),
-                ]
+
+    def need(reading: RunReading) -> int:
+        """The place in `NEEDS`; a spreadsheet knows of no run before."""
+        row = reading.answer
+        if signed.of(row):
+            return len(NEEDS)
+        is_accepted, was_signed = accepted_reason(row, run.manifest) is not None, signed.before(row) is not None
+        return need_of(row, reading.evidence, is_changed=False, is_accepted=is_accepted, was_signed=was_signed)
+
+    for place in sorted({need(reading) for reading in stream_readings(run, with_turns=False)}):
+        why = NEEDS[place] if place < len(NEEDS) else None
+        for reading in stream_readings(run, with_turns=False):
+            if need(reading) == place:
+                yield [why, *_reading_cells(reading, run.manifest, signed=signed)]
 
 
-def _value_cells(row: Row, by: SignOff | None) -> tuple[Cell, Cell, Cell]:
-    """Value, unit and state of a reading: what a person has signed, if anything."""
-    outcome, number, correction = outcome_of(row), row["value_number"], by and by["correction"]
-    state = by and DECIDED.get(Decision(by["decision"]))
+def _reading_cells(reading: RunReading, manifest: Manifest, *, signed: SignOffs) -> list[Cell]:
+    """The cells of a reading behind its need, as `WIDTHS` names them."""
+    row, by, before = reading.answer, signed.of(reading.answer), signed.before(reading.answer)
+    outcome, state, correction = outcome_of(row), by and DECIDED.get(Decision(by["decision"])), by and by["correction"]
     is_number = row["answer_type"] == AnswerType.NUMBER
     if state:
         value: Cell = _number_or_text(correction) if is_number and correction else correction
     else:
-        value = number if is_number and outcome == ANSWERED else shown_value({**row, "value_unit": None})
+        is_stated = is_number and outcome == ANSWERED
+        value = row["value_number"] if is_stated else shown_value({**row, "value_unit": None})
     has_unit = isinstance(value, float) and row["value_unit"] != NO_UNIT
-    return value, row["value_unit"] if has_unit else None, state or outcome
-
-
-def _signed_cell(row: Row, by: SignOff | None, before: SignOff | None) -> str | None:
-    """Who has signed a reading, or had before its text or answer changed."""
-    return signed_words(by, row) if by else before and f"open again; before: {signed_words(before, row)}"
-
-
-def _unread_words(row: Row, manifest: Manifest) -> str | None:
-    """What was not read, or not surely, and why the run accepts that."""
-    accepted = accepted_reason(row, manifest)
-    words = (part_shown(row), row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}")
-    return UNREAD_JOIN.join(filter(None, words)) or None
-
-
-def _need(row: Row, evidence: Sequence[Row], *, signed: SignOffs, manifest: Manifest) -> int:
-    """The place in `NEEDS`; a spreadsheet knows of no run before."""
-    if signed.of(row):
-        return len(NEEDS)
-    is_accepted, was_signed = accepted_reason(row, manifest) is not None, signed.before(row) is not None
-    return need_of(row, evidence, is_changed=False, is_accepted=is_accepted, was_signed=was_signed)
+    chosen, accepted = _chosen_sentences(reading.evidence), accepted_reason(row, manifest)
+    unread = (part_shown(row), row.get(SOURCE_UNREAD), accepted and f"accepted: {accepted}")
+    said = signed_words(by, row) if by else before and f"open again; before: {signed_words(before, row)}"
+    return [
+        *(row["document_id"], row["question"], value, row["value_unit"] if has_unit else None, state or outcome),
+        *(row["answer"] if row["status"] == Status.OK else None, row["support"], row["confidence"]),
+        *("\n".join(texts) or None for texts in (zip(*chosen, strict=True) if chosen else ((), ()))),
+        *(UNREAD_JOIN.join(filter(None, unread)) or None, row["error_message"] or row.get("follow_up_error"), said),
+    ]
 
 
 class XlsxBook:
@@ -312,16 +290,6 @@ class XlsxBook:
                     sheet.write_rich_string(*place, self._plain, text[:1], text[1:], self._plain)
                 else:
                     sheet.write_string(*place, text, self._quoted if is_formula(value) else self._plain)
-
-
-@contextmanager
-def _xlsx_book(file: Path) -> Iterator[XlsxBook]:
-    require_extra("xlsx", package="xlsxwriter")
-    import xlsxwriter
-
-    with xlsxwriter.Workbook(str(file), {"constant_memory": True}) as book:
-        book.use_zip64()
-        yield XlsxBook(book)
 
 
 def _xlsx_text(text: str) -> str:

@@ -67,7 +67,8 @@ class Summary:
         if need == UNREAD_NEED and items and items[-1]["document_id"] == view.answer["document_id"]:
             items[-1]["question"] = ALL_QUESTIONS
         elif len(items) < SHOWN_ITEMS:
-            items.append(_summary_item(view, why=_why(view, need), href=href))
+            why = f"{NEEDS[need]}: {view.signed_before}" if view.signed_before else NEEDS[need]
+            items.append(_summary_item(view, why=why, href=href))
 
     def values(self, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]) -> dict[str, Any]:
         """What the summary says of a finished run, as JSON; `removed` are the first of the documents that are gone."""
@@ -118,11 +119,6 @@ class _Documents:
         if len(self.shown) < SHOWN_ITEMS:
             self.shown[document_id] = text
         return True
-
-
-def _why(view: ReadingView, need: int) -> str:
-    """A need; of a sign-off that is open again, with what was decided."""
-    return f"{NEEDS[need]}: {view.signed_before}" if view.signed_before else NEEDS[need]
 
 
 def _summary_item(view: ReadingView, *, why: str, href: str) -> Item:

@@ -87,16 +87,6 @@ class Trace:
     num_changed: int
 
 
-def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:
-    """The trace of a reading, which says when answers come into the memory and when they are lost."""
-    texts = _texts_of(turns, answers)
-    return Trace(
-        steps=tuple(_make_steps(texts, shown=_shown_turns(texts))),
-        num_turns=len(turns),
-        num_changed=sum(text.row["changed"] and not text.is_note for text in texts),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Text:
     """What a turn left: the memory, or a note that a later turn merges into it."""
@@ -113,44 +103,42 @@ class _Text:
         return self.before.held if self.before else frozenset()
 
 
-def _texts_of(turns: Sequence[Row], answers: Sequence[str]) -> list[_Text]:
+def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:
+    """The trace of a reading, which says when answers come into the memory and when they are lost."""
     texts: list[_Text] = []
     memory: _Text | None = None
     for row, is_note in zip(turns, notes_of([row["kind"] for row in turns]), strict=True):
         held = texts_in(row["memory"], answers)
-        text = _Text(row=row, is_note=is_note, held=held, before=None if is_note else memory)
-        texts.append(text)
-        if not is_note:
-            memory = text
-    return texts
+        texts.append(_Text(row=row, is_note=is_note, held=held, before=None if is_note else memory))
+        memory = memory if is_note else texts[-1]
+    shown = _shown_turns(texts)
+    steps: list[TraceLine] = []
+    for kind, places in groupby(range(len(texts)), key=lambda place: _line_kind(texts[place], is_shown=place in shown)):
+        alike = [texts[place] for place in places]
+        if kind is StepKind.CHANGED:
+            steps += map(_changed_line, alike)
+        elif kind is StepKind.ANSWER:
+            steps += [_step(kind, text.row, text.row) for text in alike]
+        else:
+            steps.append(_step(kind, alike[0].row, alike[-1].row))
+    num_changed = sum(text.row["changed"] and not text.is_note for text in texts)
+    return Trace(steps=tuple(steps), num_turns=len(turns), num_changed=num_changed)
 
 
-def _shown_turns(texts: Sequence[_Text]) -> frozenset[int]:
+def _shown_turns(texts: Sequence[_Text]) -> set[int]:
     """Changed turns that are drawn: those where an answer came or went, then the first and the last ones by turns."""
     changed = [place for place, text in enumerate(texts) if text.row["changed"]]
     turning = [place for place in changed if texts[place].held != texts[place].held_before]
     ends = [place for pair in zip(changed, reversed(changed), strict=True) for place in pair]
-    return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
+    return {*list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS]}
 
 
-def _make_steps(texts: Sequence[_Text], *, shown: frozenset[int]) -> Iterator[TraceLine]:
-    for kind, run in groupby(range(len(texts)), key=lambda place: _line_kind(texts, place, shown=shown)):
-        rows = [texts[place] for place in run]
-        if kind in {StepKind.UNCHANGED, StepKind.OMITTED}:
-            yield _step(kind, rows[0].row, rows[-1].row)
-        elif kind is StepKind.ANSWER:
-            yield from (_step(kind, text.row, text.row) for text in rows)
-        else:
-            yield from map(_changed_line, rows)
-
-
-def _line_kind(texts: Sequence[_Text], place: int, *, shown: frozenset[int]) -> StepKind:
-    row = texts[place].row
-    if row["kind"] == ANSWER:
+def _line_kind(text: _Text, *, is_shown: bool) -> StepKind:
+    if text.row["kind"] == ANSWER:
         return StepKind.ANSWER
-    if not row["changed"]:
+    if not text.row["changed"]:
         return StepKind.UNCHANGED
-    return StepKind.CHANGED if place in shown else StepKind.OMITTED
+    return StepKind.CHANGED if is_shown else StepKind.OMITTED
 
 
 def _changed_line(text: _Text) -> TraceLine:

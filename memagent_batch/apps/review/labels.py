@@ -1,6 +1,7 @@
-"""What people say of readings, and the table of labels."""
+"""What people say of readings: the tables that they write, and the table of labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -17,8 +18,51 @@ YES, NO = "yes", "no"
 """Labels of a reading, by the condition of its review."""
 UNCLEAR = "unclear"
 """Label of a document that does not let a person say."""
+LABEL_VALUES = (YES, NO, UNCLEAR)
 REVIEWS_FOLDER = "review"
 LABELS_FOLDER = f"{REVIEWS_FOLDER}/labels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleTable:
+    """A table that people write and that no command makes again: Parquet files that are only ever added to."""
+
+    folder: str
+    """Below the output."""
+    schema: pa.Schema
+    content_columns: Sequence[str]
+    """Columns that tell rows apart."""
+
+    def read(self, output: Location) -> list[Any]:
+        """Reads all rows, each once.
+
+        Raises:
+            OutputError: a file can't be read.
+        """
+        folder = output / self.folder
+        rows: dict[tuple[Any, ...], Any] = {}
+        for place in map(folder.at, folder.files()):
+            with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
+                table = read_parquet(place).select(self.schema.names)
+            for row in table.to_pylist():
+                rows.setdefault(self.content(row), row)
+        return [*rows.values()]
+
+    def append(self, output: Location, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Adds rows in one file, whole or not at all; returns their number.
+
+        Raises:
+            StorageError: nothing was added.
+        """
+        if rows:
+            name = sha256(repr([*map(self.content, rows)]).encode()).hexdigest()[:32]
+            data = parquet_bytes(pa.Table.from_pylist([*rows], schema=self.schema))
+            (output / f"{self.folder}/{name}.parquet").create(data)
+        return len(rows)
+
+    def content(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What tells a row from others."""
+        return tuple(row[name] for name in self.content_columns)
 
 
 class LabelColumns(TypedDict):
@@ -44,9 +88,12 @@ class LabelColumns(TypedDict):
 
 
 LABELS = arrow_schema(LabelColumns)
+LABELS_TABLE = PeopleTable(
+    folder=LABELS_FOLDER,
+    schema=LABELS,
+    content_columns=[name for name in LABELS.names if name not in {"decision", "choices", "imported_at"}],
+)
 LabelRow = dict[str, Any]
-SAID = tuple(name for name in LABELS.names if name not in {"decision", "choices", "imported_at"})
-"""Columns that tell labels apart: what the person says, and where; the review says what was decided."""
 
 
 class Purpose(StrEnum):
@@ -61,12 +108,9 @@ LabelKey = tuple[str, str]
 """What a label is of: the SHA-256 of the document's text, and that of the question's."""
 
 
-def current_labels_of(labels: Iterable[LabelRow]) -> list[LabelRow]:
-    """The last label of each person of each key, the person who labelled first in front."""
-    ordered = sorted(labels, key=lambda label: (label["labelled_at"], label["reviewer"], label["value"]))
-    last = {(label_key(label), person(label["reviewer"])): label for label in ordered}
-    firsts = dict.fromkeys((label_key(label), person(label["reviewer"])) for label in ordered)
-    return [last[pair] for pair in firsts]
+def label_key(row: Mapping[str, Any]) -> LabelKey:
+    """What a row of `LABELS` is of, or what a label of a row of a sample is of."""
+    return row["document_hash"], row["question_hash"]
 
 
 def person(reviewer: str) -> str:
@@ -74,10 +118,13 @@ def person(reviewer: str) -> str:
     return " ".join(reviewer.casefold().split())
 
 
-def verdict(labels: Sequence[LabelRow]) -> str:
-    """What counts where several people labelled the same: what most say; of equal sides, the one who labelled first."""
-    values: list[str] = [label["value"] for label in labels]
-    return max(dict.fromkeys(values), key=values.count)
+def current_labels_of(labels: Iterable[LabelRow]) -> list[LabelRow]:
+    """The last label of each person of each key, the person who labelled first in front."""
+    ordered = sorted(labels, key=lambda label: (label["labelled_at"], label["reviewer"], label["value"]))
+    last: dict[tuple[LabelKey, str], LabelRow] = {}
+    for label in ordered:
+        last[label_key(label), person(label["reviewer"])] = label  # a key keeps its place
+    return [*last.values()]
 
 
 def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime | None = None) -> int:
@@ -90,57 +137,32 @@ def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime |
         StorageError: nothing was added.
         OutputError: a file of the table can't be read.
     """
+
+    def given_by(row: LabelRow) -> tuple[Any, ...]:
+        names = ("document_hash", "question_hash", "purpose", "review_id")
+        return (person(row["reviewer"]), *(row[name] for name in names))
+
     now = now or datetime.now(UTC)
-    there = read_label_rows(output)
-    known = {_label_content(row) for row in there}
-    last = {_person(row): row for row in sorted(there, key=lambda row: row["labelled_at"])}
+    old_rows = read_label_rows(output)
+    known = {*map(LABELS_TABLE.content, old_rows)}
+    last = {given_by(row): row for row in sorted(old_rows, key=lambda row: row["labelled_at"])}
     added: list[LabelRow] = []
     for row in rows:
-        timed = row if row["labelled_at"] is not None else {**row, "labelled_at": now}
-        before = last.get(_person(timed))
-        is_repeated = row["labelled_at"] is None and before is not None and _word(before) == _word(timed)
-        if is_repeated or _label_content(timed) in known:
-            continue
-        known.add(_label_content(timed))
-        last[_person(timed)] = timed
-        added.append({**timed, "imported_at": now})
-    if added:
-        name = sha256(repr([_label_content(row) for row in added]).encode()).hexdigest()[:32]
-        table = pa.Table.from_pylist(added, schema=LABELS)
-        (output / f"{LABELS_FOLDER}/{name}.parquet").create(parquet_bytes(table))
-    return len(added)
+        timed = {**row, "labelled_at": row["labelled_at"] or now, "imported_at": now}
+        before = last.get(given_by(timed))
+        words = [(each["value"], each["comment"] or "") for each in (before, timed) if each is not None]
+        is_repeated = row["labelled_at"] is None and len(words) == 2 and words[0] == words[1]
+        if not is_repeated and LABELS_TABLE.content(timed) not in known:
+            known.add(LABELS_TABLE.content(timed))
+            last[given_by(timed)] = timed
+            added.append(timed)
+    return LABELS_TABLE.append(output, added)
 
 
 def read_label_rows(output: Location) -> list[LabelRow]:
-    """All rows of the table, each once.
+    """All labels of an output, each once.
 
     Raises:
         OutputError: a file can't be read.
     """
-    folder = output / LABELS_FOLDER
-    rows: dict[tuple[Any, ...], LabelRow] = {}
-    for path in folder.files():
-        place = folder.at(path)
-        with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            table = read_parquet(place).select(LABELS.names)
-        for row in table.to_pylist():
-            rows.setdefault(_label_content(row), row)
-    return list(rows.values())
-
-
-def label_key(row: Mapping[str, Any]) -> LabelKey:
-    """What a row of `LABELS` is of, or what a label of a row of a sample is of."""
-    return row["document_hash"], row["question_hash"]
-
-
-def _label_content(row: LabelRow) -> tuple[Any, ...]:
-    return tuple(row[name] for name in SAID)
-
-
-def _person(row: LabelRow) -> tuple[Any, ...]:
-    names = ("document_hash", "question_hash", "purpose", "review_id")
-    return (person(row["reviewer"]), *(row[name] for name in names))
-
-
-def _word(row: LabelRow) -> tuple[Any, ...]:
-    return row["value"], row["comment"] or ""
+    return LABELS_TABLE.read(output)

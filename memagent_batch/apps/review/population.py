@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -124,9 +124,9 @@ class SampleRow(TypedDict):
     number: Annotated[str, Column("permanent random number: SHA-256 of seed, document hash, question hash, hex")]
     rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
     is_second: Annotated[bool, Column("whether a second person reads it too")]
-    confidence: NotRequired[Annotated[float | None, Column("confidence of the answer, as in `answers`")]]
-    source: NotRequired[Annotated[str | None, Column("source of the document, or the first of several")]]
-    source_unread: NotRequired[Annotated[str | None, Column("what of it was not read, as in `answers`")]]
+    confidence: Annotated[float | None, Column("confidence of the answer, as in `answers`")]
+    source: Annotated[str | None, Column("source of the document, or the first of several")]
+    source_unread: Annotated[str | None, Column("what of it was not read, as in `answers`")]
 
 
 REVIEW_SAMPLE = arrow_schema(SampleRow)
@@ -225,7 +225,8 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
-        tables.append(_drawn_from(readable, flagged=flagged))
+        columns_of = {name: readable[name] for name in DRAWN_COLUMNS}
+        tables.append(pa.table({**columns_of, "stratum": strata_of(readable, flagged=flagged)}))
     if not question:
         run = scan.runs[0]
         asked = sorted(pc.unique(run.questions["question_id"]).to_pylist())[:10]
@@ -240,11 +241,6 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
             "a question without a type by its answer: answer ~ 'yes'"
         )
     return population
-
-
-def _drawn_from(readable: pa.Table, *, flagged: Condition) -> pa.Table:
-    columns = {name: readable[name] for name in DRAWN_COLUMNS}
-    return pa.table({**columns, "stratum": strata_of(readable, flagged=flagged)})
 
 
 def strata_of(answers: pa.Table, *, flagged: Condition) -> pa.Array:

@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
-from memagent_batch.apps.review.labels import NO, REVIEWS_FOLDER, UNCLEAR, YES, Purpose
-from memagent_batch.apps.review.measures import Measure, MeasureEstimate, StratumCounts
+from memagent_batch.apps.review.estimates import Measure, MeasureEstimate, StratumCounts
+from memagent_batch.apps.review.labels import REVIEWS_FOLDER, Purpose
 from memagent_batch.apps.review.population import SampleRow
 from memagent_batch.data.documents.where import Condition
 from memagent_batch.data.store.errors import storage_errors, table_errors
@@ -49,7 +49,7 @@ class ReviewRecord(TypedDict):
     readings: dict[str, int]
     drawn: dict[str, int]
     num_unreadable: int
-    losses: NotRequired[dict[str, int]]
+    losses: dict[str, int]
     """Readings of each stratum whose source was not read to the end."""
     sample_sha256: str
 
@@ -67,11 +67,6 @@ class Review:
     def purpose(self) -> Purpose:
         """What its labels are for."""
         return Purpose(self.record["purpose"])
-
-    @property
-    def labels(self) -> list[str]:
-        """Labels that people may give."""
-        return [YES, NO, UNCLEAR]
 
     @property
     def decision(self) -> str:
@@ -188,9 +183,9 @@ class WrittenEstimate(BaseModel, frozen=True):
     question_id: str
     decision: str
     num_left: int = Field(validation_alias=AliasPath("labels", "left"))
-    num_left_second: int = Field(0, validation_alias=AliasPath("labels", "left_second"))
+    num_left_second: int = Field(validation_alias=AliasPath("labels", "left_second"))
     num_unreadable: int
-    num_missed_at_worst: int = 0
+    num_missed_at_worst: int
     strata: Sequence[StratumCounts]
     measures: Mapping[Measure, MeasureEstimate] = Field(min_length=len(Measure))
     recall_at_worst: MeasureEstimate | None

@@ -1,4 +1,4 @@
-"""`labels.csv` out and in, `signed.csv` in. A cell that a spreadsheet would run as a formula is quoted."""
+"""`labels.csv` out and in, and what any sheet needs: a cell that a spreadsheet would run as a formula is quoted."""
 
 import csv
 import io
@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from memagent_batch.apps.review.labels import NO, YES, LabelRow
+from memagent_batch.apps.review.labels import LABEL_VALUES, NO, YES, LabelRow
 from memagent_batch.apps.review.population import SampleRow
 from memagent_batch.apps.review.record import Review
-from memagent_batch.apps.review.sign_offs import HASH_DIGITS, Decision, SignOff
 from memagent_batch.data.documents.document_index import SOURCE_UNREAD
 from memagent_batch.errors import InputError
 from memagent_batch.loop.texts.escapes import FORMULA_SIGNS, is_formula
@@ -21,9 +20,6 @@ SHEET_COLUMNS = (
 )
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
-SIGNED_CELLS = ("document_id", "question_id", "reading_hash", "signed_by")
-WITHDRAWN = "withdraw"
-"""Decision of a row that takes an earlier one of the same reading back."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
 _SEPARATOR = re.compile(r"[;\t\r\n]")
@@ -42,8 +38,8 @@ def sheet_bytes(units: Sequence[SampleRow], *, review: Review) -> bytes:
             "document_id": each["document_id"],
             "question": each["question"],
             "decision": review.instruction,
-            "source": each.get("source") or "",
-            SOURCE_UNREAD: str(each.get(SOURCE_UNREAD) or ""),
+            "source": each["source"] or "",
+            SOURCE_UNREAD: each["source_unread"] or "",
             "review_id": review.record["review_id"],
             "document_hash": each["document_hash"],
             "question_hash": each["question_hash"],
@@ -66,60 +62,57 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
         for each in review.sample
     }
     rows = []
-    for where, values in _filled_rows(data, name=name, required=REQUIRED_CELLS, kept="labels.csv"):
-        if values["label"]:
-            review = _review(values, where=where, reviews=reviews)
-            _require_drawn(values, where=where, units=units)
-            row = _label_row(
-                {"reviewer": reviewer or "", **{name: value for name, value in values.items() if value}},
-                where=where,
-                review=review,
+    for where, values in filled_rows(data, name=name, required=REQUIRED_CELLS, kept="labels.csv"):
+        if not values["label"]:
+            continue
+        review_id, key = values["review_id"], (values["review_id"], values["document_hash"], values["question_hash"])
+        if review_id not in reviews:
+            names = ", ".join(reviews) or "none"
+            raise InputError(f"{where}: review_id {review_id!r} is not a review of this output; it has {names}")
+        if key not in units:
+            raise InputError(
+                f"{where}: document {values.get('document_id')!r} with this question is not in the sample of review "
+                f"{review_id}; keep the columns document_hash and question_hash as they were written"
             )
-            rows.append({**row, "document_id": units[_sheet_key(values)]})
+        values["reviewer"] = values.get("reviewer") or reviewer or ""
+        rows.append(_label_row(values, where=where, review=reviews[review_id]) | {"document_id": units[key]})
     return rows
 
 
-def parse_sign_sheet(data: bytes, *, name: str, now: datetime) -> list[tuple[str, SignOff]]:
-    """The sign-offs of a sheet that a page saved, each with its line.
+def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
+    label, is_blind = values["label"].casefold(), TRUTHS.get(values.get("blind", "").lower())
+    if not values["reviewer"]:
+        raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or pass --reviewer NAME")
+    if label not in LABEL_VALUES:
+        allowed = ", ".join(LABEL_VALUES)
+        raise InputError(f"{where}: {values['label']!r} is not a label of this review; write one of {allowed}")
+    if is_blind is None:
+        raise InputError(f"{where}: blind says {values['blind']!r}; write true or false, or leave it empty")
+    return {
+        "document_hash": values["document_hash"],
+        "question_hash": values["question_hash"],
+        "value": label,
+        "reviewer": values["reviewer"],
+        "labelled_at": sheet_time(values.get("labelled_at", ""), where=f"{where}: labelled_at"),
+        "blind": is_blind,
+        "purpose": review.purpose.value,
+        "comment": values.get("comment") or None,
+        "decision": review.decision,
+        "choices": [YES, NO],
+        "review_id": review.record["review_id"],
+        "question_id": review.record["question_id"],
+    }
 
-    A row without a time is signed now, one without a decision accepts.
 
-    Raises:
-        InputError: a row can't be taken; names the line and what to do. None is taken then.
+def filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields the rows of a CSV file that a spreadsheet has saved, each with its line and by column.
+
+    Args:
+        data: The file.
+        name: What errors call it.
+        required: Columns that it must have.
+        kept: The file that was written to be filled in.
     """
-    return [
-        (where, _sign_off(values, where=where, now=now))
-        for where, values in _filled_rows(data, name=name, required=SIGNED_CELLS, kept="signed.csv")
-    ]
-
-
-def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOff:
-    sample = values.get("sample") or "0"
-    if not re.fullmatch(f"[0-9a-f]{{{HASH_DIGITS}}}", values["reading_hash"]) or not sample.isdecimal():
-        raise InputError(f"{where}: reading_hash or sample is not as the page wrote it; save signed.csv from it again")
-    if not values["signed_by"]:
-        raise InputError(f"{where}: nobody is named; fill in signed_by")
-    decision, correction = values.get("decision") or Decision.ACCEPT.value, values.get("correction") or None
-    withdrawn = decision == WITHDRAWN
-    if not withdrawn and (decision not in {*Decision} or (decision == Decision.CORRECT) != (correction is not None)):
-        raise InputError(
-            f"{where}: decision is accept, reject, withdraw, or correct with the right answer in `correction`"
-        )
-    return SignOff(
-        document_id=values["document_id"],
-        question_id=values["question_id"],
-        sample=int(sample),
-        reading_hash=values["reading_hash"],
-        signed_by=values["signed_by"],
-        signed_at=_sheet_time(values.get("signed_at", ""), where=f"{where}: signed_at") or now,
-        decision=Decision.ACCEPT.value if withdrawn else decision,
-        correction=correction,
-        comment=values.get("comment") or None,
-        withdrawn=withdrawn,
-    )
-
-
-def _filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -157,59 +150,8 @@ def _is_before_formula(run: re.Match[str]) -> bool:
     return following in FORMULA_SIGNS and following != "" and _SEPARATOR.search(run.group()) is not None
 
 
-def _sheet_key(values: Mapping[str, str]) -> tuple[str, str, str]:
-    return values["review_id"], values["document_hash"], values["question_hash"]
-
-
-def _review(values: Mapping[str, str], *, where: str, reviews: Mapping[str, Review]) -> Review:
-    review = reviews.get(values["review_id"])
-    if review is None:
-        names = ", ".join(reviews) or "none"
-        raise InputError(f"{where}: review_id {values['review_id']!r} is not a review of this output; it has {names}")
-    return review
-
-
-def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tuple[str, str, str], str]) -> None:
-    if _sheet_key(values) not in units:
-        raise InputError(
-            f"{where}: document {values.get('document_id')!r} with this question is not in the sample of review "
-            f"{values['review_id']}; keep the columns document_hash and question_hash as they were written"
-        )
-
-
-def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
-    if not values["reviewer"]:
-        raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or pass --reviewer NAME")
-    return {
-        "document_hash": values["document_hash"],
-        "question_hash": values["question_hash"],
-        "value": _required_label(values["label"], allowed=review.labels, where=where),
-        "reviewer": values["reviewer"],
-        "labelled_at": _sheet_time(values.get("labelled_at", ""), where=f"{where}: labelled_at"),
-        "blind": _blind(values.get("blind", ""), where=where),
-        "purpose": review.purpose.value,
-        "comment": values.get("comment") or None,
-        "decision": review.decision,
-        "choices": [YES, NO],
-        "review_id": review.record["review_id"],
-        "question_id": review.record["question_id"],
-    }
-
-
-def _required_label(text: str, *, allowed: Sequence[str], where: str) -> str:
-    near = [label for label in allowed if text.casefold() == label.casefold()]
-    if text in near or len(near) == 1:
-        return text if text in near else near[0]
-    raise InputError(f"{where}: {text!r} is not a label of this review; write one of {', '.join(allowed)}")
-
-
-def _blind(text: str, *, where: str) -> bool:
-    if text.lower() not in TRUTHS:
-        raise InputError(f"{where}: blind says {text!r}; write true or false, or leave it empty")
-    return TRUTHS[text.lower()]
-
-
-def _sheet_time(text: str, *, where: str) -> datetime | None:
+def sheet_time(text: str, *, where: str) -> datetime | None:
+    """The time that a cell says, in UTC; None if it is empty."""
     if not text:
         return None
     try:

@@ -1,22 +1,34 @@
-"""Readings that people have signed off, and the table of that."""
+"""Sign-offs: what people decide of single answers, taken in from `signed.csv`.
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+A sign-off is of a text, answer, value and support; it is open again if one of them changes.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
-from hashlib import sha256
 from typing import Annotated, Any, TypedDict
 
-import pyarrow as pa
-
+from memagent_batch.apps.review.labels import PeopleTable
+from memagent_batch.apps.review.sheet import filled_rows, sheet_time
 from memagent_batch.data.documents.document_index import SOURCE_UNREAD
+from memagent_batch.data.documents.questions import value_type_of
 from memagent_batch.data.store.columns import Column, arrow_schema
-from memagent_batch.data.store.errors import table_errors
+from memagent_batch.data.store.database import BATCH_ROWS
+from memagent_batch.data.store.errors import input_errors, output_errors
 from memagent_batch.data.store.location import Location
-from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.data.store.turn_log.rows import SampleNumber
+from memagent_batch.errors import InputError
 from memagent_batch.loop.addresses import fingerprint
-from memagent_batch.run.tables import DocumentId, QuestionId
+from memagent_batch.loop.follow_ups.answer_types import ValueType
+from memagent_batch.loop.follow_ups.values import written_value
+from memagent_batch.loop.texts.escapes import visible
+from memagent_batch.run.history import PastRun, find_run
+from memagent_batch.run.tables import ANSWERS_TABLE, DocumentId, QuestionId
 from memagent_batch.types import Status
+
+log = logging.getLogger(__name__)
 
 SIGNED_FOLDER = "review/signed"
 HASH_DIGITS = 32
@@ -51,6 +63,10 @@ class SignOff(TypedDict):
 
 
 SIGN_OFFS = arrow_schema(SignOff)
+SIGNED_TABLE = PeopleTable(folder=SIGNED_FOLDER, schema=SIGN_OFFS, content_columns=SIGN_OFFS.names)
+SIGNED_CELLS = ("document_id", "question_id", "reading_hash", "signed_by")
+WITHDRAWN = "withdraw"
+"""Decision of a row that takes an earlier one of the same reading back."""
 
 
 def reading_hash(row: Mapping[str, Any]) -> str:
@@ -58,20 +74,11 @@ def reading_hash(row: Mapping[str, Any]) -> str:
 
     Where not all was read the source file counts too, and the document's id where nothing else tells documents apart.
     """
-    signed = _signed_content(row)
-    has_content = row["document_hash"] is not None or signed["source"] is not None
-    return fingerprint(signed if has_content else {**signed, "document_id": row["document_id"]})[:HASH_DIGITS]
-
-
-def older_reading_hash(row: Mapping[str, Any]) -> str:
-    """Returns the hash by which earlier versions signed a row: that of a document under its name."""
-    return fingerprint({**_signed_content(row), "document_id": row["document_id"]})[:HASH_DIGITS]
-
-
-def _signed_content(row: Mapping[str, Any]) -> dict[str, Any]:
     unread = row.get(SOURCE_UNREAD)
     source = row.get("source_hash") if unread or row["status"] != Status.OK else None
-    return {**{name: row[name] for name in SIGNED_COLUMNS}, "unread": unread, "source": source}
+    signed = {**{name: row[name] for name in SIGNED_COLUMNS}, "unread": unread, "source": source}
+    has_content = row["document_hash"] is not None or source is not None
+    return fingerprint(signed if has_content else {**signed, "document_id": row["document_id"]})[:HASH_DIGITS]
 
 
 def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
@@ -81,28 +88,18 @@ def append_sign_offs(output: Location, rows: Iterable[SignOff]) -> int:
         StorageError: nothing was added.
         OutputError: a file of the table can't be read.
     """
-    there = {_content(row) for row in read_sign_offs(output)}
-    added = {_content(row): row for row in rows if _content(row) not in there}
-    if added:
-        name = sha256(repr([*added]).encode()).hexdigest()[:HASH_DIGITS]
-        data = parquet_bytes(pa.Table.from_pylist([*added.values()], schema=SIGN_OFFS))
-        (output / f"{SIGNED_FOLDER}/{name}.parquet").create(data)
-    return len(added)
+    known = {*map(SIGNED_TABLE.content, read_sign_offs(output))}
+    added = {SIGNED_TABLE.content(row): row for row in rows if SIGNED_TABLE.content(row) not in known}
+    return SIGNED_TABLE.append(output, [*added.values()])
 
 
 def read_sign_offs(output: Location) -> list[SignOff]:
-    """All rows of the table.
+    """All sign-offs of an output, each once.
 
     Raises:
         OutputError: a file can't be read.
     """
-    folder = output / SIGNED_FOLDER
-    rows: list[Any] = []
-    for path in folder.files():
-        place = folder.at(path)
-        with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            rows += read_parquet(place).select(SIGN_OFFS.names).to_pylist()
-    return rows
+    return SIGNED_TABLE.read(output)
 
 
 class SignOffs:
@@ -119,11 +116,7 @@ class SignOffs:
         """Returns the last sign-off of a row, also one of the same text and answer under another name; None if it has
         none, or if that was withdrawn.
         """
-        if not self._by_hash:
-            return None
-        hashes = (older_reading_hash(row), reading_hash(row))
-        signed = [self._by_hash[each] for each in hashes if each in self._by_hash]
-        last = max(signed, key=lambda each: each["signed_at"], default=None)
+        last = self._by_hash.get(reading_hash(row)) if self._by_hash else None
         return None if last is None or last["withdrawn"] else last
 
     def before(self, row: Mapping[str, Any]) -> SignOff | None:
@@ -147,5 +140,138 @@ def signed_words(signed: SignOff, row: Mapping[str, Any]) -> str:
     return f"{words} by {signed['signed_by']}, {signed['signed_at']:%Y-%m-%d}{of_document}{comment}"
 
 
-def _content(row: SignOff) -> tuple[Any, ...]:
-    return tuple(row.values())
+class Signed(TypedDict):
+    """What `memagent review sign` prints."""
+
+    added: int
+    """Sign-offs that the table did not have."""
+    of_other_runs: int
+    """Rows of the sheets that sign a text, answer, value, support or document that the last run does not have."""
+    signed: int
+    """Readings of the last run that are signed off now."""
+    readings: int
+
+
+def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
+    """Takes the sign-offs of sheets in: all of them or, if one is wrong, none.
+
+    Raises:
+        InputError: a sheet or a row of it can't be taken; names the line.
+        OutputError: no run has finished, or a table can't be read.
+        StorageError: nothing was added.
+    """
+    now, rows = datetime.now(UTC), list[tuple[str, SignOff]]()
+    for sheet in sheets:
+        with input_errors(sheet.uri):
+            data = sheet.read_bytes()
+        for where, values in filled_rows(data, name=str(sheet), required=SIGNED_CELLS, kept="signed.csv"):
+            rows.append((where, _sign_off(values, where=where, now=now)))
+    if not rows:
+        raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
+    with output_errors(output.uri):
+        run = find_run(output)
+    readings = _RunReadings([row for _, row in rows], _answer_rows(run))
+    checked = _checked_sign_offs(run, rows, readings)
+    added, signed = append_sign_offs(output, checked), SignOffs(output)
+    others = len(rows) - sum(row["reading_hash"] in readings.questions for row in checked)
+    num_readings = run.manifest["counts"]["answers_rows"]
+    num_signed = sum(signed.of(row) is not None for row in _answer_rows(run))
+    if others:
+        rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
+        log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
+    return Signed(added=added, of_other_runs=others, signed=num_signed, readings=num_readings)
+
+
+def _answer_rows(run: PastRun) -> Iterator[Mapping[str, Any]]:
+    for batch in run.dataset(ANSWERS_TABLE).to_batches(batch_size=BATCH_ROWS):
+        yield from batch.to_pylist()
+
+
+def _ids_on_page(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Document and question as a page shows them and a sheet is read: unseen characters as signs, no outer blanks."""
+    return visible(row["document_id"]).strip(), visible(row["question_id"]).strip()
+
+
+class _RunReadings:
+    """The readings of a run that rows of sheets may sign: by their hash, by document and question, and by both."""
+
+    def __init__(self, sheet_rows: Sequence[SignOff], answers: Iterable[Mapping[str, Any]]) -> None:
+        self.questions: dict[str, str] = {}
+        """Question of each reading by its hash."""
+        self.ids: dict[tuple[str, ...], tuple[str, str]] = {}
+        """Ids of document and question, by these as a page shows them, alone and behind the hash."""
+        wanted_hashes, wanted_ids = {row["reading_hash"] for row in sheet_rows}, {*map(_ids_on_page, sheet_rows)}
+        for row in answers:
+            signed_hash, shown, ids = reading_hash(row), _ids_on_page(row), (row["document_id"], row["question_id"])
+            if signed_hash in wanted_hashes:
+                self.questions[signed_hash] = row["question_id"]
+            if shown in wanted_ids:
+                self.ids[signed_hash, *shown] = ids
+                self.ids.setdefault(shown, ids)
+
+    def find(self, row: SignOff) -> tuple[str, str] | None:
+        """Returns document and question of a row of a sheet, a document of the same text under its earlier name."""
+        shown, question_id = _ids_on_page(row), self.questions.get(row["reading_hash"], "")
+        ids = self.ids.get((row["reading_hash"], *shown)) or self.ids.get(shown)
+        is_renamed = ids is None and visible(question_id).strip() == shown[1]
+        return (row["document_id"], question_id) if is_renamed else ids
+
+
+def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readings: _RunReadings) -> list[SignOff]:
+    """The sign-offs with the ids of the run, and with corrections of the type that it asked for.
+
+    Of a number the unit is left out. Sign-offs of readings that the run does not have are kept as they are; of a slice
+    they are left out, as a page may show several as one.
+    """
+    types: dict[str, ValueType | None] = {}
+    if any(row["correction"] for _, row in rows):
+        with output_errors(run.output.uri):
+            types = {row["question_id"]: value_type_of(row) for row in run.questions.to_pylist()}
+    is_slice = run.manifest["settings"].get("input", {}).get("slice") is not None
+    checked = list[SignOff]()
+    for where, row in rows:
+        ids = readings.find(row)
+        if ids is None and row["reading_hash"] in readings.questions:
+            raise InputError(
+                f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "
+                "keep the ids as the page wrote them, or remove the row"
+            )
+        if ids is None and is_slice:
+            continue
+        document_id, question_id = ids or (row["document_id"], row["question_id"])
+        correction, value_type = row["correction"], types.get(question_id)
+        if correction is not None and value_type is not None:
+            correction = correction.removesuffix(value_type.unit).strip()
+            if (problem := written_value(correction, value_type).problem) is not None:
+                raise InputError(
+                    f"{where}: correction: {problem}; write a value of the type that the question asks for"
+                )
+        checked.append({**row, "document_id": document_id, "question_id": question_id, "correction": correction})
+    return checked
+
+
+def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOff:
+    """The sign-off of a row of a sheet; one without a time is signed now, one without a decision accepts."""
+    sample = values.get("sample") or "0"
+    if not re.fullmatch(f"[0-9a-f]{{{HASH_DIGITS}}}", values["reading_hash"]) or not sample.isdecimal():
+        raise InputError(f"{where}: reading_hash or sample is not as the page wrote it; save signed.csv from it again")
+    if not values["signed_by"]:
+        raise InputError(f"{where}: nobody is named; fill in signed_by")
+    decision, correction = values.get("decision") or Decision.ACCEPT.value, values.get("correction") or None
+    withdrawn = decision == WITHDRAWN
+    if not withdrawn and (decision not in {*Decision} or (decision == Decision.CORRECT) != (correction is not None)):
+        raise InputError(
+            f"{where}: decision is accept, reject, withdraw, or correct with the right answer in `correction`"
+        )
+    return SignOff(
+        document_id=values["document_id"],
+        question_id=values["question_id"],
+        sample=int(sample),
+        reading_hash=values["reading_hash"],
+        signed_by=values["signed_by"],
+        signed_at=sheet_time(values.get("signed_at", ""), where=f"{where}: signed_at") or now,
+        decision=Decision.ACCEPT.value if withdrawn else decision,
+        correction=correction,
+        comment=values.get("comment") or None,
+        withdrawn=withdrawn,
+    )

@@ -25,13 +25,6 @@ function keepValue(key, value) {
   document.getElementById("unkept").hidden = !unkept.size;
 }
 
-function dropKept(key) {
-  unkept.delete(key);
-  try {
-    localStorage.removeItem(key);
-  } catch (error) { /* it was never kept */ }
-}
-
 window.addEventListener("beforeunload", (event) => {
   if (unkept.size && hasUnsaved()) event.preventDefault();
 });

@@ -30,7 +30,7 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
-        finalize=_visible_value,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -87,10 +87,17 @@ def page_bytes(
 ) -> bytes:
     """A page that runs and loads nothing but one style and one script, UTF-8.
 
-    The template shows `policy`, `style` and `script`. `frames`: it may show other pages of the same place in frames.
+    The template shows `policy`, the Content-Security-Policy, `style` and `script`. `frames`: it may show other pages of
+    the same place in frames.
     """
-    policy = content_policy(style=style, script=script, frames=frames)
-    text = template.render(**values, style=Markup(style or ""), script=Markup(script or ""), policy=policy)
+    policy = ["default-src 'none'", "img-src data:"]  # nothing but this style and script, by their hashes
+    for source, text in (("style-src", style), ("script-src", script)):
+        if text is not None:
+            policy.append(f"{source} 'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'")
+    if frames:
+        policy.append("frame-src 'self' file:")
+    values = {**values, "policy": "; ".join([*policy, "base-uri 'none'", "form-action 'none'"])}
+    text = template.render(**values, style=Markup(style or ""), script=Markup(script or ""))
     return text.encode("utf-8", errors="backslashreplace")
 
 
@@ -98,17 +105,6 @@ def frame_page(environment: jinja2.Environment, data: Any) -> bytes:
     """A page that hands its data to the page that shows it in a frame."""
     script = page_file("memagent_batch.apps.templates", "frame.js")
     return page_bytes(environment.get_template("frame.html"), {"data": data}, style=None, script=script)
-
-
-def content_policy(*, style: str | None, script: str | None, frames: bool) -> str:
-    """The Content-Security-Policy: nothing but this style and this script, by their hashes; no request to anywhere."""
-    parts = ["default-src 'none'", "img-src data:"]
-    for source, text in (("style-src", style), ("script-src", script)):
-        if text is not None:
-            parts.append(f"{source} 'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'")
-    if frames:
-        parts.append("frame-src 'self' file:")
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
 
 
 def inert_json(value: Any) -> Markup:
@@ -120,11 +116,6 @@ def inert_json(value: Any) -> Markup:
 def brief(text: str) -> str:
     """The text on one line, cut in its middle."""
     return shorten(" ".join(text.split()), characters=MAX_SHORT_CHARACTERS)
-
-
-def _visible_value(value: object) -> object:
-    """Each value on its way into the page, before it is escaped."""
-    return visible(value) if type(value) is str else value
 
 
 def _seen(value: Any) -> Any:

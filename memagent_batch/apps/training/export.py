@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from memagent_batch.apps.training.rollouts.table import read_groups, read_rollouts_record, require_logprobs
+from memagent_batch.apps.training.rollouts_table import read_groups, read_rollouts_record, require_logprobs
 from memagent_batch.data.store.database import run_query
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, SettingsError

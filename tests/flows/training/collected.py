@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.apps.training.rollouts.table import ROLLOUTS, read_groups
+from memagent_batch.apps.training.rollouts_table import ROLLOUTS, read_groups
 from memagent_batch.data.store.location import Location
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.apps.flows.collect import collect, sampled_job, write_rollouts_table
-from memagent_batch.apps.training.rollouts.table import RolloutsRecord, read_rollouts_record
+from memagent_batch.apps.training.collect import collect, sampled_job, write_rollouts_table
+from memagent_batch.apps.training.rollouts_table import RolloutsRecord, read_rollouts_record
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.store.delta import OutputTable, RunNumber
 from memagent_batch.data.store.location import Location
@@ -119,7 +119,7 @@ def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_
 
 def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE, "unread": None}, references=["x"])
-    settings = {"reward": "tests.training.rollouts.rewards_of_mine:raises"}
+    settings = {"reward": "tests.training.rewards_of_mine:raises"}
     job = settings_of(tmp_path, text_model, **settings).model_copy(update={"max_failed_share": 0.5})
     record = collect(job)
     assert record["counts"] == {

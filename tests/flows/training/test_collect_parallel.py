@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.apps.flows.collect import collect
+from memagent_batch.apps.training.collect import collect
 from memagent_batch.loop.tokens.tokenizer import load_tokenizer
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs

@@ -8,13 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.apps.training import rollouts_table as rollouts
 from memagent_batch.apps.training.export import BRIDGES, export_rollouts
-from memagent_batch.apps.training.rollouts import table as rollouts
 from memagent_batch.cli.export import Export
-from memagent_batch.data.documents.formats import columnar
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, SettingsError
-from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
+from tests.training.rollout_tables import NUM_TURNS, write_table
 
 TARGETS = list(BRIDGES)
 GROUPS: list[list[float | None]] = [[1.0, 0.0, None, 0.5], [None, None], [0.25, 0.75], [1.0, None]]
@@ -49,8 +48,11 @@ def test_export_to_trl_puts_logprobs_and_mask_over_the_response_only(tmp_path: P
 def test_export_of_groups_holds_each_sample_with_its_turns(tmp_path: Path, to: str) -> None:
     run_export(write_table(tmp_path / "in", GROUPS), tmp_path / "out.parquet", to=to)
 
-    first, second = (row.get("extra_info") or row for row in pq.read_table(tmp_path / "out.parquet").to_pylist())
-
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    if to == "verl":
+        assert [row["__rollout_n__"] for row in rows] == [3, 2]
+        assert rows[0]["reward_model"] == {"style": "rule", "ground_truth": ["42"]}
+    first, second = (row.get("extra_info") or row for row in rows)
     assert (first["group_id"], second["group_id"]) == ("group-0", "group-2")
     assert [sample["reward"] for sample in first["samples"]] == [1.0, 0.0, 0.5]
     begins = [[turn["response_token_ids"][0] for turn in sample["turns"]] for sample in first["samples"]]
@@ -65,15 +67,6 @@ def test_export_of_groups_holds_each_sample_with_its_turns(tmp_path: Path, to: s
     }
 
 
-def test_export_to_verl_says_how_many_samples_each_group_has(tmp_path: Path) -> None:
-    run_export(write_table(tmp_path / "in", GROUPS), tmp_path / "out.parquet", to="verl")
-
-    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
-
-    assert [row["__rollout_n__"] for row in rows] == [3, 2]
-    assert rows[0]["reward_model"] == {"style": "rule", "ground_truth": ["42"]}
-
-
 @pytest.mark.parametrize("to", TARGETS)
 def test_export_of_many_small_files_and_batches_is_that_of_one(
     tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
@@ -81,8 +74,6 @@ def test_export_of_many_small_files_and_batches_is_that_of_one(
     groups: list[list[float | None]] = [[1.0, 0.0, 0.5], [0.5, None, 1.0], [0.0, 1.0, 0.75]]
     run_export(write_table(tmp_path / "in", groups), tmp_path / "whole.parquet", to=to)
     monkeypatch.setattr(rollouts, "ROLLOUT_FILE_BYTES", 400)
-    monkeypatch.setattr(columnar, "_BATCH_ROWS", 2)
-    monkeypatch.setattr(rollouts, "BATCH_ROWS", 2)
 
     run_export(write_table(tmp_path / "split", groups), tmp_path / "out.parquet", to=to)
 
@@ -103,11 +94,6 @@ def test_export_of_an_empty_response_leaves_the_turn_out(tmp_path: Path) -> None
     assert (counts["turns"], counts["turns_left_out"]) == (5, 1)
 
 
-def test_export_to_an_unknown_trainer_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="verl, trl, skyrl"):
-        run_export(write_table(tmp_path / "in", GROUPS), tmp_path / "out.parquet", to="openrlhf")
-
-
 @pytest.mark.parametrize("logprobs", [None, [-0.5]])
 def test_export_of_rows_without_logprobs_names_the_group_and_leaves_the_file_that_is_there(
     tmp_path: Path, logprobs: list[float] | None
@@ -121,19 +107,16 @@ def test_export_of_rows_without_logprobs_names_the_group_and_leaves_the_file_tha
     assert (tmp_path / "out.parquet").read_text() == "the export before"
 
 
-def test_export_of_failed_samples_only_is_refused(tmp_path: Path) -> None:
+def test_export_that_can_not_be_made_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of its 3 samples can be learnt from"):
-        run_export(write_table(tmp_path / "in", [[None, None, None]]), tmp_path / "out.parquet", to="skyrl")
-
-    assert not (tmp_path / "out.parquet").exists()
-
-
-def test_export_that_lost_a_file_is_refused(tmp_path: Path) -> None:
+        run_export(write_table(tmp_path / "failed", [[None, None, None]]), tmp_path / "out.parquet", to="skyrl")
     table = write_table(tmp_path / "in", GROUPS)
+    with pytest.raises(SettingsError, match="verl, trl, skyrl"):
+        run_export(table, tmp_path / "out.parquet", to="openrlhf")
     next((table / "rollouts").glob("*.parquet")).unlink()
-
     with pytest.raises(InputError, match=r"can.t be read: .*No such file.*; collect the rollouts again"):
         run_export(table, tmp_path / "out.parquet", to="verl")
+    assert not (tmp_path / "out.parquet").exists()
 
 
 def run_export(table: Path, target: Path, *, to: str) -> Mapping[str, int]:

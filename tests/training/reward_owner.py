@@ -4,13 +4,13 @@ import sys
 import threading
 import time
 
-from memagent_batch.apps.training.rollouts.rewarder import Rewarder
+from memagent_batch.apps.training.rewards import Rewarder
 from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import RolloutConfig
 
 
 def main() -> None:
-    settings = RolloutConfig(reward="tests.training.rollouts.rewards_of_mine:hangs", reward_timeout_seconds=600)
+    settings = RolloutConfig(reward="tests.training.rewards_of_mine:hangs", reward_timeout_seconds=600)
     rewarder = Rewarder(settings, extraction=Extraction.AUTO)
     rewarder("good", ["a"])
     if sys.argv[1] == "hangs":

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.apps.training.rollouts.rewards import group_advantages
-from memagent_batch.apps.training.rollouts.table import RECORD, ROLLOUTS, ROLLOUTS_FORMAT, write_rollouts
+from memagent_batch.apps.training.groups import group_advantages
+from memagent_batch.apps.training.rollouts_table import RECORD, ROLLOUTS, ROLLOUTS_FORMAT, write_rollouts
 from memagent_batch.config.job import Advantage
 from memagent_batch.data.store.delta import OutputTable, RunNumber
 from memagent_batch.data.store.location import Location

@@ -64,6 +64,9 @@ with used as (
 select source from used group by source having bool_and(document_id in (from forgotten))
 """
 """Sources of which no other document has a part."""
+_HASH_COLUMNS = ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash"))
+"""Tables that hold the hashes of texts by `document_id`, with the column."""
+_HASHES = pa.schema({"document_id": pa.string(), "hash": pa.string()})
 _PLAN_FILE = re.compile(f"/{SCRATCH_FOLDER}/[0-9a-f]{{32}}/")
 """A file of a plan, and none that someone else has put there."""
 
@@ -126,17 +129,14 @@ def read_hashes(output: Location, document_ids: Collection[str]) -> dict[str, se
     found: dict[str, set[str]] = defaultdict(set)
     ids = pa.array(document_ids, pa.string())
     for rows in _document_hashes(output):
-        names, hashes = (column.cast(pa.string()) for column in rows.columns)
-        is_wanted = pc.is_in(names, value_set=ids)
-        for name, text_hash in zip(
-            names.filter(is_wanted).to_pylist(), hashes.filter(is_wanted).to_pylist(), strict=True
-        ):
-            found[name] |= {text_hash} - {None}
+        rows = rows.rename_columns(["document_id", "hash"]).cast(_HASHES)
+        for row in rows.filter(pc.field("document_id").isin(ids)).to_pylist():
+            found[row["document_id"]] |= {row["hash"]} - {None}
     return found
 
 
 def _document_hashes(output: Location) -> Iterator[pa.Table]:
-    for table, column in ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash")):
+    for table, column in _HASH_COLUMNS:
         for path in (output / table).files():
             place = output.at(path)
             if path.endswith(".parquet") and "/_delta_log/" not in path:
@@ -213,20 +213,13 @@ class Erasure:
 
         Those of a text that another document has too stay.
         """
-        hashes = {
-            each
-            for of_document in read_hashes(self.output, self.document_ids.to_pylist()).values()
-            for each in of_document
-        }
-        for table, column in ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash")):
+        hashes = set[str]().union(*read_hashes(self.output, self.document_ids.to_pylist()).values())
+        for table, column in _HASH_COLUMNS:
             stored = OutputTable(output=self.output, name=table)
             for batch in stored.dataset().to_batches(columns=["document_id", column]) if stored.exists() else ():
-                others = batch.filter(pc.invert(self._is_forgotten(batch["document_id"])))
-                hashes -= {
-                    *others.filter(pc.is_in(others[column], value_set=pa.array(hashes, others[column].type)))[
-                        column
-                    ].to_pylist()
-                }
+                others = batch.filter(pc.invert(self._is_forgotten(batch["document_id"])))[column]
+                is_kept = pc.is_in(others, value_set=pa.array(hashes, others.type))
+                hashes.difference_update(others.filter(is_kept).to_pylist())
         gone = pa.array(sorted(hashes), pa.string())
         return rewrite_log(self.output, lambda rows: pc.invert(pc.is_in(rows["document_hash"], value_set=gone)))
 

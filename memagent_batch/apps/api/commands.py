@@ -8,15 +8,22 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
-from memagent_batch.apps.api.input_files import Documents, document_places, write_documents, write_table
-from memagent_batch.apps.api.question import GivenQuestions, question_place, question_table
+from memagent_batch.apps.api.inputs import (
+    Documents,
+    GivenQuestions,
+    document_places,
+    question_place,
+    question_table,
+    write_documents,
+    write_table,
+)
 from memagent_batch.apps.api.run import Run
-from memagent_batch.apps.flows import collect as collection
-from memagent_batch.apps.flows import review
-from memagent_batch.apps.flows.scan import scan as scan_files
 from memagent_batch.apps.pages.site import CONTEXT_CHARS, PAGES_FOLDER, WrittenSite, write_site
+from memagent_batch.apps.review import review
+from memagent_batch.apps.scan import scan as scan_files
+from memagent_batch.apps.training import collect as collection
 from memagent_batch.apps.training.export import export_rollouts
-from memagent_batch.apps.training.rollouts.table import RolloutsRecord
+from memagent_batch.apps.training.rollouts_table import RolloutsRecord
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.ingest_job import IngestJob
 from memagent_batch.config.job import JobConfig, LogFormat
@@ -53,8 +60,7 @@ def ingest_files(
         TooManyFailedError: more sources failed than `max_failed_share`, or all. The documents are written.
         NotReadError: some sources could not be read now; the same call reads them.
     """
-    places = [documents] if isinstance(documents, str | PathLike) else documents
-    job = checked_section(IngestJob, documents=tuple(map(absolute, places)), output=absolute(output), **settings)
+    job = checked_section(IngestJob, documents=_absolute_places(documents), output=absolute(output), **settings)
     with log_of_program():
         return ingest_documents(job)
 
@@ -82,18 +88,10 @@ def scan(
         TooManyRemovedError: more documents are gone than the `max_removed_share` of the call. The pages are written.
         NotReadError: some files or readings could not be read now; the same call reads them. The pages are written.
     """
-    places = [files] if isinstance(files, str | PathLike) else files
-    job, night = _run_chain(
-        scan_files, tuple(map(absolute, places)), questions, output=output, agent=agent, settings=settings
-    )
+    places = _absolute_places(files)
+    job, night = _run_chain(scan_files, places, questions, output=output, agent=agent, settings=settings)
     require_sources(make_output(job))
-    _require_success(night["manifest"], job)
-    return Run(
-        output=job.output,
-        run_id=night["run_id"],
-        manifest=night["manifest"],
-        storage_options=job.storage_options,
-    )
+    return _successful_run(night["manifest"], job)
 
 
 def answer(
@@ -133,15 +131,15 @@ def answer(
     again = {"again_from": None if again_from is None else absolute(again_from), "again_where": where}
     settings |= {name: value for name, value in again.items() if value is not None}
     job, manifest = _run_chain(chain.answer, documents, questions, output=output, agent=agent, settings=settings)
-    _require_success(manifest, job)
-    return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
+    return _successful_run(manifest, job)
 
 
-def _require_success(manifest: Manifest, job: JobConfig) -> None:
-    """Checks the share of failed readings, and that of removed documents if the call bounds it."""
+def _successful_run(manifest: Manifest, job: JobConfig) -> Run:
+    """The run, unless too many readings failed, or too many documents are gone and the call bounds them."""
     require_success(manifest, max_failed_share=job.max_failed_share)
     if "max_removed_share" in job.model_fields_set:
         require_documents(manifest, job)
+    return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
 
 
 def collect(
@@ -233,8 +231,12 @@ def make_review(
     return review.make_review(_locations(output, storage_options), asked)
 
 
+def _absolute_places(places: PlaceOrPath | Sequence[PlaceOrPath]) -> tuple[str, ...]:
+    return tuple(map(absolute, [places] if isinstance(places, str | PathLike) else places))
+
+
 def _locations(places: PlaceOrPath | Sequence[PlaceOrPath], options: Options | None) -> list[Location]:
-    return [_location(each, options) for each in ([places] if isinstance(places, str | PathLike) else places)]
+    return [_location(place, options) for place in _absolute_places(places)]
 
 
 def _location(place: PlaceOrPath, options: Options | None) -> Location:
@@ -257,42 +259,37 @@ def _run_chain(
     for name, remedy in (("ask", "give the questions as questions=[...]"), ("documents", "give them as files")):
         if name in settings:
             raise SettingsError(f"{name}: {remedy}")
+    folder, places = Location(uri=absolute(output)) / INPUT_FOLDER, document_places(documents)
     listed = questions if isinstance(questions, str | PathLike) else list(questions)
-    input_folder = Location(uri=absolute(output)) / INPUT_FOLDER
+    asked: dict[str, Any] = {"questions": (folder / "questions").uri}  # written there, unless they are texts or a place
+    if isinstance(listed, str | PathLike):
+        asked = {"questions": question_place(listed)}
+    elif all(isinstance(each, str) for each in listed):
+        asked = {"ask": listed}
     job = checked_section(
         JobConfig,
-        documents=document_places(documents) or ((input_folder / "documents").uri,),
-        **_question_settings(listed, kept=(input_folder / "questions").uri),
+        documents=places or ((folder / "documents").uri,),
         output=absolute(output),
         agent=agent,
+        **asked,
         **settings,
     )
     place = make_output(job)
-    inputs = place / INPUT_FOLDER
+    folder = place / INPUT_FOLDER
     with log_of_program(as_json=job.log_format == LogFormat.JSON):
         claim_output(place, job)
         make_engine(agent)  # an agent that can't work is refused before an input is written for it
         identify_reader(fit_budgets_to_window(agent))
-        before = inputs.files()
-        written = _write_inputs(job, documents, listed, folder=inputs)
-        record = flow(job.model_copy(update=written))
-        _remove_stale(place, before, written=written, run_id=record["run_id"])
-    return job, record
-
-
-def _write_inputs(
-    job: JobConfig, documents: Documents, questions: GivenQuestions, *, folder: Location
-) -> dict[str, Any]:
-    """Writes the inputs that are not files; returns the files as a job names them."""
-    written: dict[str, Any] = {}
-    if job.questions == (folder / "questions").uri:
-        listed = question_table(questions, storage_options=job.storage_options)
-        written["questions"] = (folder / "questions" / write_table(listed, folder=folder / "questions")).uri
-    if not document_places(documents):
-        place = folder / "documents"
-        names = write_documents(documents, folder=place, settings=job.input)
-        written["documents"] = tuple((place / name).uri for name in names)
-    return written
+        before, written = folder.files(), dict[str, Any]()
+        if job.questions == (folder / "questions").uri:
+            table = question_table(listed, storage_options=job.storage_options)
+            written["questions"] = (folder / "questions" / write_table(table, folder=folder / "questions")).uri
+        if not places:
+            names = write_documents(documents, folder=folder / "documents", settings=job.input)
+            written["documents"] = tuple((folder / "documents" / name).uri for name in names)
+        result = flow(job.model_copy(update=written))
+        _remove_stale(place, before, written=written, run_id=result["run_id"])
+    return job, result
 
 
 def _remove_stale(output: Location, before: Collection[str], *, written: Mapping[str, Any], run_id: str) -> None:
@@ -305,10 +302,3 @@ def _remove_stale(output: Location, before: Collection[str], *, written: Mapping
     with suppress(SupersededError):
         require_newest(output, run_number_of(output, run_id))
         output.delete_files(stale)
-
-
-def _question_settings(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
-    """The questions as a job has them: texts as `--ask` gives them, others in a file."""
-    if isinstance(questions, str | PathLike):
-        return {"questions": question_place(questions)}
-    return {"ask": questions} if all(isinstance(each, str) for each in questions) else {"questions": kept}

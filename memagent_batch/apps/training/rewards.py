@@ -1,4 +1,7 @@
-"""Rewards of samples. A user's own function runs in its own process, so that it can neither hang nor end a run."""
+"""Rewards of samples from their last response: what Multi-Conv DAPO learns from.
+
+A user's own function runs in its own process, so that it can neither hang nor end a run.
+"""
 
 import json
 import os
@@ -6,21 +9,91 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from memagent_batch.apps.training.rollouts import reward_server
-from memagent_batch.apps.training.rollouts.reward_server import Reply
-from memagent_batch.apps.training.rollouts.rewards import built_in_reward
+from memagent_batch.apps.training import reward_server
+from memagent_batch.apps.training.reward_server import Reply
 from memagent_batch.config.agent import Extraction
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import STDERR_NUMBER
-from memagent_batch.plugins import REWARDS
+from memagent_batch.loop.completions import closed_text, extract_answer
+from memagent_batch.loop.scores import Metric, score
+from memagent_batch.plugins import BOXED, BOXED_NORMALISED, REWARDS
 
 IMPORT_SECONDS = 120.0
 """Time in which the process of a user's function must have started and imported it."""
+Reward = Callable[[str, Sequence[str]], float]
+"""From the whole response of the answer turn and the references to a number. A user's own has this signature."""
+
+BOXED_WITHIN = 300
+"""Characters at the end of a response in which `boxed` looks for the box."""
+
+_BOX_WITH_SPACE, _BOX_WITH_BRACE = "\\boxed ", "\\boxed{"
+
+_LATEX_RULES = (
+    ("\n", ""),
+    ("\\!", ""),
+    ("\\\\", "\\"),
+    ("tfrac", "frac"),
+    ("dfrac", "frac"),
+    ("\\left", ""),
+    ("\\right", ""),
+    ("^{\\circ}", ""),
+    ("^\\circ", ""),
+    ("\\$", ""),
+    ("\\%", ""),
+    (" .", " 0."),
+    ("{.", "{0."),
+    (" ", ""),
+)
+"""Replacements that `boxed` makes before it compares, in this order: line feeds and thin spaces, doubled backslashes,
+forms of fractions, sizes of brackets, degrees, escaped dollar and per cent signs, decimals without a 0, spaces."""
+
+
+def built_in_reward(name: str, *, extraction: Extraction) -> Reward:
+    """The reward of this name, for answers that are taken out of responses in this way.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if name not in REWARDS.built_in:
+        raise ValueError(f"{name!r} is not a built-in reward")
+    if name == BOXED:
+        return boxed_reward
+    metric = Metric.EM if name == BOXED_NORMALISED else Metric(name)
+    form = Extraction.BOXED if name == BOXED_NORMALISED else extraction
+
+    def reward(response: str, references: Sequence[str]) -> float:
+        return score(metric, extract_answer(response, extraction=form), references)
+
+    return reward
+
+
+def boxed_reward(response: str, references: Sequence[str]) -> float:
+    """The reward `boxed`: 1.0 or 0.0."""
+    boxed = _boxed_text(response[-BOXED_WITHIN:].lower())
+    if boxed is None:
+        return 0.0
+    return float(any(_without_latex(boxed) == _without_latex(reference.lower()) for reference in references))
+
+
+def _boxed_text(ending: str) -> str | None:
+    r"""The text of the last box; None where it does not close. `\boxed x$` counts as a box up to the dollar sign."""
+    if _BOX_WITH_SPACE in ending:
+        return ending.rpartition(_BOX_WITH_SPACE)[2].partition("$")[0]
+    start = ending.rfind("\\boxed")
+    if start < 0 or not ending.startswith(_BOX_WITH_BRACE, start):
+        return None
+    return closed_text(ending, start + len(_BOX_WITH_BRACE))
+
+
+def _without_latex(text: str) -> str:
+    for written, replacement in _LATEX_RULES:
+        text = text.replace(written, replacement)
+    return text
 
 
 class Rewarder:

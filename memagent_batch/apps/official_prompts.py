@@ -82,7 +82,12 @@ def import_official(
         for each in publications
     ]
     published, texts = max(zip(publications, found, strict=True), key=lambda each: len(each[1]))
-    _require_texts(texts, published=published, path=path, publications=publications)
+    if missing := [text.value for text in published.sha256 if text not in texts]:
+        sources = [published.source] if texts else [each.source for each in publications]
+        raise PromptSetError(
+            f"{path} lacks published texts: {', '.join(missing)}; give {' or '.join(sources)}, or write texts of your "
+            "own into a prompt set file (docs/how-to/prompts.md)"
+        )
     as_shown = texts[OfficialText.ANSWER].replace("{{", "{{{{").replace("}}", "}}}}")
     return PromptSet(
         name=name or path.stem,
@@ -107,17 +112,6 @@ def _strings_by_sha256(path: Path) -> dict[str, str]:
     values = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant)]
     strings = [value for value in values if isinstance(value, str)]
     return {hashlib.sha256(each.encode("utf-8", "surrogatepass")).hexdigest(): each for each in strings}
-
-
-def _require_texts(
-    texts: Mapping[OfficialText, str], *, published: Publication, path: Path, publications: Sequence[Publication]
-) -> None:
-    if missing := [text.value for text in published.sha256 if text not in texts]:
-        sources = [published.source] if texts else [each.source for each in publications]
-        raise PromptSetError(
-            f"{path} lacks published texts: {', '.join(missing)}; give {' or '.join(sources)}, or write texts of your "
-            "own into a prompt set file (docs/how-to/prompts.md)"
-        )
 
 
 def _own_slots(text: str) -> str:

@@ -1,13 +1,12 @@
-"""How good a scan is, by people's labels of a sample: make, import, estimate; and sign-offs. No Ray."""
+"""`memagent review`: how good a scan is, by people's labels of a sample: make, import, estimate."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any
 
 from memagent_batch.apps.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
-from memagent_batch.apps.review.labelling.page import ROLES, units_left, write_labelling
+from memagent_batch.apps.review.label_page import ROLES, units_left, write_labelling
 from memagent_batch.apps.review.labels import REVIEWS_FOLDER, Purpose, append_labels, person, read_label_rows
 from memagent_batch.apps.review.population import ReviewedScan, draw, parse_labels, read_population, seed_text
 from memagent_batch.apps.review.record import (
@@ -21,22 +20,14 @@ from memagent_batch.apps.review.record import (
     review_id,
     write_review,
 )
-from memagent_batch.apps.review.sheet import parse_sheet, parse_sign_sheet
-from memagent_batch.apps.review.sign_offs import SignOff, SignOffs, append_sign_offs, older_reading_hash, reading_hash
+from memagent_batch.apps.review.sheet import parse_sheet
 from memagent_batch.apps.templates.pages import markdown_template
-from memagent_batch.data.documents.questions import value_type_of
 from memagent_batch.data.documents.where import Condition, parse_where
-from memagent_batch.data.store.database import BATCH_ROWS
 from memagent_batch.data.store.errors import input_errors, output_errors
 from memagent_batch.data.store.json_files import write_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.loop.follow_ups.answer_types import ValueType
-from memagent_batch.loop.follow_ups.values import written_value
-from memagent_batch.loop.texts.escapes import visible
 from memagent_batch.loop.texts.shares import quantity
-from memagent_batch.run.history import PastRun, find_run
-from memagent_batch.run.tables import ANSWERS_TABLE
 
 log = logging.getLogger(__name__)
 
@@ -100,17 +91,16 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
         "losses": population.losses,
     }
     review = write_review(folder, record, sample)
-    counted = counted_labels(output, review)
-    written = write_labelling(scan, review, counted, with_page=asked.with_page)
-    pages = {role: str(page) for role, page in written.pages.items()}
+    left = units_left(_counted_labels(output, review))
+    pages = write_labelling(scan, review, left, with_page=asked.with_page)
     return {
         "review": name,
         "folder": str(folder),
-        "page": next(iter(pages.values()), None),
-        "pages": pages,
+        "page": next(map(str, pages.values()), None),
+        "pages": {role: str(page) for role, page in pages.items()},
         "readings": sizes,
         "drawn": drawn,
-        "left": dict(written.left),
+        "left": {role: len(units) for role, units in left.items()},
     }
 
 
@@ -147,9 +137,9 @@ def make_estimate(outputs: Sequence[Location], name: str | None, *, so_far: bool
     with output_errors(output.uri):
         review = read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
     record = review.record
-    counted = counted_labels(output, review)
+    counted = _counted_labels(output, review)
     _require_estimable(review, counted, so_far=so_far)
-    losses = record.get("losses", {})
+    losses = record["losses"]
     result = estimate_review(counted, record["readings"], num_unreadable=record["num_unreadable"], losses=losses)
     left = {f"left_{role}": len(units) for role, units in units_left(counted).items() if role != ROLES[0]}
     if any(left.values()):
@@ -197,14 +187,9 @@ def _only_review(output: Location) -> str:
     )
 
 
-def counted_labels(output: Location, review: Review) -> CountedLabels:
+def _counted_labels(output: Location, review: Review) -> CountedLabels:
     """The labels that count for a review."""
-    return count_labels(
-        review.sample,
-        read_label_rows(output),
-        purpose=review.purpose,
-        decision=review.decision,
-    )
+    return count_labels(review.sample, read_label_rows(output), purpose=review.purpose, decision=review.decision)
 
 
 def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
@@ -219,119 +204,3 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
             "them, or pass --so-far to estimate from those that are"
         )
-
-
-class Signed(TypedDict):
-    """What `memagent review sign` prints."""
-
-    added: int
-    """Sign-offs that the table did not have."""
-    of_other_runs: int
-    """Rows of the sheets that sign a text, answer, value, support or document that the last run does not have."""
-    signed: int
-    """Readings of the last run that are signed off now."""
-    readings: int
-
-
-def sign_sheets(output: Location, sheets: Sequence[Location]) -> Signed:
-    """Takes the sign-offs of sheets in: all of them or, if one is wrong, none.
-
-    Raises:
-        InputError: a sheet or a row of it can't be taken; names the line.
-        OutputError: no run has finished, or a table can't be read.
-        StorageError: nothing was added.
-    """
-    rows: list[tuple[str, SignOff]] = []
-    for sheet in sheets:
-        with input_errors(sheet.uri):
-            data = sheet.read_bytes()
-        rows += parse_sign_sheet(data, name=str(sheet), now=datetime.now(UTC))
-    if not rows:
-        raise InputError(f"{', '.join(map(str, sheets))}: no row is signed")
-    with output_errors(output.uri):
-        run = find_run(output)
-    readings = _RunReadings([row for _, row in rows], _answer_rows(run))
-    checked = _checked_sign_offs(run, rows, readings)
-    added, signed = append_sign_offs(output, checked), SignOffs(output)
-    others = len(rows) - sum(row["reading_hash"] in readings.hashes for row in checked)
-    num_readings = run.manifest["counts"]["answers_rows"]
-    num_signed = sum(signed.of(row) is not None for row in _answer_rows(run))
-    if others:
-        rows_sign = "1 row signs" if others == 1 else f"{others:,} rows sign"
-        log.warning(f"{rows_sign} readings of another run; a sign-off counts only for the answer that was signed")
-    return Signed(added=added, of_other_runs=others, signed=num_signed, readings=num_readings)
-
-
-def _answer_rows(run: PastRun) -> Iterator[Mapping[str, Any]]:
-    for batch in run.dataset(ANSWERS_TABLE).to_batches(batch_size=BATCH_ROWS):
-        yield from batch.to_pylist()
-
-
-def _ids_on_page(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Document and question as a page shows them and a sheet is read: unseen characters as signs, no outer blanks."""
-    return visible(row["document_id"]).strip(), visible(row["question_id"]).strip()
-
-
-class _RunReadings:
-    """The readings of a run that rows of sheets may sign: by their hash, by document and question, and by both."""
-
-    def __init__(self, sheet_rows: Sequence[SignOff], answers: Iterable[Mapping[str, Any]]) -> None:
-        self.hashes: dict[str, tuple[str, str]] = {}
-        """Current hash and question of each reading, by its current hash and by that of earlier versions."""
-        self.ids: dict[tuple[str, ...], tuple[str, str]] = {}
-        """Ids of document and question, by these as a page shows them, alone and behind the hash."""
-        wanted_hashes, wanted_ids = {row["reading_hash"] for row in sheet_rows}, {*map(_ids_on_page, sheet_rows)}
-        for row in answers:
-            hashes, shown = (reading_hash(row), older_reading_hash(row)), _ids_on_page(row)
-            ids = row["document_id"], row["question_id"]
-            if not wanted_hashes.isdisjoint(hashes):
-                self.hashes |= dict.fromkeys(hashes, (hashes[0], row["question_id"]))
-            if shown in wanted_ids:
-                self.ids |= {(each, *shown): ids for each in hashes}
-                self.ids.setdefault(shown, ids)
-
-    def find(self, row: SignOff) -> tuple[str, str] | None:
-        """Returns document and question of a row of a sheet, a document of the same text under its earlier name."""
-        shown = _ids_on_page(row)
-        ids = self.ids.get((row["reading_hash"], *shown)) or self.ids.get(shown)
-        _, question_id = self.hashes.get(row["reading_hash"], ("", ""))
-        is_renamed = ids is None and visible(question_id).strip() == shown[1]
-        return (row["document_id"], question_id) if is_renamed else ids
-
-
-def _checked_sign_offs(run: PastRun, rows: Sequence[tuple[str, SignOff]], readings: _RunReadings) -> list[SignOff]:
-    """The sign-offs with the ids and hashes of the run, and with corrections of the type that it asked for.
-
-    Those of readings that it does not have are kept as they are; of a slice they are left out, as a page may show
-    several as one.
-    """
-    types: dict[str, ValueType | None] = {}
-    if any(row["correction"] for _, row in rows):
-        with output_errors(run.output.uri):
-            types = {row["question_id"]: value_type_of(row) for row in run.questions.to_pylist()}
-    is_slice = run.manifest["settings"].get("input", {}).get("slice") is not None
-    checked = list[SignOff]()
-    for where, row in rows:
-        ids, is_of_run = readings.find(row), row["reading_hash"] in readings.hashes
-        if ids is None and is_of_run:
-            raise InputError(
-                f"{where}: the last run asked no question {row['question_id']!r} of document {row['document_id']!r}; "
-                "keep the ids as the page wrote them, or remove the row"
-            )
-        if ids is None and is_slice:
-            continue
-        document_id, question_id = ids or (row["document_id"], row["question_id"])
-        current, _ = readings.hashes.get(row["reading_hash"], (row["reading_hash"], ""))
-        own: SignOff = {**row, "document_id": document_id, "question_id": question_id, "reading_hash": current}
-        checked.append(_checked_correction(own, types.get(question_id), where=where))
-    return checked
-
-
-def _checked_correction(row: SignOff, value_type: ValueType | None, *, where: str) -> SignOff:
-    """The sign-off; of a number with its unit, the number."""
-    if row["correction"] is None or value_type is None:
-        return row
-    correction = row["correction"].removesuffix(value_type.unit).strip()
-    if (problem := written_value(correction, value_type).problem) is not None:
-        raise InputError(f"{where}: correction: {problem}; write a value of the type that the question asks for")
-    return {**row, "correction": correction}

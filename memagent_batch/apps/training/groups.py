@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, cast
@@ -9,13 +10,13 @@ from typing import TypedDict, cast
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.apps.training.rollouts.reward_server import Reply
-from memagent_batch.apps.training.rollouts.rewarder import Rewarder
-from memagent_batch.apps.training.rollouts.rewards import group_advantages, rewards_are_equal
-from memagent_batch.apps.training.rollouts.table import ROLLOUTS
+from memagent_batch.apps.training.reward_server import Reply
+from memagent_batch.apps.training.rewards import Rewarder
+from memagent_batch.apps.training.rollouts_table import ROLLOUTS
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.job import Overlong, RolloutConfig
+from memagent_batch.config.job import Advantage, Overlong, RolloutConfig
 from memagent_batch.data.store.turn_log.index import Row
+from memagent_batch.data.store.turn_log.question_list import AskedQuestion
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.completions import extract_answer
 from memagent_batch.loop.models.weights import weights_version
@@ -37,6 +38,8 @@ class GroupCounts(TypedDict):
 
 
 GROUP_COUNTS = tuple(GroupCounts.__annotations__)
+EPSILON = 1e-6
+"""Added to the standard deviation before it divides, as trainers do."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,23 +65,21 @@ class GroupSample:
         return any(completion.finish_reason == FinishReason.LENGTH for _, completion in self.turns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupQuestion:
-    """What the samples of a group were asked."""
-
-    document_id: str
-    document_hash: str
-    """SHA-256 of its text; empty where it could not be read."""
-    question_id: str
-    references: Sequence[str] | None
-
-
 class GroupMaker:
     """Makes the rows of groups, and counts them."""
 
     def __init__(self, agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> None:
         self._agent, self._rollouts = agent, rollouts
-        self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
+        self._constant: Row = {
+            "run_id": run_id,
+            "data_source": rollouts.data_source,
+            "model": agent.model,
+            "weights_version": agent.weights_version or weights_version(reader.parts["model_sha256"]),
+            "tokenizer_hash": reader.parts["tokenizer_sha256"],
+            "chat_template_hash": reader.parts["chat_template_sha256"],
+            "prompt_set": reader.parts["prompt_set"],
+            **agent.sampling.model_dump(include={"temperature", "top_p", "top_k"}),
+        }
         self._reward = Rewarder(rollouts, extraction=agent.extraction)
         self.counts: dict[str, float] = dict.fromkeys(GROUP_COUNTS, 0)
 
@@ -86,23 +87,38 @@ class GroupMaker:
         """Ends what runs beside."""
         self._reward.close()
 
-    def group(self, asked: GroupQuestion, samples: Sequence[GroupSample]) -> pa.Table | None:
-        """The group's rows, a table of `ROLLOUTS`; None where it teaches nothing and is left out."""
-        settings = self._rollouts
-        rewarded_G = [self._rewarded(sample, asked) for sample in samples]
+    def group(
+        self, question: AskedQuestion, samples: Sequence[GroupSample], *, document_id: str, document_hash: str | None
+    ) -> pa.Table | None:
+        """The rows of the samples of a question, a table of `ROLLOUTS`; None where they teach nothing and are left out.
+
+        Args:
+            question: What was asked.
+            samples: All samples of the question and the document.
+            document_id: The document.
+            document_hash: SHA-256 of its text; None where it could not be read.
+        """
+        references = question["references"]
+        rewarded_G = [self._rewarded(sample, references) for sample in samples]
         rewards_G = [rewarded.get("reward") for rewarded in rewarded_G]
-        advantages_G = group_advantages(rewards_G, kind=settings.advantage)
-        dropped = settings.drop_equal and rewards_are_equal(rewards_G)
-        self._count(samples, rewards_G, dropped=dropped)
-        if dropped:
+        advantages_G = group_advantages(rewards_G, kind=self._rollouts.advantage)
+        is_dropped = self._rollouts.drop_equal and rewards_are_equal(rewards_G)
+        num_failed = sum(sample.response is None and not sample.is_unanswered for sample in samples)
+        self.counts["groups"] += 1
+        self.counts["dropped_groups"] += is_dropped
+        self.counts["samples"] += len(samples)
+        self.counts["failed_samples"] += num_failed
+        self.counts["samples_without_reward"] += rewards_G.count(None) - num_failed
+        self.counts["reward_sum"] += sum(reward for reward in rewards_G if reward is not None)
+        if is_dropped:
             return None
         shared = {
             **self._constant,
-            "group_id": group_id(asked.document_id, asked.question_id),
-            "document_id": asked.document_id,
-            "question_id": asked.question_id,
-            "ground_truth": asked.references,
-            "document_hash": asked.document_hash or None,
+            "group_id": group_id(document_id, question["question_id"]),
+            "document_id": document_id,
+            "question_id": question["question_id"],
+            "ground_truth": references,
+            "document_hash": document_hash,
         }
         rows = [
             {**shared, "reward": reward, "reward_error": rewarded.get("error"), "advantage": advantage, **row}
@@ -113,14 +129,14 @@ class GroupMaker:
         self.counts["tokens"] += sum(sum(row["response_mask"]) for row in rows)
         return pa.Table.from_pylist(rows, schema=ROLLOUTS)
 
-    def _rewarded(self, sample: GroupSample, asked: GroupQuestion) -> Reply:
+    def _rewarded(self, sample: GroupSample, references: Sequence[str] | None) -> Reply:
         overlong = self._rollouts.overlong
         if sample.response is None:
             is_worthless = sample.is_unanswered and not (sample.is_cut and overlong is Overlong.MASK)
             return Reply(reward=0.0) if is_worthless else Reply()
         if sample.is_cut and overlong is Overlong.MASK:
             return Reply(error="a turn was cut at its budget")
-        rewarded = self._reward(sample.response, asked.references)
+        rewarded = self._reward(sample.response, references)
         if sample.is_cut and overlong is Overlong.ZERO and "reward" in rewarded:
             return Reply(reward=0.0)
         return rewarded
@@ -153,29 +169,33 @@ class GroupMaker:
                 "token_end": prompt.span and prompt.span.token_end,
             }
 
-    def _count(self, samples: Sequence[GroupSample], rewards_G: Sequence[float | None], *, dropped: bool) -> None:
-        failed = sum(sample.response is None and not sample.is_unanswered for sample in samples)
-        self.counts["groups"] += 1
-        self.counts["dropped_groups"] += dropped
-        self.counts["samples"] += len(samples)
-        self.counts["failed_samples"] += failed
-        self.counts["samples_without_reward"] += sum(reward is None for reward in rewards_G) - failed
-        self.counts["reward_sum"] += sum(reward for reward in rewards_G if reward is not None)
-
 
 def group_id(document_id: str, question_id: str) -> str:
     """Id of the group of a document and a question, 16 hex digits."""
     return hashlib.sha256(json.dumps([document_id, question_id]).encode()).hexdigest()[:16]
 
 
-def _constant_columns(agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> Row:
-    return {
-        "run_id": run_id,
-        "data_source": rollouts.data_source,
-        "model": agent.model,
-        "weights_version": agent.weights_version or weights_version(reader.parts["model_sha256"]),
-        "tokenizer_hash": reader.parts["tokenizer_sha256"],
-        "chat_template_hash": reader.parts["chat_template_sha256"],
-        "prompt_set": reader.parts["prompt_set"],
-        **agent.sampling.model_dump(include={"temperature", "top_p", "top_k"}),
-    }
+def group_advantages(rewards_G: Sequence[float | None], *, kind: Advantage) -> list[float | None]:
+    """The advantages of a group, shape [G]; those of `centred` and `leave_one_out` sum to zero.
+
+    A member without a reward (its reading failed, or its reward did) has no advantage, and the others are compared
+    among themselves. If all rewards are equal, or there is only one, all advantages are exactly zero. (The official
+    code gives the only member its reward: an update without a baseline.)
+    """
+    known = [reward for reward in rewards_G if reward is not None]
+    if len(set(known)) <= 1:
+        return [None if reward is None else 0.0 for reward in rewards_G]
+    mean = statistics.fmean(known)
+    match kind:
+        case Advantage.CENTRED:
+            scale = 1.0
+        case Advantage.STANDARDISED:
+            scale = 1.0 / (statistics.stdev(known) + EPSILON)
+        case Advantage.LEAVE_ONE_OUT:
+            scale = len(known) / (len(known) - 1)
+    return [None if reward is None else (reward - mean) * scale for reward in rewards_G]
+
+
+def rewards_are_equal(rewards_G: Sequence[float | None]) -> bool:
+    """Whether a group teaches nothing: fewer than two rewards, or all the same."""
+    return len({reward for reward in rewards_G if reward is not None}) <= 1

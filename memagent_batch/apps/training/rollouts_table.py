@@ -8,15 +8,16 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.job import RolloutConfig
+from memagent_batch.data.documents.shards import into_batches
 from memagent_batch.data.store.columns import column
 from memagent_batch.data.store.delta import OutputTable, TableFile, write_table_files
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.parquet import read_parquet
 from memagent_batch.data.store.turn_log.rows import RUN_ID, SAMPLE
 from memagent_batch.errors import InputError
 from memagent_batch.run.tables import DOCUMENT_ID, QUESTION_ID, ROLLOUTS_TABLE
@@ -72,7 +73,6 @@ ROLLOUTS = pa.schema(
     ]
 )
 """One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""
-BATCH_ROWS = 1024
 
 
 class RolloutsRecord(TypedDict):
@@ -87,23 +87,19 @@ class RolloutsRecord(TypedDict):
     finished_at: str
 
 
-def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, run_id: str) -> Iterator[TableFile]:
+def write_rollouts(output: Location, groups: Iterable[pa.Table], *, part: int, run_id: str) -> Iterator[TableFile]:
     """Writes the groups (tables of `ROLLOUTS`) in files of about `ROLLOUT_FILE_BYTES`; yields the files."""
-    held: list[pa.Table] = []
-    held_bytes = number = 0
     folder = OutputTable(output=output, name=ROLLOUTS_TABLE).place
-    for group in groups:
-        rows_of_a_file = max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
-        for rows in group.to_batches(max_chunksize=rows_of_a_file):
-            held.append(pa.Table.from_batches([rows]))
-            held_bytes += rows.nbytes
-            if held_bytes >= ROLLOUT_FILE_BYTES:
-                yield from write_table_files(
-                    folder, pa.concat_tables(held), stem=f"part-{part:05d}-{number:04d}-{run_id}"
-                )
-                held, held_bytes, number = [], 0, number + 1
-    if held:
-        yield from write_table_files(folder, pa.concat_tables(held), stem=f"part-{part:05d}-{number:04d}-{run_id}")
+    pieces = (
+        pa.Table.from_batches([rows])
+        for group in groups
+        for rows in group.to_batches(
+            max_chunksize=max(int(ROLLOUT_FILE_BYTES * group.num_rows / max(group.nbytes, 1)), 1)
+        )
+    )
+    batches = into_batches(pieces, size=lambda rows: rows.nbytes, max_size=ROLLOUT_FILE_BYTES)
+    for number, batch in enumerate(batches):
+        yield from write_table_files(folder, pa.concat_tables(batch), stem=f"part-{part:05d}-{number:04d}-{run_id}")
 
 
 def rollouts_record(
@@ -147,13 +143,25 @@ def read_rollouts_record(output: Location) -> RolloutsRecord:
 
 
 def read_groups(output: Location, *, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Streams the groups of a table, each with all rows of its samples; holds a group and a batch.
+    """Streams the groups of a table, each with all rows of its samples; holds a file.
 
     Raises:
         InputError: a file is not there, or is not part of such a table.
     """
-    names = list(dict.fromkeys(["group_id", *columns]))
-    return _whole(_row_batches(output, columns=names))
+    schema = pa.schema([ROLLOUTS.field(name) for name in dict.fromkeys(["group_id", *columns])])
+    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
+    with table_errors(table.place.uri, remedy="collect the rollouts again", kind=InputError):
+        places = [table.place / path for path in sorted(table.files())]
+    last_group = schema.empty_table()  # it may go on in the next file
+    for place in places:
+        with table_errors(place.uri, remedy="collect the rollouts again", kind=InputError):
+            rows = pa.concat_tables([last_group, read_parquet(place, columns=schema.names).cast(schema)])
+        group_ids = rows["group_id"].to_pylist()
+        starts = [row for row in range(len(group_ids)) if row == 0 or group_ids[row] != group_ids[row - 1]]
+        *groups, last_group = [rows.slice(start, end - start) for start, end in pairwise([*starts, len(group_ids)])]
+        yield from groups
+    if last_group.num_rows:
+        yield last_group
 
 
 def require_logprobs(learnt: pa.Table) -> None:
@@ -170,35 +178,3 @@ def require_logprobs(learnt: pa.Table) -> None:
             f"group {row['group_id']}, sample {row['sample']}: not every token of its responses has a log-probability, "
             "without which nothing can be learnt; collect again with an engine that returns log-probabilities"
         )
-
-
-def _row_batches(output: Location, *, columns: Sequence[str]) -> Iterator[pa.Table]:
-    schema = pa.schema([ROLLOUTS.field(name) for name in columns])
-    table = OutputTable(output=output, name=ROLLOUTS_TABLE)
-    with table_errors(table.place.uri, remedy="collect the rollouts again", kind=InputError):
-        paths = [(table.place / path).path for path in sorted(table.files())]
-    for path in paths:
-        place = output.at(path)
-        with (
-            table_errors(place.uri, remedy="collect the rollouts again", kind=InputError),
-            place.open() as stream,
-            pq.ParquetFile(stream, pre_buffer=False) as file,
-        ):
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=schema.names, use_threads=False):
-                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-
-
-def _whole(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables of neighbouring rows of one group, over the borders of batches and files."""
-    held: list[pa.Table] = []
-    for rows in batches:
-        *whole, last = _cut_between_groups(pa.concat_tables([*held, rows]))
-        yield from whole
-        held = [last]
-    yield from held
-
-
-def _cut_between_groups(rows: pa.Table) -> list[pa.Table]:
-    keys = rows["group_id"].to_pylist()
-    starts = [0, *(row for row in range(1, len(keys)) if keys[row] != keys[row - 1]), len(keys)]
-    return [rows.slice(start, stop - start) for start, stop in pairwise(starts)]

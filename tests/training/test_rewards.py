@@ -7,13 +7,91 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memagent_batch.apps.training.rollouts.rewarder import Rewarder, require_reward
+from memagent_batch.apps.training.rewards import Rewarder, built_in_reward, require_reward
 from memagent_batch.config.agent import Extraction
-from memagent_batch.config.job import RolloutConfig
+from memagent_batch.config.job import CONTAINMENT_METRICS, RolloutConfig
 from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import REWARDS
 from tests.processes import left_after
 
-MINE = "tests.training.rollouts.rewards_of_mine"
+OFFICIAL_PAIRS = [
+    ("\\boxed{Beatles}", ["The Beatles"], 0.0),
+    ("\\boxed{Greenwich Village New York City}", ["Greenwich Village, New York City"], 0.0),
+    ("\\boxed{NewYorkCity}", ["New York City"], 1.0),
+    ("\\boxed{1234}", ["1,234"], 0.0),
+    ('\\boxed{"Animorphs"}', ["Animorphs"], 0.0),
+    ("\\boxed{Paris} " + "x" * 286, ["Paris"], 1.0),
+    ("\\boxed{Paris} " + "x" * 287, ["Paris"], 0.0),
+    ("\\boxed{Paris} or \\boxed{Rome", ["Paris"], 0.0),
+    ("\\boxed{Paris} or \\boxed{Rome}", ["Paris"], 0.0),
+    ("\\boxed Paris$", ["Paris"], 1.0),
+    ("\\boxed {Paris}", ["Paris"], 0.0),
+    ("\\boxed{Paris} \\boxed Rome$", ["Paris"], 0.0),
+    ("\\boxed Paris$ \\boxed{Rome}", ["Paris"], 1.0),
+    ("\\fbox{Paris}", ["Paris"], 0.0),
+    ("\\BOXED{PARIS}", ["Paris"], 1.0),
+    ("\\boxed\n{Paris}", ["Paris"], 0.0),
+    ("The answer is Paris.", ["Paris"], 0.0),
+    ("\\boxed{New\nYork}", ["New York"], 1.0),
+    ("\\boxed{{Paris}}", ["Paris"], 0.0),
+    ("\\boxed{\\text{Paris}}", ["Paris"], 0.0),
+    ("\\boxed{50\\%}", ["50"], 1.0),
+    ("\\boxed{\\$5}", ["5"], 1.0),
+    ("\\boxed{90^\\circ}", ["90"], 1.0),
+    ("\\boxed{90^{\\circ}}", ["90"], 1.0),
+    ("\\boxed{\\dfrac{1}{2}}", ["\\frac{1}{2}"], 1.0),
+    ("\\boxed{1/2}", ["\\frac{1}{2}"], 0.0),
+    ("\\boxed{\\left(1\\right)}", ["(1)"], 1.0),
+    ("\\boxed{a\\!b}", ["ab"], 1.0),
+    ("\\boxed{a\\\\b}", ["a\\b"], 1.0),
+    ("\\boxed{about .5}", ["about 0.5"], 1.0),
+    ("\\boxed{.5}", ["0.5"], 0.0),
+    ("\\boxed{a{.5}}", ["a{0.5}"], 1.0),
+    ("\\boxed{yes}", ["no", "Yes"], 1.0),
+    ("\\boxed{}", ["42"], 0.0),
+    ("\\boxed{}", [], 0.0),
+    ("\\boxed{ÉCOLE}", ["école"], 1.0),
+]
+"""Response, references, and what `compute_score` of MemAgent's verl/utils/reward_score/hotpotqa.py returns."""
+
+
+@pytest.mark.parametrize(("response", "references", "official"), OFFICIAL_PAIRS)
+def test_boxed_reward_equals_the_official_training_reward(
+    response: str, references: list[str], official: float
+) -> None:
+    assert built_in_reward("boxed", extraction=Extraction.AUTO)(response, references) == official
+
+
+@pytest.mark.parametrize(
+    ("name", "response", "reward"),
+    [
+        ("boxed_normalised", "\\boxed{The 42.}", 1.0),
+        ("boxed_normalised", "The answer is 42", 0.0),
+        ("boxed", "\\boxed{The 42.}", 0.0),
+        ("em", "The answer is 42.", 1.0),
+        ("f1", "\\boxed{42 apples}", 2 / 3),
+        ("boxed_normalised", "\\boxed{4.2}", 0.0),
+    ],
+)
+def test_reward_of_a_response_is_that_by_hand(name: str, response: str, reward: float) -> None:
+    assert built_in_reward(name, extraction=Extraction.AUTO)(response, ["42"]) == pytest.approx(reward)
+
+
+@pytest.mark.parametrize("name", REWARDS.built_in)
+@pytest.mark.parametrize("guess", ["the", "...", "", "e", "Paris London Rome 42"])
+def test_reward_is_full_for_the_answer_and_never_for_a_guess_that_suits_every_question(name: str, guess: str) -> None:
+    reward = built_in_reward(name, extraction=Extraction.AUTO)
+    assert reward("\\boxed{x}", ["x"]) == 1.0
+    assert max(reward(f"\\boxed{{{guess}}}", [right]) for right in ("Paris", "42", "New York")) < 1.0
+
+
+@pytest.mark.parametrize("name", ["guess", *CONTAINMENT_METRICS])
+def test_reward_that_is_not_built_in_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        built_in_reward(name, extraction=Extraction.AUTO)
+
+
+MINE = "tests.training.rewards_of_mine"
 
 
 @pytest.fixture
@@ -31,17 +109,13 @@ def rewarder_of(opened: list[Rewarder], name: str, *, seconds: float = 60) -> Re
     return opened[-1]
 
 
-def test_rewarder_built_in_rewards_the_answer() -> None:
+def test_rewarder_asks_a_built_in_reward_or_the_users_function(rewarders: list[Rewarder]) -> None:
     rewarder = Rewarder(RolloutConfig(), extraction=Extraction.AUTO)
     assert [rewarder(f"\\boxed{{{text}}}", ["42"]) for text in ("42", "43")] == [{"reward": 1.0}, {"reward": 0.0}]
-
-
-def test_rewarder_question_without_references_has_no_reward() -> None:
-    assert "no references" in str(Rewarder(RolloutConfig(), extraction=Extraction.AUTO)("\\boxed{42}", None)["error"])
-
-
-def test_rewarder_function_of_the_user_is_asked(rewarders: list[Rewarder]) -> None:
+    assert "no references" in rewarder("\\boxed{42}", None)["error"]
     assert rewarder_of(rewarders, "length")("four", ["ab"]) == {"reward": 2.0}
+    with pytest.raises(SettingsError, match="no attribute 'absent'"):
+        rewarder_of(rewarders, "absent")("text", ["a"])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +140,7 @@ def test_rewarder_function_that_fails_marks_its_sample_and_goes_on(
 
 
 def test_rewarder_time_to_import_is_not_the_samples(rewarders: list[Rewarder]) -> None:
-    settings = RolloutConfig(reward="tests.training.rollouts.slow_rewards:length", reward_timeout_seconds=1)
+    settings = RolloutConfig(reward="tests.training.slow_rewards:length", reward_timeout_seconds=1)
     rewarders.append(Rewarder(settings, extraction=Extraction.AUTO))
     assert rewarders[-1]("four", ["a"]) == {"reward": 4.0}
 
@@ -98,7 +172,7 @@ def test_rewarder_function_that_prints_leaves_stdout_alone(
 @pytest.mark.parametrize("mode", ["idle", "hangs"])
 def test_reward_process_ends_when_the_process_that_asks_it_is_killed(mode: str) -> None:
     owner = subprocess.Popen(
-        [sys.executable, "-m", "tests.training.rollouts.reward_owner", mode], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.training.reward_owner", mode], stdout=subprocess.PIPE, text=True
     )
     assert owner.stdout is not None
     assert owner.stdout.readline() == "ready\n"
@@ -136,11 +210,6 @@ def test_reward_that_can_not_be_imported_is_refused_whatever_its_module_does(
 
 
 def test_reward_that_can_be_imported_is_not_imported_by_the_process_that_asks() -> None:
-    sys.modules.pop(f"{MINE}", None)
+    sys.modules.pop(MINE, None)
     require_reward(RolloutConfig(reward=f"{MINE}:length"))
     assert MINE not in sys.modules
-
-
-def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_sample(rewarders: list[Rewarder]) -> None:
-    with pytest.raises(SettingsError, match="no attribute 'absent'"):
-        rewarder_of(rewarders, "absent")("text", ["a"])

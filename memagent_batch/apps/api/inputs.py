@@ -1,11 +1,14 @@
-"""Inputs that are not files become files of the output: places of documents must be found again, tonight and tomorrow.
+"""Documents and questions as a program gives them. What is not a file becomes a file of the output.
 
-Each file appears whole and is named by the hash of its bytes, so that the same table is the same file. A run reads the
-files that it wrote or found there, by their names; what earlier runs read stays until it has closed.
+Places of documents must be found again, tonight and tomorrow. Each file appears whole and is named by the hash of its
+bytes, so that the same table is the same file. A run reads the files that it wrote or found there, by their names; what
+earlier runs read stays until it has closed.
 """
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from os import PathLike
@@ -14,11 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.config.storage import Options
 from memagent_batch.data.documents.data_files import shown_columns
+from memagent_batch.data.documents.questions import read_questions, type_fields
 from memagent_batch.data.documents.where import Condition
 from memagent_batch.data.store.location import Location, absolute
 from memagent_batch.data.store.parquet import parquet_bytes
 from memagent_batch.errors import InputError
+from memagent_batch.loop.follow_ups.answer_types import ValueType
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -34,9 +40,6 @@ Documents: TypeAlias = (
 )
 """Paths or URIs, rows of equal fields, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray
 Dataset."""
-
-_WRITTEN_FILE = pa.schema([pa.field("name", pa.string()), pa.field("first_id", pa.string())])
-"""A block of a dataset whose file is written."""
 
 
 def document_places(documents: Documents) -> tuple[str, ...]:
@@ -94,8 +97,7 @@ def _write_dataset(dataset: "Dataset", folder: Location, settings: InputConfig) 
             batch_format="pyarrow",
             num_cpus=CPU_SHARE,
         )
-        batches = written.iter_batches(batch_size=None, batch_format="pyarrow")
-        rows = [row for batch in batches for row in batch.to_pylist()]
+        rows = [row for batch in written.iter_batches(batch_format="pyarrow") for row in batch.to_pylist()]
     names: set[str] = set()
     for row in rows:
         if row["name"] in names:
@@ -109,11 +111,12 @@ def _write_dataset(dataset: "Dataset", folder: Location, settings: InputConfig) 
 
 def _write_block(block: pa.Table, *, folder: Location, settings: InputConfig) -> pa.Table:
     """Ray Data UDF: a block in, its file written, the file's name and the first row's id out."""
-    if not block.num_rows:
-        return _WRITTEN_FILE.empty_table()
-    table = _columns_read(block, settings)
-    row = {"name": write_table(table, folder=folder), "first_id": str(table[settings.document_id_column][0])}
-    return pa.Table.from_pylist([row], schema=_WRITTEN_FILE)
+    names, first_ids = list[str](), list[str]()
+    if block.num_rows:
+        table = _columns_read(block, settings)
+        names = [write_table(table, folder=folder)]
+        first_ids = [str(table[settings.document_id_column][0])]
+    return pa.table({"name": pa.array(names, pa.string()), "first_id": pa.array(first_ids, pa.string())})
 
 
 def _as_table(documents: Documents) -> pa.Table:
@@ -142,3 +145,65 @@ def _columns_read(table: pa.Table, settings: InputConfig) -> pa.Table:
     if settings.where is not None:
         columns += Condition(text=settings.where).columns_among(table.schema.names)
     return table.select(list(dict.fromkeys(columns)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question with its own id, or for one document."""
+
+    question: str
+    question_id: str | None = None
+    """Its id; made of the text by default."""
+    document_id: str | None = None
+    """The one document that it is asked of; every document by default."""
+    references: Sequence[str] | None = None
+    type: ValueType | None = None
+    """The type that its answer is asked for as: `Bool()`, `Label("a", "b")`, `Labels(...)`, `Number(unit="EUR")`,
+    `Date()`, `Json(model_or_schema)`; none by default."""
+
+
+GivenQuestions = str | PathLike[str] | Iterable[str | Question | Mapping[str, Any]]
+"""The path or URI of a question list, or questions."""
+
+
+def question_table(questions: GivenQuestions, *, storage_options: Options) -> pa.Table:
+    """A question list, a table of `QUESTION_SCHEMA`.
+
+    Raises:
+        InputError: a file or value can't be used, or a question is there twice; names it.
+    """
+    if isinstance(questions, str | PathLike):
+        return read_questions(Location(uri=question_place(questions), storage_options=storage_options), ask=())
+    table = read_questions(None, ask=_question_fields(questions), place="questions, number")
+    if not table.num_rows:
+        raise InputError("questions: there is none; give at least one")
+    return table
+
+
+def question_place(questions: str | PathLike[str]) -> str:
+    """The path or URI of a question list.
+
+    Raises:
+        InputError: it is a question: words with a question mark behind them, which no pattern of a path has.
+    """
+    if isinstance(questions, str) and re.search(r"\s\S+\?\s*$", questions):
+        raise InputError(f"questions: {questions!r} is not a list's path; give a question in a list: [{questions!r}]")
+    return absolute(questions)
+
+
+def _question_fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[str | Mapping[str, Any]]:
+    for number, question in enumerate(questions, start=1):
+        if isinstance(question, Question):
+            yield {
+                "question": question.question,
+                "question_id": question.question_id,
+                "document_id": question.document_id,
+                "references": question.references,
+                **type_fields(question.type),
+            }
+        elif isinstance(question, str | Mapping):
+            yield question
+        else:
+            raise InputError(
+                f"questions, number {number}: this is a {type(question).__name__}; give a text, a Question or a mapping"
+            )
