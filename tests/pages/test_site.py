@@ -61,6 +61,10 @@ def test_site_shows_each_answer_with_its_sentence_and_place_in_the_text(scan: Lo
     listed = {(row[-2], row[-1]) for row in json.loads(data.partition(">")[2])["rows"]}
     places = {(row["text"], f"characters {row['char_start']:,} to {row['char_end']:,}") for row in sentences}
     assert listed == places | {("", "")}, "the reading that failed has none"
+    assert any("FRAMEWORK AGREEMENT" in text for text in pages.values())
+    write(scan, context_chars=0)  # the sentences, and not what is far from them
+    assert all("governed by the laws" in text or "not stated" in text for text in pages_of(scan).values())
+    assert not any("FRAMEWORK AGREEMENT" in text for text in pages_of(scan).values())
 
 
 def test_site_shows_the_version_of_a_text_that_was_read(scan: Location) -> None:
@@ -75,12 +79,6 @@ def test_site_shows_the_version_of_a_text_that_was_read(scan: Location) -> None:
     with pytest.raises(OutputError, match="its version of the table `documents` was removed"):
         write(scan)
     assert sorted(text.partition("<figure")[2] for text in pages_of(scan).values()) == sorted(pages)
-
-
-def test_site_with_little_context_shows_the_sentences_and_not_what_is_far_from_them(scan: Location) -> None:
-    write(scan, context_chars=0)
-    assert all("governed by the laws" in text or "not stated" in text for text in pages_of(scan).values())
-    assert not any("FRAMEWORK AGREEMENT" in text for text in pages_of(scan).values())
 
 
 def test_summary_has_a_document_that_was_not_read_once_and_says_why_a_value_is_invalid(scan: Location) -> None:
@@ -166,14 +164,11 @@ def test_site_marks_sentences_in_documents_of_pages_and_names_the_page(tmp_path:
     assert "page 2" in pages_of(output)["d"]
 
 
-def test_site_is_not_written_among_other_files(scan: Location, tmp_path: Path) -> None:
+def test_site_of_many_answers_or_among_other_files_is_refused(
+    scan: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(OutputError, match=r"holds other files.*--to"):
         write_site([scan], Location(uri=str(tmp_path)), context_chars=2000, is_large_allowed=False)
-
-
-def test_site_of_many_answers_is_refused_until_the_user_allows_it(
-    scan: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(site, "LARGE_ANSWERS", 19)
     with pytest.raises(OutputError, match=r"the site would show 20 answers; more than 19 take about 1 GB: pass --yes"):
         write(scan)

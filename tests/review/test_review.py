@@ -11,7 +11,7 @@ import pytest
 
 import memagent_batch as ma
 from memagent_batch.apps.review.labels import Purpose, read_label_rows
-from memagent_batch.apps.review.population import ReviewedScan, draw, read_population, seed_text
+from memagent_batch.apps.review.population import draw, find_runs, read_population, seed_text
 from memagent_batch.apps.review.record import condition_words, latest_estimates
 from memagent_batch.apps.review.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.cli.main import main
@@ -184,7 +184,7 @@ def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, locatio
     folder = Path(make_review([location], ASKED)["folder"])
     record = json.loads((folder / "review.json").read_text())
     sample = pq.read_table(folder / "sample.parquet").to_pylist()
-    population = read_population(ReviewedScan.at([location]), question_id="clause", flagged=ASKED.condition)
+    population = read_population(find_runs([location]), question_id="clause", flagged=ASKED.condition)
     seed = seed_text(record["seed"], Purpose.VALIDATE)
     assert draw(population.readings, record["drawn"], seed=seed, second_share=0.1).to_pylist() == sample
     assert record["readings"] == population.sizes

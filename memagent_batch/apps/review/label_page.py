@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.apps.review.estimates import CountedLabels
 from memagent_batch.apps.review.labels import NO, YES
-from memagent_batch.apps.review.population import ReviewedScan, SampleRow
+from memagent_batch.apps.review.population import SampleRow, rows_of_question
 from memagent_batch.apps.review.record import Review
 from memagent_batch.apps.review.sheet import SHEET_COLUMNS, sheet_bytes
 from memagent_batch.apps.templates.pages import frame_page, page_bytes, page_environment, page_script, page_style
@@ -24,6 +24,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import Row
 from memagent_batch.run.document_texts import DocumentTexts
 from memagent_batch.run.evidence import How
+from memagent_batch.run.history import PastRun
 from memagent_batch.run.tables import ANSWERS_TABLE, EVIDENCE_TABLE
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
@@ -55,7 +56,7 @@ def units_left(counted: CountedLabels) -> dict[str, list[SampleRow]]:
 
 
 def write_labelling(
-    scan: ReviewedScan, review: Review, left: Mapping[str, Sequence[SampleRow]], *, with_page: bool
+    runs: Sequence[PastRun], review: Review, left: Mapping[str, Sequence[SampleRow]], *, with_page: bool
 ) -> dict[str, Location]:
     """Writes pages and sheets of what is left into the review's folder; removes those that nobody needs any more.
 
@@ -63,7 +64,7 @@ def write_labelling(
         The pages that there are to label on, by reviewer.
     """
     if with_page:
-        _write_frames(scan, review, {unit["document_id"]: unit for units in left.values() for unit in units})
+        _write_frames(runs, review, {unit["document_id"]: unit for units in left.values() for unit in units})
     pages = dict[str, Location]()
     for role, units in left.items():
         end = "" if role == ROLES[0] else f"-{role}"
@@ -106,7 +107,7 @@ def _label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byt
     )
 
 
-def _write_frames(scan: ReviewedScan, review: Review, units: Mapping[str, SampleRow]) -> None:
+def _write_frames(runs: Sequence[PastRun], review: Review, units: Mapping[str, SampleRow]) -> None:
     """Writes the files beside the pages: texts of documents that are not there yet, and all answers."""
 
     def write(folder: str, unit: SampleRow, values: Mapping[str, Any]) -> None:
@@ -114,14 +115,14 @@ def _write_frames(scan: ReviewedScan, review: Review, units: Mapping[str, Sample
 
     written = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{_frame_name(unit)}.html" not in written}
-    for run in scan.runs if new else ():
+    for run in runs if new else ():
         wanted = {name: unit["document_hash"] for name, unit in new.items()}
         texts = DocumentTexts(run.output, run.manifest, wanted=wanted)
         for document in texts.fetch(texts.document_ids):
             write(DOCUMENT_FRAMES_FOLDER, new[document.document_id], {"text": document.text})
     question_id = review.record["question_id"]
     answers, evidence = (
-        _rows_by_document(scan.rows_of_question(table, question_id=question_id, columns=columns), units)
+        _rows_by_document(rows_of_question(runs, table, question_id=question_id, columns=columns), units)
         for table, columns in ((ANSWERS_TABLE, SHOWN_ANSWER_COLUMNS), (EVIDENCE_TABLE, SHOWN_EVIDENCE_COLUMNS))
     )
     for name, unit in units.items():

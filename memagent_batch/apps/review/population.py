@@ -172,46 +172,37 @@ class Population:
         return {name: pc.sum(pc.equal(strata, name)).as_py() or 0 for name in self.sizes}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewedScan:
-    """What is reviewed: the last finished run of an output, or those of several outputs as one."""
+def find_runs(outputs: Sequence[Location]) -> list[PastRun]:
+    """The last finished runs of these outputs, which are reviewed as one; the first output has reviews and labels.
 
-    runs: Sequence[PastRun]
-
-    @classmethod
-    def at(cls, outputs: Sequence[Location]) -> "ReviewedScan":
-        """The last finished runs of these outputs; the first output has reviews and labels.
-
-        Raises:
-            OutputError: no run has finished in one of them.
-        """
-        runs = []
-        for output in outputs:
-            with output_errors(output.uri):
-                runs.append(find_run(output))
-        return cls(runs=runs)
-
-    @property
-    def run_id(self) -> str:
-        """The ids of all runs."""
-        return ", ".join(sorted(run.run_id for run in self.runs))
-
-    def rows_of_question(self, table: str, *, question_id: str, columns: Collection[str]) -> Iterator[pa.Table]:
-        """The rows of a table for a question, sample 0, batch by batch.
-
-        Raises:
-            OutputError: a file is gone or can't be read.
-        """
-        is_wanted = (pc.field("question_id") == question_id) & (pc.field("sample") == 0)
-        for run in self.runs:
-            dataset = run.evidence() if table == EVIDENCE_TABLE else run.dataset(table)
-            names = [name for name in dataset.schema.names if name in {"question_id", "sample", *columns}]
-            for batch in dataset.to_batches(columns=names, filter=is_wanted, batch_size=BATCH_ROWS):
-                if batch.num_rows:
-                    yield pa.Table.from_batches([batch])
+    Raises:
+        OutputError: no run has finished in one of them.
+    """
+    runs = []
+    for output in outputs:
+        with output_errors(output.uri):
+            runs.append(find_run(output))
+    return runs
 
 
-def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition) -> Population:
+def rows_of_question(
+    runs: Sequence[PastRun], table: str, *, question_id: str, columns: Collection[str]
+) -> Iterator[pa.Table]:
+    """The rows of a table for a question, sample 0, batch by batch.
+
+    Raises:
+        OutputError: a file is gone or can't be read.
+    """
+    is_wanted = (pc.field("question_id") == question_id) & (pc.field("sample") == 0)
+    for run in runs:
+        dataset = run.evidence() if table == EVIDENCE_TABLE else run.dataset(table)
+        names = [name for name in dataset.schema.names if name in {"question_id", "sample", *columns}]
+        for batch in dataset.to_batches(columns=names, filter=is_wanted, batch_size=BATCH_ROWS):
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
+
+
+def read_population(runs: Sequence[PastRun], *, question_id: str, flagged: Condition) -> Population:
     """The readings of a question, sample 0 of each, in the order of their document ids.
 
     Raises:
@@ -221,14 +212,14 @@ def read_population(scan: ReviewedScan, *, question_id: str, flagged: Condition)
     tables: list[pa.Table] = []
     question, num_unreadable = "", 0
     columns = {*DRAWN_COLUMNS, *STRATUM_COLUMNS, *flagged.words()}
-    for answers in scan.rows_of_question(ANSWERS_TABLE, question_id=question_id, columns=columns):
+    for answers in rows_of_question(runs, ANSWERS_TABLE, question_id=question_id, columns=columns):
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
         columns_of = {name: readable[name] for name in DRAWN_COLUMNS}
         tables.append(pa.table({**columns_of, "stratum": strata_of(readable, flagged=flagged)}))
     if not question:
-        run = scan.runs[0]
+        run = runs[0]
         asked = sorted(pc.unique(run.questions["question_id"]).to_pylist())[:10]
         raise SettingsError(
             f"--question: the run at {run.output} asked no question {question_id!r}; it asked "

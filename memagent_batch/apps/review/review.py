@@ -8,7 +8,7 @@ from typing import Any
 from memagent_batch.apps.review.estimates import MEANINGS, CountedLabels, count_labels, estimate_review
 from memagent_batch.apps.review.label_page import ROLES, units_left, write_labelling
 from memagent_batch.apps.review.labels import REVIEWS_FOLDER, Purpose, append_labels, person, read_label_rows
-from memagent_batch.apps.review.population import ReviewedScan, draw, parse_labels, read_population, seed_text
+from memagent_batch.apps.review.population import draw, find_runs, parse_labels, read_population, seed_text
 from memagent_batch.apps.review.record import (
     ANSWERED_BY_YES,
     ESTIMATE_FILE,
@@ -67,18 +67,19 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
         OutputError: no run has finished, or its tables can't be read.
         SettingsError: there is no such question, column or stratum.
     """
-    output, scan, flagged = outputs[0], ReviewedScan.at(outputs), asked.condition
-    population = read_population(scan, question_id=asked.question_id, flagged=flagged)
+    output, runs, flagged = outputs[0], find_runs(outputs), asked.condition
+    population = read_population(runs, question_id=asked.question_id, flagged=flagged)
     sizes = population.sizes
     drawn = parse_labels(asked.labels, sizes)
-    name = review_id(scan.run_id, asked.question_id, flagged=flagged.text, seed=asked.seed, purpose=asked.purpose)
+    run_id = ", ".join(sorted(run.run_id for run in runs))
+    name = review_id(run_id, asked.question_id, flagged=flagged.text, seed=asked.seed, purpose=asked.purpose)
     folder = output / f"{REVIEWS_FOLDER}/{name}"
     seed = seed_text(asked.seed, asked.purpose)
     sample = draw(population.readings, drawn, seed=seed, second_share=asked.second_share)
     record: Any = {
         "format": REVIEW_FORMAT,
         "review_id": name,
-        "run_id": scan.run_id,
+        "run_id": run_id,
         "question_id": asked.question_id,
         "question": population.question,
         "flagged": flagged.text,
@@ -92,7 +93,7 @@ def make_review(outputs: Sequence[Location], asked: ReviewRequest) -> dict[str, 
     }
     review = write_review(folder, record, sample)
     left = units_left(_counted_labels(output, review))
-    pages = write_labelling(scan, review, left, with_page=asked.with_page)
+    pages = write_labelling(runs, review, left, with_page=asked.with_page)
     return {
         "review": name,
         "folder": str(folder),
