@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.job import RolloutConfig
-from memagent_batch.data.documents.shards import into_batches
+from memagent_batch.data.documents.source_listing import into_batches
 from memagent_batch.data.store.columns import column
 from memagent_batch.data.store.delta import OutputTable, TableFile, write_table_files
 from memagent_batch.data.store.errors import table_errors
