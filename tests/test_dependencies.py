@@ -27,24 +27,7 @@ THROUGH = {
 }
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
-    "convert": [
-        "data/ingest/readers/charsets.py",
-        "data/ingest/readers/html.py",
-        "data/ingest/readers/opendocument.py",
-        "data/ingest/readers/page_reader.py",
-        "data/ingest/readers/pdf.py",
-        "data/ingest/readers/pdf_annotations.py",
-        "data/ingest/readers/pdf_shapes.py",
-        "data/ingest/readers/pdf_text.py",
-        "data/ingest/readers/ocr.py",
-        "data/ingest/readers/outlook.py",
-        "data/ingest/readers/office.py",
-        "data/ingest/readers/docx.py",
-        "data/ingest/readers/packages.py",
-        "data/ingest/readers/sheet_objects.py",
-        "data/ingest/readers/slides.py",
-        "data/ingest/readers/sheets.py",
-    ],
+    "convert": ["data/ingest/readers/"],
     "ocr": ["data/ingest/readers/ocr.py"],
     "cpu": ["loop/engines/vllm/", "run/reading/follow_ups.py"],
     "lake": ["data/documents/lake/"],

@@ -3,8 +3,10 @@
 import re
 import zipfile
 from base64 import b64decode
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +22,38 @@ from memagent_batch.data.ingest.readers.converter import (
 )
 from memagent_batch.data.ingest.readers.docx import text_note
 from memagent_batch.data.ingest.readers.equations import MATHML, mathml_equation
+from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs
 from memagent_batch.data.ingest.readers.numbering import OpenNumbering
-from memagent_batch.data.ingest.readers.opendocument_text import (
-    DRAW,
-    OFFICE,
-    TABLE,
-    TEXT,
-    OpenStyles,
-    OpenTextReader,
-    control_text,
-    form_controls,
-    href,
-)
 from memagent_batch.data.ingest.readers.packages import MEDIA_REASON, require_bounds
+from memagent_batch.data.ingest.readers.paragraphs import PLAIN, Format
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 from memagent_batch.data.ingest.readers.text import section_parts
 from memagent_batch.errors import ConversionError
 
+NAMESPACE = "{{urn:oasis:names:tc:opendocument:xmlns:{}:1.0}}"
+TEXT, TABLE, DRAW, OFFICE, STYLE, FORM, FORMAT, SVG = (
+    NAMESPACE.format(name)
+    for name in ("text", "table", "drawing", "office", "style", "form", "xsl-fo-compatible", "svg-compatible")
+)
+FIELD = "{urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0}"
+LIBRE = "{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}"
+DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
+HREF = "{http://www.w3.org/1999/xlink}href"
+XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
+ANNOTATIONS = frozenset({f"{OFFICE}annotation", "{http://openoffice.org/2009/office}annotation"})
+SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
+NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TABLE}tracked-changes", f"{OFFICE}forms"}) | {
+    f"{OFFICE}binary-data",
+    f"{TEXT}script",
+}
+"""What was deleted, the fields of forms, which are read in their places, and pictures and programs in letters."""
+BLOCKS = frozenset({f"{TEXT}p", f"{TEXT}h", f"{TEXT}list", f"{TABLE}table"})
+"""What text boxes and other shapes hold, which stand inside a paragraph."""
+NOT_FILLED_IN = "[not filled in]"
+SHEET_COLUMNS = 16_384
+"""Most columns of a sheet."""
+SPACES_LIMIT = 1000
+"""Largest number of spaces that are written for one `text:s` element, whatever count it names."""
 OBJECT = re.compile(r"(?P<object>.+)/content\.xml")
 PICTURE = re.compile(r"(?:.+/)?Pictures/[^/]+")
 MEDIA = re.compile(r"(?:.+/)?Media/[^/]+")
@@ -80,7 +97,10 @@ class OpenDocumentConverter(BuiltIn):
                 yield from _margin_parts(styles)
             yield from _linked_parts(content, names)
             for number, data in enumerate(content.iter(f"{OFFICE}binary-data"), start=1):
-                yield from picture_parts(f"inline picture {number}", _decoded(data.text))
+                picture = (data.text or "").encode()
+                with suppress(ValueError):  # else the letters stand for the damaged picture
+                    picture = b64decode(picture)
+                yield from picture_parts(f"inline picture {number}", picture)
             placed = {href(element) for element in content.iter(f"{DRAW}object")}
             for number, name in enumerate(names, start=1):
                 if name.removesuffix("/content.xml") not in placed & equations.keys():
@@ -96,14 +116,6 @@ def _root(package: zipfile.ZipFile, name: str) -> Any:
     if declared is not None and any(True for _ in declared.iterentities()):
         raise ConversionError("its XML declares entities; they are not followed")
     return root
-
-
-def _decoded(letters: str | None) -> bytes:
-    """Returns the bytes that are written in base64, or the letters if they are damaged."""
-    try:
-        return b64decode(letters or "")
-    except ValueError:
-        return (letters or "").encode()
 
 
 def _equations(package: zipfile.ZipFile) -> dict[str, str]:
@@ -171,3 +183,313 @@ def _object_part(package: zipfile.ZipFile, name: str, locator: str) -> Part:
         return Part(locator=locator, text=mathml_equation(root))
     text = "\n\n".join(text for _, text in OpenTextReader(root, OpenStyles(root, None), {}).blocks(root))
     return Part(locator=locator, text=text, reason=symbol_note(text))
+
+
+class OpenStyles:
+    """Formats of text by the styles of a document."""
+
+    def __init__(self, content: Any, common: Any) -> None:
+        """Takes the XML with the automatic styles, and that with the common ones if it is another."""
+        groups = [] if common is None else list(common.iter(f"{OFFICE}styles", f"{OFFICE}font-face-decls"))
+        groups += content.iter(f"{OFFICE}styles", f"{OFFICE}automatic-styles", f"{OFFICE}font-face-decls")
+        elements = [element for group in groups for element in group.iterchildren("*")]
+        names = ((element.get(f"{STYLE}family"), element.get(f"{STYLE}name")) for element in elements)
+        self._styles = dict(zip(names, elements, strict=True))
+
+    def format(self, family: str, name: str | None, base: Format) -> Format:
+        """Returns a format with what a style changes of it."""
+        chain, seen = list[Any](), set[str | None]()
+        while (family, name) in self._styles and name not in seen:
+            seen.add(name)
+            chain.append(self._styles[family, name])
+            name = chain[-1].get(f"{STYLE}parent-style-name")
+        for style in reversed(chain):
+            for properties in style.iterchildren(f"{STYLE}text-properties"):
+                base = self._changed(base, properties)
+        return base
+
+    def _changed(self, base: Format, properties: Any) -> Format:
+        position = properties.get(f"{STYLE}text-position")
+        if position is not None:
+            base = replace(base, script=_script(position))
+        lines = [properties.get(f"{STYLE}text-line-through-{name}") for name in ("style", "type")]
+        if any(line is not None for line in lines):
+            base = replace(base, is_struck=all(line != "none" for line in lines))
+        font = properties.get(f"{STYLE}font-name") or properties.get(f"{FORMAT}font-family")
+        if font is not None:
+            face = self._styles.get((None, font))
+            family = font if face is None else face.get(f"{SVG}font-family", font)
+            base = replace(base, ascii_font=family.strip("'\""), other_font=family.strip("'\""))
+        return base
+
+
+def _script(position: str) -> Script:
+    """Returns what `super 58%`, `-33% 58%` or `0% 100%` mean."""
+    first = (position.split() or [""])[0]
+    if first == "sub" or first.startswith("-"):
+        return Script.SUB
+    return Script.SUPER if first == "super" or first.strip("+0.%") else Script.NORMAL
+
+
+@dataclass(slots=True)
+class Line:
+    """A paragraph that is being read."""
+
+    runs: list[Run] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Footnotes and endnotes, which follow the paragraph."""
+
+    def add(self, text: str | None, style: Format = PLAIN) -> None:
+        """Appends a text in a format."""
+        self.runs.append(Run(style.shown(text or ""), style.script, style.is_struck))
+
+
+class OpenTextReader:
+    """Reads the paragraphs, tables and shapes of one XML file of a package."""
+
+    def __init__(self, root: Any, styles: OpenStyles, equations: Mapping[str, str]) -> None:
+        """Takes the XML, its styles, and the formulas of the package by the paths of their objects."""
+        self._styles, self._equations = styles, equations
+        self._controls = form_controls(root)
+        ends = {end.get(f"{OFFICE}name") for end in root.iter(f"{OFFICE}annotation-end")}
+        comments = (each for each in root.iter(*ANNOTATIONS) if each.get(f"{OFFICE}name") in ends)
+        self._comments_at_end = {each.get(f"{OFFICE}name"): each for each in comments}
+        self._columns: dict[Any, list[str | None]] = {}
+        self._inline_readers: dict[str, Callable[[Any, Format, Line], None]] = {
+            f"{TEXT}span": lambda span, style, line: self._read_inline(span, self._format("text", span, style), line),
+            f"{TEXT}note": self._read_note,
+            f"{TEXT}ruby": self._read_ruby,
+            f"{TEXT}placeholder": lambda _, style, line: line.add(NOT_FILLED_IN, style),
+            f"{TEXT}number": lambda element, style, line: line.add(f"{''.join(element.itertext())} ", style),
+            f"{LIBRE}content-control": self._read_content_control,
+            f"{FIELD}fieldmark": self._read_field,
+            f"{FIELD}fieldmark-start": self._read_field,
+            f"{DRAW}control": lambda control, _, line: line.add(self._control_text(control)),
+            **dict.fromkeys((f"{DRAW}object", f"{MATHML}math"), self._read_equation),
+            **dict.fromkeys(
+                (f"{SVG}title", f"{SVG}desc"),  # what stands for a picture
+                lambda element, _, line: line.add(f" [{text}] " if (text := _written_text(element)) else ""),
+            ),
+            **dict.fromkeys((*ANNOTATIONS, f"{OFFICE}annotation-end"), self._read_comment),
+        }
+
+    def blocks(self, root: Iterable[Any], style: Format = PLAIN) -> Iterator[tuple[str | None, str]]:
+        """Yields paragraphs and rows of tables below an element, in order; a heading, sheet or slide with its title."""
+        for child in root:
+            if child.tag in (f"{TEXT}p", f"{TEXT}h"):
+                yield from self._paragraph(child, style)
+            elif child.tag == f"{TABLE}table-row":
+                yield from self._row(child)
+            elif child.tag in ANNOTATIONS or child.tag in (f"{DRAW}control", f"{DRAW}object", f"{MATHML}math"):
+                yield from self._shown_block(child)
+            elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
+                yield from _named_block(child)
+                yield from self.blocks(child, style)
+
+    def _format(self, family: str, element: Any, base: Format) -> Format:
+        return self._styles.format(family, element.get(f"{TEXT}style-name"), base)
+
+    def _paragraph(self, paragraph: Any, style: Format) -> Iterator[tuple[str | None, str]]:
+        """Yields a paragraph, then its notes."""
+        line = Line()
+        self._read_inline(paragraph, self._format("paragraph", paragraph, style), line)
+        text = join_runs(line.runs)
+        if text.strip():
+            yield (text if paragraph.tag == f"{TEXT}h" else None), text
+        yield from ((None, note) for note in line.notes)
+
+    def _shown_block(self, element: Any) -> Iterator[tuple[str | None, str]]:
+        """Yields what stands in no paragraph: a form field, a formula or a comment."""
+        line = Line()
+        self._inline_readers[element.tag](element, PLAIN, line)
+        text = join_runs(line.runs).strip()
+        yield from [(None, text)] if text else []
+
+    def _row(self, row: Any) -> Iterator[tuple[str | None, str]]:
+        """Yields a row of a table as often as it is repeated."""
+        cells = list[str]()
+        for cell in row.iterchildren(f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
+            names = (cell.get(f"{TABLE}style-name"), row.get(f"{TABLE}default-cell-style-name"))
+            name = names[0] or names[1] or self._column_style(row, len(cells))
+            text = self._cell(cell, self._styles.format("table-cell", name, PLAIN))
+            cells += [text] * _times(cell, "columns")
+        text = " | ".join(cells).rstrip(" |")
+        if text:
+            yield from repeat((None, text), _times(row, "rows"))
+
+    def _column_style(self, row: Any, column: int) -> str | None:
+        """Returns the style of the cells of a column that have none of their own."""
+        table = next(row.iterancestors(f"{TABLE}table"), None)
+        if table not in self._columns:
+            columns = [] if table is None else list(table.iter(f"{TABLE}table-column"))
+            styles = [each.get(f"{TABLE}default-cell-style-name") for each in columns]
+            counts = (_times(each, "columns") for each in columns)
+            self._columns[table] = [style for style, count in zip(styles, counts, strict=True) for _ in range(count)]
+        styles = self._columns[table]
+        return styles[column] if column < len(styles) else None
+
+    def _cell(self, cell: Any, style: Format) -> str:
+        """Returns the text of a cell on one line, or its value, then the comments on it."""
+        comments = [self._comment(child) for child in cell if child.tag in ANNOTATIONS]
+        shown = [text for _, text in self.blocks((child for child in cell if child.tag not in ANNOTATIONS), style)]
+        if not shown and (value := _value(cell)):
+            shown = [join_runs([Run(value, is_struck=style.is_struck)])]
+        return " ".join(text.replace(" | ", " \N{BROKEN BAR} ") for text in (*shown, *comments))
+
+    def _comment(self, annotation: Any) -> str:
+        """Returns a comment with its author and date."""
+        author, date = (annotation.findtext(f"{DUBLIN_CORE}{name}", "").strip() for name in ("creator", "date"))
+        about = ", ".join(filter(None, (author, date[:10])))
+        text = " ".join(text for _, text in self.blocks(annotation))
+        return f"[comment{' by ' if about else ''}{about}: {text}]"
+
+    def _read_inline(self, element: Any, style: Format, line: Line) -> None:
+        """Appends the text of an element, and of the elements in it."""
+        line.add(element.text, style)
+        for child in element:
+            if child.tag in SPACES:
+                line.add(SPACES[child.tag] * min(int(child.get(f"{TEXT}c", "1")), SPACES_LIMIT), style)
+            elif child.tag in self._inline_readers:
+                self._inline_readers[child.tag](child, style, line)
+            elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
+                self._read_shape(child, style, line)
+            line.add(child.tail, style)
+
+    def _read_shape(self, element: Any, style: Format, line: Line) -> None:
+        """Appends what another element holds; the paragraphs of a shape on lines of their own."""
+        is_shape = any(child.tag in BLOCKS for child in element)
+        blocks = [text for _, text in self.blocks(element)] if is_shape else []
+        if blocks:
+            line.add("\n".join(["", *blocks, ""]))
+        else:
+            self._read_inline(element, style, line)
+
+    def _read_note(self, note: Any, _: Format, line: Line) -> None:
+        """Appends the mark of a note, and keeps the note."""
+        mark = f"[^{''.join(note.findtext(f'{TEXT}note-citation', '').split()) or '*'}]"
+        line.add(mark)
+        bodies = (child for child in note if child.tag != f"{TEXT}note-citation")
+        line.notes.append(f"{mark} {' '.join(text for _, text in self.blocks(bodies)).strip()}")
+
+    def _read_comment(self, element: Any, _: Format, line: Line) -> None:
+        """Appends a comment, at the end of the text that it is about."""
+        name = element.get(f"{OFFICE}name")
+        if element.tag in ANNOTATIONS and name not in self._comments_at_end:
+            line.add(f" {self._comment(element)} ")
+        elif element.tag == f"{OFFICE}annotation-end" and name in self._comments_at_end:
+            line.add(f" {self._comment(self._comments_at_end[name])} ")
+
+    def _read_ruby(self, ruby: Any, style: Format, line: Line) -> None:
+        """Appends a text, and in brackets how it is read."""
+        for base in ruby.iterchildren(f"{TEXT}ruby-base"):
+            self._read_inline(base, style, line)
+        reading = "".join("".join(each.itertext()) for each in ruby.iterchildren(f"{TEXT}ruby-text"))
+        line.add(f"({reading})" if reading else "", style)
+
+    def _read_content_control(self, control: Any, style: Format, line: Line) -> None:
+        """Appends what a content control of LibreOffice holds."""
+        if control.get(f"{LIBRE}checkbox") == "true":
+            line.add(CHECKED if control.get(f"{LIBRE}checked") == "true" else UNCHECKED)
+        elif control.get(f"{LIBRE}showing-place-holder") == "true":
+            line.add(NOT_FILLED_IN)
+        else:
+            self._read_inline(control, style, line)
+
+    def _read_field(self, mark: Any, _: Format, line: Line) -> None:
+        """Appends what is chosen in a field of a form that Word made."""
+        kind = mark.get(f"{FIELD}type", "").rpartition(".")[2]
+        settings = [
+            (each.get(f"{FIELD}name", ""), each.get(f"{FIELD}value", "")) for each in mark.iter(f"{FIELD}param")
+        ]
+        named = dict(settings)
+        if kind == "FORMCHECKBOX":
+            line.add(CHECKED if named.get("Checkbox_Checked", "").lower() in ("true", "1") else UNCHECKED)
+        elif kind == "FORMDROPDOWN" and not mark.tag.endswith("start"):
+            entries = [value for name, value in settings if name.startswith("Dropdown_ListEntry")]
+            chosen = named.get("Dropdown_Selected", "")
+            line.add(entries[int(chosen)] if chosen.isdecimal() and int(chosen) < len(entries) else NOT_FILLED_IN)
+
+    def _control_text(self, place: Any) -> str:
+        control = self._controls.get(place.get(f"{DRAW}control"))
+        return "" if control is None else control_text(control)
+
+    def _read_equation(self, element: Any, style: Format, line: Line) -> None:
+        """Appends a formula, or an object that is one; other objects are parts of their own."""
+        is_math = element.tag == f"{MATHML}math"
+        equation = mathml_equation(element) if is_math else self._equations.get(href(element))
+        if equation is None:
+            self._read_inline(element, style, line)
+        else:
+            line.runs.append(Run(equation, is_struck=style.is_struck, is_equation=True))
+
+
+def _named_block(element: Any) -> Iterator[tuple[str | None, str]]:
+    """Yields the name of a slide, sheet or table; that of a slide or sheet is a title."""
+    names = {f"{DRAW}page": f"{DRAW}name", f"{TABLE}table": f"{TABLE}name"}
+    name = element.get(names[element.tag]) if element.tag in names else None
+    if name:
+        is_title = element.getparent().tag in (f"{OFFICE}spreadsheet", f"{OFFICE}presentation", f"{OFFICE}drawing")
+        yield (name if is_title else None), name
+
+
+def _times(element: Any, what: str) -> int:
+    """Returns how often a row or cell stands there: of neighbours that are equal, or empty, the file has one."""
+    times = max(1, int(element.get(f"{TABLE}number-{what}-repeated", "1")))
+    return min(times, SHEET_COLUMNS) if what == "columns" else times
+
+
+def _value(cell: Any) -> str:
+    """Returns the value of a cell that shows no text."""
+    kind, number = cell.get(f"{OFFICE}value-type", ""), cell.get(f"{OFFICE}value", "")
+    match kind:
+        case "percentage" if number:
+            return f"{100 * float(number):.10g} %"
+        case "currency":
+            return f"{number} {cell.get(f'{OFFICE}currency', '')}".strip()
+        case "date" | "time" | "boolean" | "string":
+            return str(cell.get(f"{OFFICE}{kind}-value", ""))
+    return str(number)
+
+
+def href(element: Any) -> str:
+    """Returns the path of what an element shows, as the package has it, or its address outside."""
+    return str(element.get(HREF, "")).removeprefix("vnd.sun.star.Package:").removeprefix("#").removeprefix("./")
+
+
+def form_controls(root: Any) -> dict[str, Any]:
+    """Returns the fields of the forms in a document, by their ids."""
+    controls = (each for forms in root.iter(f"{OFFICE}forms") for each in forms.iter(f"{FORM}*"))
+    fields = (each for each in controls if each.tag.removeprefix(FORM) not in NOT_FIELDS)
+    return {
+        each.get(XML_ID) or each.get(f"{FORM}id") or f"unnamed {number}": each for number, each in enumerate(fields)
+    }
+
+
+NOT_FIELDS = frozenset({"form", "properties", "property", "list-property", "list-value", "option", "item", "hidden"})
+VALUES = ("current-value", "value")
+"""What a field was filled in with, else what it says where nobody did."""
+
+
+def control_text(control: Any, *, is_named: bool = False) -> str:
+    """Returns what a field of a form shows: its state, its label and its value; with its name if it has no label."""
+    kind = control.tag.removeprefix(FORM)
+    label = control.get(f"{FORM}label", "")
+    label = label or (control.get(f"{FORM}name", "") if is_named else "")
+    if kind in ("checkbox", "radio"):
+        states = ("current-state", "state") if kind == "checkbox" else ("current-selected", "selected")
+        state = _first(control, states)
+        return f"{CHECKED if state in ('checked', 'true') else UNCHECKED} {label}".strip()
+    value = "" if kind in ("button", "image", "frame") else _first(control, VALUES) or _written_text(control)
+    options = control.findall(f"{FORM}option")
+    options = [each for each in options if _first(each, ("current-selected", "selected")) == "true"]
+    chosen = [str(each.get(f"{FORM}label") or each.get(f"{FORM}value", "")) for each in options]
+    return ": ".join(filter(None, (label, ", ".join(chosen) or value)))
+
+
+def _written_text(element: Any) -> str:
+    return " ".join(" ".join(element.itertext()).split())
+
+
+def _first(element: Any, names: Iterable[str]) -> str:
+    """Returns the first of these settings that an element has."""
+    return next((str(element.get(f"{FORM}{name}")) for name in names if element.get(f"{FORM}{name}") is not None), "")

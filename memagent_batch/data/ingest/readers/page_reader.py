@@ -138,8 +138,10 @@ def visible_text(page: str) -> VisibleText:
     text = re.sub(f"{GLUE}[{EDGE}\\s]*", "", text)
     text = re.sub(f"[{ROW}{ROW_END}]", EDGE, INNER_ROW.sub(_row, text))
     blocks = "\n".join(block for block in text.split(EDGE) if block.strip(f" {CELL_END}"))
-    lines = "\n".join(map(_line, blocks.split("\n")))
-    seen.text = re.sub(r"\n{3,}", "\n\n", lines).strip()
+    lines = ((" ".join(cell.split()) for cell in line.split(CELL_END)) for line in blocks.split("\n"))
+    # empty cells keep their places, so that values stay below their headings
+    text = "\n".join(f" {CELLS_APART} ".join(cells).rstrip(f" {CELLS_APART}") for cells in lines)
+    seen.text = re.sub(r"\n{3,}", "\n\n", text).strip()
     return seen
 
 
@@ -157,12 +159,6 @@ def _row(row: re.Match[str]) -> str:
     if all(len(cell) <= CELL_CHARACTERS for cell in row[1].split(CELL_END)):
         return EDGE + re.sub(f"[{EDGE}\n]", " ", row[1]) + EDGE
     return EDGE + re.sub(f"{EDGE} *{CELL_END}", EDGE, row[1]) + EDGE
-
-
-def _line(line: str) -> str:
-    """Returns a line of the text. Empty cells of a row keep their places, so that values stay below their headings."""
-    cells = (" ".join(cell.split()) for cell in line.split(CELL_END))
-    return f" {CELLS_APART} ".join(cells).rstrip(f" {CELLS_APART}")
 
 
 @dataclass(slots=True)

@@ -13,9 +13,8 @@ from typing import Any
 from lxml import etree
 
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.data.ingest.readers.date_formats import DAY_0
 from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
-from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, NumberFormat, general, parse_number
+from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, DAY_0, NumberFormat, general, parse_number
 from memagent_batch.data.ingest.readers.packages import (
     DAMAGE,
     RELATION,

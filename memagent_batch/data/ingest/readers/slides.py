@@ -28,7 +28,8 @@ class SlidesConverter(BuiltIn):
 
 def _slides(show: PackagePart) -> Iterator[Part | Attachment]:
     reader, seen = TextReader(), set[str]()
-    authors = _comment_authors(show)
+    roots = (part.root for part in show.related("commentAuthors", "authors"))
+    authors = {each.get("id", ""): each.get("name", "") for root in roots for each in root.iterchildren("*")}
 
     def read(part: PackagePart, kind: str) -> tuple[str, str | None]:
         return _slide_comments(part, authors) if kind == "comments" else related_text(part, kind)
@@ -43,12 +44,6 @@ def _slides(show: PackagePart) -> Iterator[Part | Attachment]:
         text = "\n\n".join(text for _, text in reader.headed_blocks(slide.root))
         yield Part(locator=place, text=text, reason=symbol_note(text))
         yield from related_items(slide, place=f"{place}, ", number=f"{number}-", seen=seen, read=read)
-
-
-def _comment_authors(show: PackagePart) -> dict[str, str]:
-    """Returns the names of those who wrote comments, by id."""
-    roots = [part.root for part in show.related("commentAuthors", "authors")]
-    return {each.get("id", ""): each.get("name", "") for root in roots for each in root.iterchildren("*")}
 
 
 def _slide_comments(part: PackagePart, authors: dict[str, str]) -> tuple[str, str | None]:
