@@ -60,52 +60,17 @@ SAMPLE_LINES = 500
 """Lines by which an encoding is guessed."""
 NOT_ASCII_LINE = re.compile(rb"[^\r\n]{0,200}[\x80-\xff][^\r\n]{0,200}")
 MULTI_BYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-CODE_PAGES = {
-    37: "cp037",
-    708: "iso8859-6",
-    936: "gb18030",
-    949: "cp949",
-    950: "big5hkscs",
-    1361: "johab",
-    1200: "utf-16-le",
-    1201: "utf-16-be",
-    12000: "utf-32-le",
-    12001: "utf-32-be",
-    65000: "utf-7",
-    65001: "utf-8",
-    10000: "mac_roman",
-    10001: "shift_jis",
-    10002: "big5",
-    10003: "euc_kr",
-    10004: "mac_arabic",
-    10006: "mac_greek",
-    10007: "mac_cyrillic",
-    10008: "gb2312",
-    10010: "mac_romanian",
-    10029: "mac_latin2",
-    10079: "mac_iceland",
-    10081: "mac_turkish",
-    10082: "mac_croatian",
-    20000: "big5",
-    20127: "ascii",
-    20261: "latin-1",
-    20866: "koi8-r",
-    21866: "koi8-u",
-    20932: "euc_jp",
-    20936: "gb18030",
-    20949: "cp949",
-    **{28590 + part: f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))},
-    38598: "iso8859-8",
-    50225: "iso2022_kr",
-    50227: "gb18030",
-    51932: "euc_jp",
-    51936: "gb18030",
-    51949: "cp949",
-    51950: "big5hkscs",
-    52936: "hz",
-    54936: "gb18030",
-    **dict.fromkeys((50220, 50221, 50222), "iso2022_jp_ext"),
-}
+CODE_PAGES: dict[int, str] = (
+    {37: "cp037", 708: "iso8859-6", 936: "gb18030", 949: "cp949", 950: "big5hkscs", 1361: "johab", 1200: "utf-16-le"}
+    | {1201: "utf-16-be", 12000: "utf-32-le", 12001: "utf-32-be", 65000: "utf-7", 65001: "utf-8", 10000: "mac_roman"}
+    | {10001: "shift_jis", 10002: "big5", 10003: "euc_kr", 10004: "mac_arabic", 10006: "mac_greek", 10029: "mac_latin2"}
+    | {10007: "mac_cyrillic", 10008: "gb2312", 10010: "mac_romanian", 10079: "mac_iceland", 10081: "mac_turkish"}
+    | {10082: "mac_croatian", 20000: "big5", 20127: "ascii", 20261: "latin-1", 20866: "koi8-r", 21866: "koi8-u"}
+    | {20932: "euc_jp", 20936: "gb18030", 20949: "cp949", 38598: "iso8859-8", 50225: "iso2022_kr", 50227: "gb18030"}
+    | {51932: "euc_jp", 51936: "gb18030", 51949: "cp949", 51950: "big5hkscs", 52936: "hz", 54936: "gb18030"}
+    | {28590 + part: f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))}
+    | dict.fromkeys((50220, 50221, 50222), "iso2022_jp_ext")
+)
 """Python's encodings of the code pages whose names in Python are not their numbers."""
 
 

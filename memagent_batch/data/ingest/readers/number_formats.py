@@ -7,36 +7,17 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from math import isfinite
 
-BUILT_IN = {
-    "0": "General",
-    "1": "0",
-    "2": "0.00",
-    "3": "#,##0",
-    "4": "#,##0.00",
-    "9": "0%",
-    "10": "0.00%",
-    "49": "@",
-    **dict.fromkeys(["5", "6", "37", "38", "41", "42"], "#,##0_);(#,##0)"),
-    **dict.fromkeys(["7", "8", "39", "40", "43", "44"], "#,##0.00_);(#,##0.00)"),
-    "11": "0.00E+00",
-    "12": "# ?/?",
-    "13": "# ??/??",
-    "48": "##0.0E+0",
-    "14": "mm-dd-yy",
-    "15": "d-mmm-yy",
-    "16": "d-mmm",
-    "17": "mmm-yy",
-    "22": "m/d/yy h:mm",
-    "18": "h:mm AM/PM",
-    "19": "h:mm:ss AM/PM",
-    "20": "h:mm",
-    "21": "h:mm:ss",
-    "45": "mm:ss",
-    "46": "[h]:mm:ss",
-    "47": "mm:ss.0",
-    **dict.fromkeys(["27", "28", "29", "30", "31", "36", "50", "51", "52", "53", "54", "57", "58"], "yyyy-mm-dd"),
-    **dict.fromkeys(["32", "33", "34", "35", "55", "56"], "h:mm:ss"),
-}
+BUILT_IN = (
+    {"0": "General", "1": "0", "2": "0.00", "3": "#,##0", "4": "#,##0.00", "9": "0%", "10": "0.00%", "49": "@"}
+    | dict.fromkeys(["5", "6", "37", "38", "41", "42"], "#,##0_);(#,##0)")
+    | dict.fromkeys(["7", "8", "39", "40", "43", "44"], "#,##0.00_);(#,##0.00)")
+    | {"11": "0.00E+00", "12": "# ?/?", "13": "# ??/??", "48": "##0.0E+0"}
+    | {"14": "mm-dd-yy", "15": "d-mmm-yy", "16": "d-mmm", "17": "mmm-yy", "22": "m/d/yy h:mm"}
+    | {"18": "h:mm AM/PM", "19": "h:mm:ss AM/PM", "20": "h:mm", "21": "h:mm:ss"}
+    | {"45": "mm:ss", "46": "[h]:mm:ss", "47": "mm:ss.0"}
+    | dict.fromkeys(["27", "28", "29", "30", "31", "36", "50", "51", "52", "53", "54", "57", "58"], "yyyy-mm-dd")
+    | dict.fromkeys(["32", "33", "34", "35", "55", "56"], "h:mm:ss")
+)
 """Format codes that workbooks name by number only. The currency of 5 to 8, 42 and 44 is the one of the computer."""
 
 EXACT = Context(prec=700, rounding=ROUND_HALF_UP)

@@ -15,7 +15,10 @@ FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallbac
 NUM_LEVELS = 9
 GONE = (f"{W}pPr/{W}rPr/{W}del", f"{W}pPr/{W}rPr/{W}moveFrom")
 """Marks of paragraphs that a tracked change took away."""
-ROMAN = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl", 10: "x", 9: "ix", 5: "v"} | {
+ROMAN = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl"} | {
+    10: "x",
+    9: "ix",
+    5: "v",
     4: "iv",
     1: "i",
 }

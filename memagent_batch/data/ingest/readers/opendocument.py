@@ -61,9 +61,8 @@ FILE = re.compile(r"(?!ObjectReplacements/)(?:.+/)?Object [^/]+")
 """Members that are shown inside: objects such as charts and formulas, pictures, sound and film, and files of other
 programs."""
 LINKED = {f"{DRAW}image": "picture", f"{DRAW}plugin": "media", f"{DRAW}object": "object"} | {
-    f"{DRAW}object-ole": "object",
-    f"{DRAW}floating-frame": "page",
-    f"{DRAW}applet": "program",
+    f"{DRAW}{name}": noun
+    for name, noun in {"object-ole": "object", "floating-frame": "page", "applet": "program"}.items()
 }
 """Elements that show something by its address."""
 

@@ -48,58 +48,21 @@ MAIL_CLASSES = ("ipm.note", "ipm.post", "report.")
 """How the classes of messages begin that have no fields beside those of an e-mail."""
 FIELD_CLASSES = ("ipm.appointment", "ipm.schedule", "ipm.contact", "ipm.stickynote", "ipm.activity")
 """Those whose other fields are texts and times; tasks and forms have more."""
-FIELDS = {
-    0x3001: "Name",
-    0x3A06: "Given name",
-    0x3A44: "Middle name",
-    0x3A11: "Surname",
-    0x3A16: "Company",
-    0x3A17: "Job title",
-    0x3A18: "Department",
-    0x3A19: "Office",
-    0x3A4E: "Manager",
-    0x3A08: "Business phone",
-    0x3A1B: "Business phone 2",
-    0x3A09: "Home phone",
-    0x3A1C: "Mobile phone",
-    0x3A24: "Business fax",
-    0x3A30: "Assistant",
-    0x3A48: "Spouse",
-    0x3A51: "Web page",
-    0x3A15: "Postal address",
-    0x3A26: "Country",
-    0x3A27: "City",
-    0x3A28: "State",
-    0x3A29: "Street",
-    0x3A2A: "Postal code",
-    0x3A42: "Birthday",
-    0x3A41: "Wedding anniversary",
-}
-NAMED_FIELDS = {
-    0x8083: "E-mail",
-    0x8093: "E-mail 2",
-    0x80A3: "E-mail 3",
-    0x801B: "Work address",
-    0x801A: "Home address",
-    0x801C: "Other address",
-    0x8062: "Instant messaging",
-    0x802B: "Web page",
-    0x8208: "Location",
-    0x820D: "Start",
-    0x820E: "End",
-    0x8232: "Recurrence",
-    0x8238: "All attendees",
-    0x823B: "Required attendees",
-    0x823C: "Optional attendees",
-    0x8104: "Start",
-    0x8105: "Due",
-    0x810F: "Completed",
-    0x811F: "Owner",
-    0x8121: "Assigned by",
-    0x8502: "Reminder",
-    0x8530: "Flag",
-    0x8539: "Companies",
-}
+FIELDS = (
+    {0x3001: "Name", 0x3A06: "Given name", 0x3A44: "Middle name", 0x3A11: "Surname", 0x3A16: "Company"}
+    | {0x3A17: "Job title", 0x3A18: "Department", 0x3A19: "Office", 0x3A4E: "Manager", 0x3A08: "Business phone"}
+    | {0x3A1B: "Business phone 2", 0x3A09: "Home phone", 0x3A1C: "Mobile phone", 0x3A24: "Business fax"}
+    | {0x3A30: "Assistant", 0x3A48: "Spouse", 0x3A51: "Web page", 0x3A15: "Postal address", 0x3A26: "Country"}
+    | {0x3A27: "City", 0x3A28: "State", 0x3A29: "Street", 0x3A2A: "Postal code", 0x3A42: "Birthday"}
+    | {0x3A41: "Wedding anniversary"}
+)
+NAMED_FIELDS = (
+    {0x8083: "E-mail", 0x8093: "E-mail 2", 0x80A3: "E-mail 3", 0x801B: "Work address", 0x801A: "Home address"}
+    | {0x801C: "Other address", 0x8062: "Instant messaging", 0x802B: "Web page", 0x8208: "Location", 0x820D: "Start"}
+    | {0x820E: "End", 0x8232: "Recurrence", 0x8238: "All attendees", 0x823B: "Required attendees"}
+    | {0x823C: "Optional attendees", 0x8104: "Start", 0x8105: "Due", 0x810F: "Completed", 0x811F: "Owner"}
+    | {0x8121: "Assigned by", 0x8502: "Reminder", 0x8530: "Flag", 0x8539: "Companies"}
+)
 """Fields of contacts, appointments and tasks, by the numbers of their names."""
 MAX_INNER = 8
 RTF_HEADER = struct.Struct("<II4sI")

@@ -55,15 +55,11 @@ PICTURE_STYLE = re.compile(
     re.I,
 )
 STRUCK_TAGS = frozenset({"del", "s", "strike"})
-NUMBER_FORMATS = {
-    **dict.fromkeys(("a", "lower-alpha", "lower-latin"), "lowerLetter"),
-    **dict.fromkeys(("A", "upper-alpha", "upper-latin"), "upperLetter"),
-    "i": "lowerRoman",
-    "lower-roman": "lowerRoman",
-    "I": "upperRoman",
-    "upper-roman": "upperRoman",
-    "none": "none",
-}
+NUMBER_FORMATS = (
+    dict.fromkeys(("a", "lower-alpha", "lower-latin"), "lowerLetter")
+    | dict.fromkeys(("A", "upper-alpha", "upper-latin"), "upperLetter")
+    | {"i": "lowerRoman", "lower-roman": "lowerRoman", "I": "upperRoman", "upper-roman": "upperRoman", "none": "none"}
+)
 """Formats of numbers of a list, as `type` or a style names them."""
 
 CONTROLS = {code: " " if code in b"\v\f\x1c\x1d\x1e\x1f" else None for code in {*range(32), 127} - {*b"\t\n\r"}}

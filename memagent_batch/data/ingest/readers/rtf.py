@@ -58,39 +58,22 @@ SKIPPED_GROUPS = frozenset(
     | {"ffdeftext", "ffformat", "ffhelptext", "ffstattext", "ffentrymcr", "ffexitmcr"}
 )
 """Groups whose text is not one of the document."""
-SHOWN_WORDS = {
-    **dict.fromkeys(("par", "line", "sect", "page", "column"), "\n"),
-    **dict.fromkeys(("row", "nestrow"), "\n"),
-    **dict.fromkeys(("cell", "nestcell"), " | "),
-    "tab": "\t",
-    "emdash": "\u2014",
-    "endash": "\u2013",
-    "bullet": "\u2022",
-    "zwj": "\u200d",
-    "zwnj": "\u200c",
-    "lquote": "\u2018",
-    "rquote": "\u2019",
-    "ldblquote": "\u201c",
-    "rdblquote": "\u201d",
-    **dict.fromkeys(("emspace", "enspace", "qmspace"), " "),
-}
+SHOWN_WORDS = (
+    dict.fromkeys(("par", "line", "sect", "page", "column", "row", "nestrow"), "\n")
+    | dict.fromkeys(("cell", "nestcell"), " | ")
+    | dict.fromkeys(("emspace", "enspace", "qmspace"), " ")
+    | {"tab": "\t", "emdash": "\u2014", "endash": "\u2013", "bullet": "\u2022", "zwj": "\u200d", "zwnj": "\u200c"}
+    | {"lquote": "\u2018", "rquote": "\u2019", "ldblquote": "\u201c", "rdblquote": "\u201d"}
+)
 SHOWN_SYMBOLS = {b"~": " ", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
 WRAPPED_GROUPS = {"mnum": ("(", ")"), "mden": ("/(", ")"), "mrad": ("\u221a(", ")")}
 """What stands before and behind the parts of an equation."""
 SCRIPT_GROUPS = {"msup": Script.SUPER, "msub": Script.SUB}
-CHARSETS = {77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs"} | {
-    161: "cp1253",
-    162: "cp1254",
-    163: "cp1258",
-    177: "cp1255",
-    178: "cp1256",
-    186: "cp1257",
-    204: "cp1251",
-    222: "cp874",
-    238: "cp1250",
-    254: "cp437",
-    255: "cp850",
-}
+CHARSETS = (
+    {77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs", 161: "cp1253"}
+    | {162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874"}
+    | {238: "cp1250", 254: "cp437", 255: "cp850"}
+)
 """Encodings of fonts, by their numbers."""
 SYMBOL_CHARSET = 2
 SCRIPT_WORDS = {"super": Script.SUPER, "up": Script.SUPER, "sub": Script.SUB, "dn": Script.SUB}

@@ -72,10 +72,8 @@ FONTS: dict[str, Mapping[int, str]] = {
     | _table((0x6F, UNCHECKED * 4), (0x73, "▲▼◆❖◗"))
     | _table((0xAC, "①②③④⑤⑥⑦⑧⑨⑩❶❷❸❹❺❻❼❽❾❿"), (0xD4, "➔→↔↕")),
 }
-ALIASES = {"zapfdingbats": "zapf dingbats", "monotype sorts": "zapf dingbats", "itc zapf dingbats": "zapf dingbats"} | {
-    "symbolmt": "symbol",
-    "symbol mt": "symbol",
-}
+ALIASES = dict.fromkeys(("zapfdingbats", "monotype sorts", "itc zapf dingbats"), "zapf dingbats")
+ALIASES |= dict.fromkeys(("symbolmt", "symbol mt"), "symbol")
 UNNAMED = {0xB7: "•", 0xA7: "▪", 0x6F: UNCHECKED, 0xA8: UNCHECKED, 0xD8: "➢", 0xE0: "→"} | {
     0xFB: "✗",
     0xFC: "✓",
