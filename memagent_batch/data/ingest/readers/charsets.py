@@ -12,20 +12,10 @@ import webencodings
 
 from memagent_batch.errors import ConversionError
 
-BYTE_ORDER_MARKS = {
-    b"\xef\xbb\xbf": "utf-8-sig",
-    b"\xff\xfe\0\0": "utf-32",
-    b"\0\0\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
-SUPERSETS = {
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-    "gbk": "gb18030",
-    "big5": "big5hkscs",
-    "iso-8859-8-i": "iso-8859-8",
-}
+BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32"}
+BYTE_ORDER_MARKS |= {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+SUPERSETS = {"shift_jis": "cp932", "euc-kr": "cp949", "gbk": "gb18030", "big5": "big5hkscs"}
+SUPERSETS |= {"iso-8859-8-i": "iso-8859-8"}
 """Python's codec for a WHATWG encoding whose namesake in Python lacks characters that browsers show."""
 ASCII_NAMES = frozenset({"ascii", "us-ascii", "unknown-8bit", "x-unknown", "default", "binary", "8bit", "7bit", "none"})
 """Labels that say nothing about bytes above 127."""

@@ -63,17 +63,12 @@ HEADER_KINDS = frozenset({"text/rfc822-headers", "text/rfc822-header"})
 ENRICHED = frozenset({"text/enriched", "text/richtext"})
 SIGNED_OR_ENCRYPTED = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 SIGNATURE_NOTE = "its signature is not checked"
-WORDLESS = {
-    **dict.fromkeys(
-        ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"),
-        SIGNATURE_NOTE,
-    ),
-    "application/applefile": "the settings of a file of a Mac are not read",
-    **dict.fromkeys(
-        ("text/css", "text/javascript", "application/javascript", "application/x-javascript"),
-        "style sheets and scripts are not read",
-    ),
-}
+WORDLESS = (
+    {f"application/{name}-signature": SIGNATURE_NOTE for name in ("pgp", "pkcs7", "x-pkcs7")}
+    | {"application/applefile": "the settings of a file of a Mac are not read"}
+    | dict.fromkeys(("text/css", "text/javascript"), "style sheets and scripts are not read")
+    | dict.fromkeys(("application/javascript", "application/x-javascript"), "style sheets and scripts are not read")
+)
 """Notes on parts that hold no words of the message."""
 FILE_ENDINGS = {"text/html": ".html", "application/pdf": ".pdf", "text/rtf": ".rtf", "application/rtf": ".rtf"}
 UU_KINDS = frozenset({"x-uuencode", "uuencode", "uue", "x-uue"})
@@ -88,13 +83,9 @@ BASE64_UNREAD = "base64 that no header announces, which is not read"
 PARTS_UNREAD = "parts of a message inside its text, which are not read as such"
 TNEF_UNREAD = "text and files that Outlook packed (TNEF), which are not read: send it in HTML, or unpack it"
 FILES_IN_TEXT = {
-    re.compile(r"^begin [0-7]{3,4} (.+)\n(?:[ -`]+\n)*?end$", re.M): (
-        "a file inside the text (uuencode), which is not read"
-    ),
-    re.compile(r"^=ybegin .*line=", re.M): "a file inside the text (yEnc), which is not read",
-    re.compile(r"^\(This file must be converted with BinHex", re.M): (
-        "a file inside the text (BinHex), which is not read"
-    ),
+    "uuencode": re.compile(r"^begin [0-7]{3,4} (.+)\n(?:[ -`]+\n)*?end$", re.M),
+    "yEnc": re.compile(r"^=ybegin .*line=", re.M),
+    "BinHex": re.compile(r"^\(This file must be converted with BinHex", re.M),
 }
 PARTS_IN_TEXT = re.compile(
     r"^--\S.*\n(?:[\w-]+:.*\n(?:[ \t].*\n){0,9}){0,20}?content-(?:type|transfer-encoding):", re.M | re.I
@@ -375,7 +366,9 @@ class _Content:
             self.losses[PGP_UNREAD] = None
         if PARTS_IN_TEXT.search(lines):
             self.losses[PARTS_UNREAD] = None
-        self.losses |= {loss: None for pattern, loss in FILES_IN_TEXT.items() if pattern.search(lines)}
+        for name, pattern in FILES_IN_TEXT.items():
+            if pattern.search(lines):
+                self.losses[f"a file inside the text ({name}), which is not read"] = None
         self.texts.append(text)
 
 

@@ -17,15 +17,8 @@ KNOWN_HEADER = re.compile(KNOWN_NAMES)
 FROM_LINES = re.compile(rb"(?:>?From (?![ \t]*:)[^\n]*\n)+(?=" + KNOWN_NAMES + rb")")
 """Lines of a mailbox before the headers."""
 MAIL_HEADERS = frozenset(
-    {b"from", b"to", b"date", b"subject", b"received", b"return-path", b"message-id", b"mime-version", b"delivered-to"}
-    | {
-        b"content-type",
-        b"x-mozilla-status",
-        b"reply-to",
-        b"dkim-signature",
-        b"x-gmail-labels",
-        b"snapshot-content-location",
-    }
+    b"from to date subject received return-path message-id mime-version delivered-to content-type reply-to "
+    b"dkim-signature x-mozilla-status x-gmail-labels snapshot-content-location".split()
 )
 """Two of these at the beginning of a file make it a message."""
 BORDER = re.compile(

@@ -15,13 +15,8 @@ FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallbac
 NUM_LEVELS = 9
 GONE = (f"{W}pPr/{W}rPr/{W}del", f"{W}pPr/{W}rPr/{W}moveFrom")
 """Marks of paragraphs that a tracked change took away."""
-ROMAN = {1000: "m", 900: "cm", 500: "d", 400: "cd", 100: "c", 90: "xc", 50: "l", 40: "xl"} | {
-    10: "x",
-    9: "ix",
-    5: "v",
-    4: "iv",
-    1: "i",
-}
+ROMAN_VALUES = (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1)
+ROMAN = dict(zip(ROMAN_VALUES, ["m", "cm", "d", "cd", "c", "xc", "l", "xl", "x", "ix", "v", "iv", "i"], strict=True))
 PLACE = re.compile(r"%([1-9])")
 """Where the number of a level stands in a level's text."""
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"

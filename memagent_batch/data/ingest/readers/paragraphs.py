@@ -335,16 +335,12 @@ def _choice(field: Any, name: str) -> str:
 
 
 SHOWN_ELEMENTS: dict[str, Callable[[Any], str]] = {
-    f"{W}tab": lambda _: "\t",
-    f"{W}ptab": lambda _: "\t",
-    f"{W}br": lambda _: "\n",
-    f"{A}br": lambda _: "\n",
-    f"{W}cr": lambda _: "\n",
+    **dict.fromkeys((f"{W}tab", f"{W}ptab"), lambda _: "\t"),
+    **dict.fromkeys((f"{W}br", f"{A}br", f"{W}cr"), lambda _: "\n"),
     f"{W}noBreakHyphen": lambda _: "-",
     f"{W}sym": _symbol,
     f"{W}fldChar": _form_field,
-    f"{W}footnoteReference": lambda mark: mark.get("label", ""),
-    f"{W}endnoteReference": lambda mark: mark.get("label", ""),
+    **dict.fromkeys((f"{W}footnoteReference", f"{W}endnoteReference"), lambda mark: mark.get("label", "")),
     "{urn:schemas-microsoft-com:vml}textpath": lambda letters: letters.get("string", ""),
 }
 """What elements without a text show. The last one is letters drawn as a picture, such as a watermark."""
