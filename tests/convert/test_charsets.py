@@ -52,6 +52,11 @@ def test_text_without_a_label_is_read_with_a_doubt(name: str, codec: str) -> Non
 def test_guess_takes_letters_at_the_end_of_a_long_text_and_survives_a_bad_byte() -> None:
     text = "plain words of a long text\n" * 100_000 + "Der Preis beträgt fünf Euro für größere Mengen\n"
     assert decode_text(text.encode("cp1252")).text == text
+    for sentence, codec in (
+        ("계약 기간은 삼 년이며 ", "euc_kr"),
+        ("解約の通知は三十日前までに行うものとする。", "cp932"),
+    ):
+        assert decode_text((sentence * 9999).encode(codec)).text == sentence * 9999
     decoded = decode_text("Kündigungsfrist für \x81 Müller".encode("cp1252", "ignore") + b" \x81")
     assert decoded.text.startswith("Kündigungsfrist für  Müller")
 

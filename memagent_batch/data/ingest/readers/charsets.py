@@ -5,7 +5,6 @@ import re
 import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
 import chardet
 import webencodings
@@ -46,9 +45,9 @@ ODD_LETTERS = re.compile(
 """What a text in a wrong encoding has many of."""
 ODD_LETTER_FACTOR = 0.5
 """By which each of them makes an encoding less likely."""
-SAMPLE_LINES = 500
-"""Lines by which an encoding is guessed."""
-NOT_ASCII_LINE = re.compile(rb"[^\r\n]{0,200}[\x80-\xff][^\r\n]{0,200}")
+SAMPLE_BYTES, CONTEXT_BYTES = 64 << 10, 200
+"""Bytes of a text by which an encoding is guessed, and those of a line before its first byte above 127."""
+NOT_ASCII = re.compile(rb"[\x80-\xff][^\r\n]*")
 MULTI_BYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 CODE_PAGES: dict[int, str] = (
     {37: "cp037", 708: "iso8859-6", 936: "gb18030", 949: "cp949", 950: "big5hkscs", 1361: "johab", 1200: "utf-16-le"}
@@ -215,9 +214,15 @@ def guess_encoding(data: bytes) -> str:
 
     `chardet` ranks the encodings by the letters that each language uses; those that give odd words come later.
     """
-    sample = b"\n".join(line[0] for line in islice(NOT_ASCII_LINE.finditer(data), SAMPLE_LINES))
-    scores = dict[str, float]()
-    for guess in chardet.detect_all(sample, ignore_threshold=True):
+    sample, scores = bytearray(), dict[str, float]()
+    for line in NOT_ASCII.finditer(data):
+        before = data[max(0, line.start() - CONTEXT_BYTES) : line.start()]
+        sample += before.rpartition(b"\n")[2] + line[0] + b"\n"
+        if len(sample) >= SAMPLE_BYTES:
+            sample = sample[:SAMPLE_BYTES]
+            sample = sample[: sample.rfind(b" ")] if b" " in sample else sample  # not in the middle of a letter
+            break
+    for guess in chardet.detect_all(bytes(sample), ignore_threshold=True):
         codec = find_codec(guess["encoding"] or "")
         if codec in OLD_CODECS and codec not in scores:
             odd_letters = ODD_LETTERS.findall(sample.decode(codec, "replace"))
