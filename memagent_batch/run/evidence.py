@@ -69,19 +69,10 @@ class AnsweredReading:
         return answer["status"] == Status.OK and answer["answer"] is not None and is_stated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartSpans:
-    """The rows of a part of the plan that have spans of its documents."""
-
-    evidence: list[EvidenceRow] | None
-    """Rows of `evidence`; None where it was not asked for."""
-    memories: list[MemoryRow]
-
-
 def spans_of_part(
     part: pa.Table, answered: Sequence[AnsweredReading], *, documents: StoredDocuments, has_evidence: bool
-) -> PartSpans:
-    """Makes the rows of a part of the plan that have spans.
+) -> tuple[list[EvidenceRow] | None, list[MemoryRow]]:
+    """The rows of `evidence`, None if it was not asked for, and of `memories` of a part of the plan.
 
     Texts are read one after another, and only those that evidence lies in; of others their parts alone.
     """
@@ -102,9 +93,9 @@ def spans_of_part(
             ]
             if row in with_text:
                 evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, stored)]
-    return PartSpans(
-        evidence=[line for row in sorted(evidence) for line in evidence[row]] if has_evidence else None,
-        memories=[turn for row in sorted(memories) for turn in memories[row]],
+    return (
+        [line for row in sorted(evidence) for line in evidence[row]] if has_evidence else None,
+        [turn for row in sorted(memories) for turn in memories[row]],
     )
 
 

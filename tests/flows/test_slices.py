@@ -77,7 +77,7 @@ def test_slices_that_replace_the_same_files_at_once_lose_and_double_no_row(
         (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     read_plan = answer_flow.read_plan
 
-    def overtaken(*args: Any, **kwargs: Any) -> answer_flow.ReadPlan:
+    def overtaken(*args: Any, **kwargs: Any) -> Any:
         read = read_plan(*args, **kwargs)
         monkeypatch.undo()
         answer(in_slice(job, "2/2"))

@@ -1,10 +1,9 @@
-"""The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
+"""The main job: check, plan, begin, read, write. Every reading asked for gets exactly one row."""
 
 import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -85,8 +84,8 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
     executor, job, output = checked.executor, checked.job, make_output(checked.job)
     index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
-    if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
+    batches = list(plan.pending(index, retry_failed=job.retry_failed))
+    if not batches and (manifest := _answer_unchanged(plan, index, checked)) is not None:
         return manifest
     run = begin_run(output, job, reader=checked.reader, plan=plan, last_number=checked.last_number)
     before = last_run(output)
@@ -100,8 +99,8 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     with noted_stop(output, run_id=run.run_id):
         undo_unfinished(output, run.number)
         progress.begin()
-        read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
-        manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
+        index, not_read = read_plan(plan, index, batches, run=run, executor=executor, progress=progress)
+        manifest = write(plan, index, not_read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
         if before is not None and manifest["table_versions"] != before.manifest["table_versions"]:
             vacuum_tables(output, keep_days=job.record.keep_days)
@@ -140,33 +139,18 @@ def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
     return {**run.projection.rules(), "layout": layout}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPlan:
-    """What was read of a plan."""
-
-    index: LogIndex
-    not_read: pa.Table
-    """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
-
-
 def read_plan(
-    plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, executor: Executor, progress: Progress
-) -> ReadPlan:
-    """Reads what the log does not answer yet of a plan.
+    plan: Plan, index: LogIndex, batches: list[pa.Table], *, run: ActiveRun, executor: Executor, progress: Progress
+) -> tuple[LogIndex, pa.Table]:
+    """Reads the documents of `batches` (`Plan.pending`), which `index`, what the log holds, does not answer yet.
 
-    Args:
-        plan: What is asked for.
-        index: What the log holds of it.
-        bundles: Documents with readings to do, `Plan.pending`.
-        run: The run.
-        executor: Where the work is done.
-        progress: What is shown meanwhile.
+    Returns what the log holds then, and the readings that could not be read now, as rows of `OUTCOME_LOG`.
 
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """
-    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
-    if bundles:
+    not_read = read_documents(batches, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
+    if batches:
         merged = merge_log(
             run.output,
             require_claim=partial(require_newest, run.output, run.number),
@@ -175,11 +159,11 @@ def read_plan(
         scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
         is_own = all(name.startswith(f"{run.run_id}-") for name in merged)
         index = scan(run_id=run.run_id, before=index) if is_own else scan()
-    return ReadPlan(index=index, not_read=not_read)
+    return index, not_read
 
 
 def read_documents(
-    bundles: list[pa.Table],
+    batches: list[pa.Table],
     *,
     run: ActiveRun,
     executor: Executor,
@@ -195,12 +179,12 @@ def read_documents(
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """
-    if not bundles:
+    if not batches:
         return collect_not_read([])
     job = run.job
     if bound := progress.bound_met():
         raise BoundReachedError(run.stopping_line(bound, progress.spent()))
-    calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
+    calls = group_documents(batches, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = executor.start_board()
     task = ReaderTask(
         agent=job.agent,
@@ -223,29 +207,36 @@ def read_documents(
     )
     read = executor.read(calls, tokenise=tokenise_batch, reader=Reader, task=task)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
-    pending, ended = count_pending(bundles), Counter[str]()
+    pending, ended = count_pending(batches), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
     leave = GracefulShutdown(
         require_claim=partial(require_newest, run.output, run.number), stop=partial(board.stop_turns, CLAIM_LOST)
     )
     with read as rows, shown, leave:
-        not_read = collect_not_read(_counted(rows, ended))
+        not_read = collect_not_read(_count_statuses(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
     if not is_whole and (bound := progress.bound_met()):
         raise BoundReachedError(run.stopping_line(bound, progress.spent()))
     return not_read
 
 
-def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-    """The tables of `ENDED` as they are, while their statuses are counted."""
-    for batch in ended:
+def _count_statuses(batches: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    """Yields the tables of `ENDED` unchanged and adds their statuses to `counts`."""
+    for batch in batches:
         counts.update(batch["status"].to_pylist())
         yield batch
 
 
+def _starting(agent: AgentConfig) -> str:
+    """What the run waits for until the first turn."""
+    engine = engine_settings(agent)
+    return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step
+
+
 def write(
     plan: Plan,
-    read: ReadPlan,
+    index: LogIndex,
+    not_read: pa.Table,
     *,
     run: ActiveRun,
     executor: Executor,
@@ -260,7 +251,9 @@ def write(
     Raises:
         FilesChangedError: another slice still has the files; nothing was committed.
     """
-    write_once = partial(_write_once, plan, read, run=run, executor=executor, before=before, progress=progress)
+    write_once = partial(
+        _write_once, plan, index, not_read, run=run, executor=executor, before=before, progress=progress
+    )
     base = before
     for attempt in range(1, WRITE_ATTEMPTS):
         try:
@@ -274,7 +267,8 @@ def write(
 
 def _write_once(
     plan: Plan,
-    read: ReadPlan,
+    index: LogIndex,
+    not_read: pa.Table,
     *,
     run: ActiveRun,
     executor: Executor,
@@ -286,8 +280,8 @@ def _write_once(
     versions = base.manifest["table_versions"] if base else {}
     answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
     version = versions.get(ANSWERS_TABLE)
-    rules, not_read = _rules(run, plan), read.not_read
-    compared = row_changes(plan, read.index, answers=answers, version=version, rules=rules, not_read=not_read)
+    rules = _rules(run, plan)
+    compared = row_changes(plan, index, answers=answers, version=version, rules=rules, not_read=not_read)
     with compared as (changes, database):
         parts = list(attach_not_read(plan_parts(plan, database), not_read))
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, versions=versions)
@@ -308,7 +302,7 @@ def _write_once(
         missing=missing,
         questions=plan.asked.hashed,
         before=before,
-        turns=count_turns(read.index.turns, since=before.run_id if before else ""),
+        turns=count_turns(index.turns, since=before.run_id if before else ""),
         spent=progress.spent(),
         replicas_given_up=progress.replicas_given_up,
     )
@@ -324,22 +318,24 @@ def _write_files(
     versions: Mapping[str, int],
 ) -> tuple[dict[str, TableUpdate], list[str]]:
     """Writes new files beside those that are there; returns what changes in each table, and missing readings."""
-    schemas = table_schemas(run.projection, plan.documents.schema)
     partition_by = run.job.record.partition_by
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
-    files = {name: tables[name].files(versions.get(name)) for name in READING_TABLES if tables[name].exists()}
-    if changes.has_others:
-        there = {name: tables[name].schema(versions.get(name)) for name in files if name in schemas}
-        schemas |= {name: _with_columns_of(schemas[name], there[name]) for name in there}
-    other = {
+    tables = {name: table for name, table in tables.items() if table.exists()}
+    files = {name: table.files(versions.get(name)) for name, table in tables.items()}
+    old_schemas = {name: table.schema(versions.get(name)) for name, table in tables.items()}
+    schemas = table_schemas(run.projection, plan.documents.schema)
+    if changes.has_others:  # rows of documents that the run leaves out keep the values of columns that it lacks
+        for name in schemas.keys() & old_schemas.keys():
+            old_fields = [field for field in old_schemas[name] if field.name not in schemas[name].names]
+            schemas[name] = pa.schema([*schemas[name], *old_fields])
+    rewritten = {
         name
-        for name in files
-        if name in schemas
-        and not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
+        for name in schemas.keys() & old_schemas.keys()
+        if not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
     }
-    left = {name: tables[name].schema(versions.get(name)) for name in files if name not in schemas}
-    schemas = {**schemas, **left}  # documents that the run leaves out keep their rows
-    copied, replaced = copied_parts(changes, files, copies_all=bool(other))
+    unwritten = old_schemas.keys() - schemas.keys()
+    schemas |= {name: old_schemas[name] for name in unwritten}  # documents that the run leaves out keep their rows
+    copied, replaced = copied_parts(changes, files, copies_all=bool(rewritten))
     task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
     written = [
         *executor.map(partial(write_part, projection=run.projection, task=task), parts),
@@ -353,29 +349,18 @@ def _write_files(
         kept = [file for path, file in files.get(name, {}).items() if path not in gone]
         added = [table_file(row) for row in rows if row["table"] == name]
         updates[name] = TableUpdate(
-            schema=schemas.get(name) if name not in left or kept or added else None,
+            schema=schemas.get(name) if name not in unwritten or kept or added else None,
             kept=kept,
             added=added,
             removed=removed,
-            replaces_all=name in other,
-            is_new=name not in files,
+            replaces_all=name in rewritten,
+            is_new=name not in tables,
         )
     return updates, [row["missing"] for row in rows if row["missing"] is not None]
 
 
-def _with_columns_of(schema: pa.Schema, there: pa.Schema) -> pa.Schema:
-    """A schema with the columns that only the table has: rows of documents that a run leaves out keep their values."""
-    return pa.schema([*schema, *(field for field in there if field.name not in schema.names)])
-
-
 def _has_layout(table: OutputTable, version: int | None, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
     """Whether a table has these columns with these types, and is partitioned so."""
-    there = {field.name: field.type for field in table.schema(version)}
-    is_same = there == {field.name: field.type for field in as_stored(schema)}
+    old_types = {field.name: field.type for field in table.schema(version)}
+    is_same = old_types == {field.name: field.type for field in as_stored(schema)}
     return is_same and list(table.open(version).metadata().partition_columns) == list(partition_by)
-
-
-def _starting(agent: AgentConfig) -> str:
-    """What the run waits for until the first turn."""
-    engine = engine_settings(agent)
-    return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step
