@@ -134,7 +134,8 @@ class Nights:
 
         checked = CheckedJob(
             job=job,
-            inputs=cast("Any", None),  # they are in the plan
+            sources=cast("Any", None),  # they are in the plan, as the questions
+            questions=plan.asked.table,
             executor=LocalExecutor(),
             reader=ReaderIdentity(fingerprint=reader, parts={}),
             follow_ups=plan.asked.follow_ups,

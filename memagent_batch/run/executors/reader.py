@@ -62,12 +62,10 @@ class ReaderTask:
     log: LogConfig
     load_questions: Callable[[], pa.Table]
     """Gives the question list with its hashes; a job's is in its log."""
-    is_planned: bool = True
-    """Whether a plan names the log files of each document."""
     is_repeated: bool = False
     """Whether this run has read of these documents already, so that its log has turns of them."""
-    load_turn_files: Callable[[], Mapping[str, Sequence[str]]] = dict
-    """Gives turn files of earlier runs by document hash and by document id, where no plan names them."""
+    load_turn_files: Callable[[], Mapping[str, Sequence[str]]] | None = None
+    """Gives turn files of earlier runs by document hash and by document id; None if a plan names those of documents."""
     follow_ups: FollowUpConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
     is_bounded: bool = False
@@ -216,7 +214,7 @@ class Reader:
         """Keeps and reports how a reading ended; returns when that and its turns are durable."""
         log, reporter, reading, address = self.log, self.reporter, result.reading, asked.address
         keeps = reading.status is not Status.NOT_READ and not asked.is_answered
-        if not self.task.is_planned and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
+        if self.task.load_turn_files and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
             keeps = False  # nothing was asked: the log says which run read it
         kept = [log.record_outcome(address, reading.to_row())] if keeps else [log.settle()]
         for fingerprint, closed in result.closed.items():
@@ -305,11 +303,12 @@ class Reader:
         task = self.task
         if self._output is None:
             return {}
-        is_other = task.is_repeated or not task.is_planned
-        begins = task.run_id if is_other else f"{task.run_id}-{self._process.writer}"
+        is_of_all = task.is_repeated or task.load_turn_files is not None
+        begins = task.run_id if is_of_all else f"{task.run_id}-{self._process.writer}"
         look = partial(scan_turn_files, self._output, fingerprints=self._fingerprints, begins=begins)
-        files, before = await asyncio.to_thread(look), await asyncio.to_thread(task.load_turn_files)
-        return {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
+        files = await asyncio.to_thread(look)
+        earlier = await asyncio.to_thread(task.load_turn_files) if task.load_turn_files else {}
+        return {**earlier, **{name: sorted({*new, *earlier.get(name, ())}) for name, new in files.items()}}
 
     async def logged_turns(self, document: PlannedDocument) -> DocumentTurns | None:
         """Turns of a document, in all its versions; None if the log has none."""

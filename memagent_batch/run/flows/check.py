@@ -40,20 +40,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """What a run reads, before ingest opens it."""
-
-    sources: FoundSources
-    questions: pa.Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedJob:
     """A run that may start."""
 
     job: JobConfig
     """All settings, with window and budgets that fit the model."""
-    inputs: Inputs
+    sources: FoundSources
+    """The sources of the documents, before ingest opens them."""
+    questions: pa.Table
     executor: Executor
     reader: ReaderIdentity
     follow_ups: FollowUps | None
@@ -77,27 +71,24 @@ def check(job: JobConfig) -> CheckedJob:
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
     last_number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer_of(job))
-    inputs = read_inputs(job)
-    num_files, num_bytes = _size_of(inputs.sources)
+    questions = _read_questions(job)
+    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed)
+    num_files, num_bytes = _size_of(sources)
     make_engine(job.agent)
-    agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
-    is_one_row = not job.input.order_columns and not inputs.sources.reads_files and not inputs.sources.is_in_place
+    agent = fit_budgets_to_window(_with_prompt_order(job, questions))
+    is_one_row = not job.input.order_columns and not sources.reads_files and not sources.is_in_place
     require_rows(agent, has_rows=not is_one_row)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
     _warn_of_another_agent(output, job.with_agent(agent), fingerprint=reader.fingerprint)
-    types = asked_types(inputs.questions)
+    types = asked_types(questions)
     follow_ups = checked_follow_ups(job.follow_ups, agent, types=types, fingerprint=reader.fingerprint)
     require_compiled(types, agent)
     return CheckedJob(
         job=job.with_agent(agent),
-        inputs=inputs,
-        executor=choose_executor(
-            job.executor,
-            num_files=num_files,
-            num_bytes=num_bytes,
-            why_ray=why_ray(job),
-        ),
+        sources=sources,
+        questions=questions,
+        executor=choose_executor(job.executor, num_files=num_files, num_bytes=num_bytes, why_ray=why_ray(job)),
         reader=reader,
         follow_ups=follow_ups,
         last_number=last_number,
@@ -118,17 +109,10 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     return with_prompt_order(job.agent, num_questions=most_questions(questions))
 
 
-def read_inputs(job: JobConfig) -> Inputs:
-    """Lists the sources of the documents, and reads the questions.
-
-    Raises:
-        InputError: a file or column can't be used; names it.
-    """
+def _read_questions(job: JobConfig) -> pa.Table:
     listed = Location(uri=job.questions, storage_options=job.storage_options) if job.questions else None
     require_carry_columns(job.input, reserved=(*ANSWERS.names, *SOURCE_COLUMNS.names))
-    questions = rows_of_slice(read_questions(listed, ask=job.ask), job.input)
-    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed)
-    return Inputs(sources=sources, questions=questions)
+    return rows_of_slice(read_questions(listed, ask=job.ask), job.input)
 
 
 def _size_of(sources: FoundSources) -> tuple[int, int]:
