@@ -1,7 +1,6 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -153,14 +152,6 @@ def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
     assert len(set(under_way)) > (kind != "truncate")
 
 
-async def test_collection_of_garbage_looks_at_nothing_that_was_there_before_the_first_document(job: JobConfig) -> None:
-    started, before = Reader(task_of(job, board=Board())), gc.get_freeze_count()
-    await started.start()
-    assert gc.get_freeze_count() > before + len(gc.get_objects())
-    await started.close()
-    assert gc.get_freeze_count() == 0
-
-
 def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,18 +184,6 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     (event,) = report.events
     assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
     assert "ZeroDivisionError: a bug in the policy" in event.message
-
-
-def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(
-    job: JobConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as broken:
-        broken.setattr(agent, "make_policy", cursed_policy)
-        read_pending(job)
-    assert read_pending(job) == []
-    assert statuses_in(read_pending(job.model_copy(update={"retry_failed": True}))) == ["ok"]
-    index = scan_log(make_output(job), fingerprint=identify_reader(job.agent).fingerprint)
-    assert index.outcomes["status"].to_pylist() == ["ok"] * 3
 
 
 def unfetched(document: str) -> Event:

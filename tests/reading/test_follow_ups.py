@@ -173,20 +173,6 @@ async def test_follow_up_prompts_show_no_control_token_of_the_texts_and_keep_to_
         assert len(prompt.token_ids) + prompt.max_tokens <= largest[prompt.kind] + 40
 
 
-async def test_question_without_a_type_has_no_value_turn_and_a_plan_without_evidence_none_at_all(close: Closer) -> None:
-    close.follow_ups = replace(close.follow_ups, config=FollowUpConfig())
-    result = await close()
-    found = {name: value for name, value in result.items() if value and name != "finished_at"}
-    assert found == {"coverage": 1.0}
-    assert close.asked_kinds() == {"update", "answer"}
-
-
-async def test_document_that_says_nothing_has_no_sentence_and_asks_for_none(close: Closer) -> None:
-    result = await close(text=FILLER)
-    assert (result["evidence"], result["support"], result["coverage"]) == ([], None, 1.0)
-    assert close.asked_kinds() == {"update", "answer"}
-
-
 async def test_value_that_is_not_stated_rests_on_no_sentence(close: Closer) -> None:
     result = await close(Number(), value="not stated")
     assert (result["value_status"], result["value"]) == (ValueStatus.NOT_STATED, None)

@@ -238,20 +238,6 @@ async def test_reading_of_a_policy_whose_cost_raises_fails_alone() -> None:
     assert (empty.status, empty.num_chunks) == (Status.FAILED, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FractionalPolicy(ParagraphPolicy):
-    """Divides where it should round up."""
-
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
-        num_pieces: Any = num_tokens / 4
-        return Cost(num_chunks=num_pieces, num_turns=num_pieces, num_prompt_tokens=num_tokens, num_completion_tokens=0)
-
-
-async def test_reading_of_a_policy_that_counts_parts_of_chunks_fails_with_a_row_that_the_log_can_hold() -> None:
-    reading = await read_with(PathEngine(), agent=replace(AGENT, policy=FractionalPolicy()))
-    assert (reading.status, reading.error_type, reading.num_chunks) == (Status.FAILED, "TypeError", 0)
-
-
 async def test_reading_whose_answer_the_log_cannot_hold_fails() -> None:
     reading = await read_with(PathEngine(), agent=replace(AGENT, policy=ParagraphPolicy(response="\ud800")))
     assert (reading.status, reading.error_type, reading.response) == (Status.FAILED, "LogRowError", None)
