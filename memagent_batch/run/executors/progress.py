@@ -58,12 +58,12 @@ class Progress:
         self._bound_met = bound_met
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
-        own = {"model": model, "policy": policy}
-        self._started = counter("memagent_runs_started", "runs that began to read", labels=own)
-        self._closed = counter("memagent_runs_closed", "runs whose counts closed", labels=own)
-        self._counters = {name: counter(*texts, labels=own) for name, texts in COUNTERS.items()}
-        self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=own)
-        self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=own)
+        labels = {"model": model, "policy": policy}
+        self._started = counter("memagent_runs_started", "runs that began to read", labels=labels)
+        self._closed = counter("memagent_runs_closed", "runs whose counts closed", labels=labels)
+        self._counters = {name: counter(*texts, labels=labels) for name, texts in COUNTERS.items()}
+        self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=labels)
+        self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=labels)
         self._board = Board()
         self._done_before = self._pending_bytes = 0
         self._starting = ""

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import NoReturn
 
 import pyarrow as pa
@@ -142,32 +143,32 @@ class Reader:
     async def read(self, documents: Sequence[PlannedDocument]) -> list[FinishedReading]:
         """The readings of some documents, each ended and durable."""
         await self.start()
-        shared = [_DocumentReadings(self, document) for document in documents]
-        finished = [self._read(of_document, asked) for of_document in shared for asked in of_document.asked()]
-        return [each for of_address in await asyncio.gather(*finished) for each in of_address]
+        of_documents = [_DocumentReadings(self, document) for document in documents]
+        readings = [self._read(each, pending) for each in of_documents for pending in each.pending()]
+        return list(chain.from_iterable(await asyncio.gather(*readings)))
 
-    async def _read(self, shared: "_DocumentReadings", asked: "_Asked") -> list[FinishedReading]:
+    async def _read(self, document_readings: "_DocumentReadings", pending: "_PendingReading") -> list[FinishedReading]:
         """Reads a document for one question, in a place among the readings in flight."""
-        sampling, reporter, address = self.task.agent.sampling, self.reporter, asked.address
+        sampling, reporter, address = self.task.agent.sampling, self.reporter, pending.address
         reporter.waiting += 1
         async with self._slots:
             reporter.waiting -= 1
             reporter.in_flight += 1
             turns = ReadingTurns(
-                engine=FollowUpsOnly(self.engine) if asked.is_answered else self.engine,
+                engine=FollowUpsOnly(self.engine) if pending.is_answered else self.engine,
                 address=address,
-                document_id=shared.document.document_id,
+                document_id=document_readings.document.document_id,
                 seed=sampling.seed,
                 is_sampled=sampling.temperature > 0,
-                from_log=await shared.turns_of(address, is_answered=asked.is_answered),
+                from_log=await document_readings.turns_of(address, is_answered=pending.is_answered),
                 log=self.log,
                 suspects=self.suspects,
                 places=self.places,
-                document=shared.number,
+                document=document_readings.number,
             )
-            share = shared.share(asked)
+            share = document_readings.share(pending)
             try:
-                result = await self._result(shared.document, asked, turns=turns, share=share)
+                result = await self._result(document_readings.document, pending, turns=turns, share=share)
             except EngineDeadError as error:
                 await self._die(error)
             except EngineRefusedError:
@@ -176,19 +177,19 @@ class Reader:
             reporter.in_flight -= 1
             if result.reading.status is not Status.NOT_READ:
                 share.end()
-        return await self._end(shared.document, asked, result)
+        return await self._end(document_readings.document, pending, result)
 
     async def _result(
-        self, document: PlannedDocument, asked: "_Asked", *, turns: ReadingTurns, share: ReadingShare
-    ) -> "_Result":
+        self, document: PlannedDocument, pending: "_PendingReading", *, turns: ReadingTurns, share: ReadingShare
+    ) -> "_ReadingResult":
         """Reads, or replays what the log holds, and asks what is asked after the answer."""
-        question, turns.observe = self.questions[asked.rows[0]], share.count_turn
+        question, turns.observe = self.questions[pending.rows[0]], share.count_turn
         if self.follow_ups is None:
-            return _Result(reading=await read(document.document, question, agent=self.agent, turns=turns))
+            return _ReadingResult(reading=await read(document.document, question, agent=self.agent, turns=turns))
         turns.observe = tracer = Tracer(self.agent.prompts, share.count_turn)
         reading = await read(document.document, question, agent=self.agent, turns=turns)
         closed: dict[str, ClosedRow] = {}
-        for row in asked.rows:
+        for row in pending.rows:
             fingerprint = self.follow_ups.of_type(self.questions.types[row])
             if fingerprint is None or fingerprint in closed:
                 continue
@@ -205,15 +206,17 @@ class Reader:
                         turns=turns,
                     )
                 except NotReadError as error:
-                    return _Result(reading=reading, closed=closed, not_closed=error)
-            elif asked.is_answered and reading.status is Status.FAILED:
+                    return _ReadingResult(reading=reading, closed=closed, not_closed=error)
+            elif pending.is_answered and reading.status is Status.FAILED:
                 closed[fingerprint] = unclosed(reading)
-        return _Result(reading=reading, closed=closed)
+        return _ReadingResult(reading=reading, closed=closed)
 
-    async def _end(self, document: PlannedDocument, asked: "_Asked", result: "_Result") -> list[FinishedReading]:
+    async def _end(
+        self, document: PlannedDocument, pending: "_PendingReading", result: "_ReadingResult"
+    ) -> list[FinishedReading]:
         """Keeps and reports how a reading ended; returns when that and its turns are durable."""
-        log, reporter, reading, address = self.log, self.reporter, result.reading, asked.address
-        keeps = reading.status is not Status.NOT_READ and not asked.is_answered
+        log, reporter, reading, address = self.log, self.reporter, result.reading, pending.address
+        keeps = reading.status is not Status.NOT_READ and not pending.is_answered
         if self.task.load_turn_files and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
             keeps = False  # nothing was asked: the log says which run read it
         kept = [log.record_outcome(address, reading.to_row())] if keeps else [log.settle()]
@@ -223,21 +226,21 @@ class Reader:
         if reporter.in_flight == 0:
             log.flush_soon()
         await durable
-        shown = result.shown(is_answered=asked.is_answered)
-        for row in asked.rows:
-            reporter.count_reading(shown.status)
-            if shown.status is not Status.OK:
+        reported = result.to_report(is_answered=pending.is_answered)
+        for row in pending.rows:
+            reporter.count_reading(reported.status)
+            if reported.status is not Status.OK:
                 reporter.add_failure(
                     document_id=document.document_id,
                     question_id=self.questions[row].question_id,
                     sample=address.sample,
-                    is_failed=shown.status is Status.FAILED,
-                    error_type=shown.error_type,
-                    error_message=shown.error_message,
+                    is_failed=reported.status is Status.FAILED,
+                    error_type=reported.error_type,
+                    error_message=reported.error_message,
                 )
         if reporter.in_flight == 0:
             await reporter.settle()
-        outcome = outcome_row(address, shown.to_row(), run_id=self.task.run_id)
+        outcome = outcome_row(address, reported.to_row(), run_id=self.task.run_id)
         of_type = self.follow_ups.of_type if self.follow_ups else lambda _: None
         return [
             FinishedReading(
@@ -246,7 +249,7 @@ class Reader:
                 outcome=outcome,
                 closed=result.closed.get(of_type(self.questions.types[row]) or ""),
             )
-            for row in asked.rows
+            for row in pending.rows
         ]
 
     async def start(self) -> None:
@@ -412,7 +415,7 @@ class _LostEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _PendingReading:
     """One reading of a document, for one row of the question list or several: the same text, of several types."""
 
     address: ReadingAddress
@@ -422,15 +425,15 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
+class _ReadingResult:
     reading: Reading
     closed: Mapping[str, ClosedRow] = field(default_factory=dict)
     """What was asked after its answer, by the fingerprint of what was asked."""
     not_closed: NotReadError | None = None
     """What kept the rest from being asked now; the next run asks."""
 
-    def shown(self, *, is_answered: bool) -> Reading:
-        """The reading as this run counts and shows it.
+    def to_report(self, *, is_answered: bool) -> Reading:
+        """The reading as this run counts and reports it.
 
         One that is answered and can't be closed now is not read: the next run closes it. One that the log holds and no
         longer can replay has its answer all the same.
@@ -452,7 +455,7 @@ class _DocumentReadings:
         self.document = document
         self.number = reader.places.begin_document()
 
-    def asked(self) -> list[_Asked]:
+    def pending(self) -> list[_PendingReading]:
         """Its readings: rows of the question list with one address are one."""
         rows: dict[ReadingAddress, list[int]] = {}
         document, is_answered = self.document, set[ReadingAddress]()
@@ -463,13 +466,13 @@ class _DocumentReadings:
                     is_answered.add(address)
                 rows.setdefault(address, []).append(row)
         return [
-            _Asked(address=address, rows=of_address, is_answered=address in is_answered)
+            _PendingReading(address=address, rows=of_address, is_answered=address in is_answered)
             for address, of_address in rows.items()
         ]
 
-    def share(self, asked: _Asked) -> ReadingShare:
+    def share(self, pending: _PendingReading) -> ReadingShare:
         """How much of a reading is done; it has the bytes of the document once for each row of the question list."""
-        num_bytes = self.document.num_bytes * len(asked.rows)
+        num_bytes = self.document.num_bytes * len(pending.rows)
         return ReadingShare(self._reader.reporter, num_bytes=num_bytes, most_turns=lambda: self._most_turns)
 
     @cached_property
