@@ -30,7 +30,7 @@ from memagent_batch.run.executors.reports import ActorReport, Board, Event, Repo
 from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.ingest import find_sources, ingest
 from memagent_batch.run.plan import CALL_COLUMN, Plan, count_pending
-from memagent_batch.run.reading import agent
+from memagent_batch.run.reading import read as reading
 from memagent_batch.run.wiring import identify_reader, make_output
 from memagent_batch.types import Completion, Document, Outcome, Prompt, QuestionTokens, Turns
 from tests.engine_context import context_of
@@ -158,7 +158,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
     pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
-    monkeypatch.setattr(agent, "make_policy", cursed_policy)
+    monkeypatch.setattr(reading, "make_policy", cursed_policy)
     settings = {"policy": job.agent.policy.model_copy(update={"chunk_tokens": 20})}
     (call,) = read_pending(job.with_agent(job.agent.model_copy(update=settings)), together=True)
     assert isinstance(call, pa.Table)
@@ -170,7 +170,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
 def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "make_policy", cursed_policy)
+    monkeypatch.setattr(reading, "make_policy", cursed_policy)
     board = SlowBoard()
     read_pending(job, board=board)
     report = board.take()

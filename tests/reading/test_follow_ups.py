@@ -22,9 +22,8 @@ from memagent_batch.loop.follow_ups.values import ValueStatus
 from memagent_batch.loop.guides import GuideKind
 from memagent_batch.loop.texts.sentences import split_sentences
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
-from memagent_batch.run.reading.agent import LoadedAgent, make_agent
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading
-from memagent_batch.run.reading.read import Reading, ReadingTurns, ReplayOnly, read
+from memagent_batch.run.reading.read import LoadedAgent, Reading, ReadingTurns, ReplayOnly, make_agent, read
 from memagent_batch.run.wiring import make_follow_up_tokens
 from memagent_batch.types import Completion, Document, FinishReason, Prompt, Question, Status
 

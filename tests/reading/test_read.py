@@ -21,9 +21,8 @@ from memagent_batch.errors import (
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Memory, PromptTokens
-from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.run.reading.documents import unreadable
-from memagent_batch.run.reading.read import Reading, ReadingTurns, ReplayOnly, read
+from memagent_batch.run.reading.read import LoadedAgent, Reading, ReadingTurns, ReplayOnly, read
 from memagent_batch.types import (
     Completion,
     Cost,

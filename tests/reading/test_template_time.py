@@ -14,8 +14,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.tokens.tokenizer import _load_tokenizer
-from memagent_batch.run.reading.agent import make_agent
-from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
+from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, make_agent, read
 from memagent_batch.run.wiring import (
     identify_reader,
     make_engine,

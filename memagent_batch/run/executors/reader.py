@@ -20,6 +20,7 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
+from memagent_batch.data.documents.questions import value_types
 from memagent_batch.data.store.turn_log.index import ReadingKey, read_outcomes, reading_key, scan_turn_files
 from memagent_batch.data.store.turn_log.rows import ClosedRow, OutcomeRow, outcome_row
 from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurns
@@ -27,16 +28,16 @@ from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError, ReplicaLostError, StorageError
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.engines.engine import Completer, Engine
+from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.follow_ups.prompts import guide_kinds
 from memagent_batch.run.executors.reports import Board, ReadingShare, Reporter
 from memagent_batch.run.parts import ENDED, EndedRow
-from memagent_batch.run.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading, make_follow_ups, unclosed
 from memagent_batch.run.reading.places import TURNS_AT_ONCE, Suspects, TurnPlaces
-from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
+from memagent_batch.run.reading.read import FollowUpsOnly, LoadedAgent, Reading, ReadingTurns, make_agent, read
 from memagent_batch.run.wiring import make_engine, make_output, require_reader
-from memagent_batch.types import Completion, Prompt, Status
+from memagent_batch.types import Completion, Prompt, Question, Status
 
 MAX_STARTS = 3
 """Starts in a row of an engine that could start before, or of one replica beside others that can read."""
@@ -106,7 +107,7 @@ class Reader:
     """Many readings at once on one event loop; lives as long as its engine."""
 
     agent: LoadedAgent
-    questions: Questions
+    questions: "Questions"
     engine: Completer
     follow_ups: FollowUps | None
     """What closes readings; None where nothing is asked after their answers."""
@@ -402,6 +403,29 @@ class Reader:
             await self.flush()
         finally:
             os._exit(1)
+
+
+class Questions:
+    """Questions, and the addresses of their readings."""
+
+    def __init__(self, asked: pa.Table, *, fingerprint: str) -> None:
+        """Takes the question list (`PlannedQuestions.hashed`) and the reader, which is part of every address."""
+        self._asked = asked
+        self._reader_fingerprint = fingerprint
+        self.types: list[ValueType | None] = value_types(asked)
+        """The type that the question in each row asks for."""
+
+    def __getitem__(self, row: int) -> Question:
+        return Question(question_id=self._asked["question_id"][row].as_py(), text=self._asked["question"][row].as_py())
+
+    def address(self, row: int, *, document_hash: str, sample: int) -> ReadingAddress:
+        """Where the log keeps the reading of this question."""
+        return ReadingAddress(
+            document_hash=document_hash,
+            question_hash=self._asked["question_hash"][row].as_py(),
+            sample=sample,
+            fingerprint=self._reader_fingerprint,
+        )
 
 
 class _LostEngine:
