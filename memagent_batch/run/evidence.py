@@ -52,16 +52,6 @@ class AnsweredReading:
     """Its rows of `memories`, whose spans have no locators yet."""
 
     @property
-    def has_spans(self) -> bool:
-        """Whether something is to be looked up in the text."""
-        return bool(self.sentences) or self.is_aligned
-
-    @property
-    def shows_chunks(self) -> bool:
-        """Whether a turn of it showed a span of the text."""
-        return any(turn["char_start"] is not None for turn in self.turns)
-
-    @property
     def is_aligned(self) -> bool:
         """Whether the strings of the answer are looked for: not where it says that nothing is stated."""
         answer = self.answer
@@ -79,8 +69,8 @@ def spans_of_part(
     of_row: dict[int, list[AnsweredReading]] = {}
     for each in answered:
         of_row.setdefault(each.row, []).append(each)
-    with_text = {row for row, readings in of_row.items() if has_evidence and any(each.has_spans for each in readings)}
-    shown = {row for row, readings in of_row.items() if any(each.shows_chunks for each in readings)}
+    with_text = {each.row for each in answered if has_evidence and (each.sentences or each.is_aligned)}
+    shown = {each.row for each in answered if any(turn["char_start"] is not None for turn in each.turns)}
     evidence: dict[int, list[EvidenceRow]] = {}
     memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
     for rows in (with_text, shown - with_text):

@@ -4,7 +4,6 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from itertools import chain, takewhile
@@ -94,7 +93,9 @@ class Readings:
     def __enter__(self) -> Self:
         self._thread.start()
         self._reading = asyncio.run_coroutine_threadsafe(self._read_all(), self._loop)
-        self._reading.add_done_callback(self._note_end)
+        self._reading.add_done_callback(
+            lambda reading: self._results.put(None if reading.cancelled() else reading.exception())
+        )
         return self
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -117,9 +118,6 @@ class Readings:
         if not self._thread.is_alive():
             self._loop.close()
             closing.result()
-
-    def _note_end(self, reading: "Future[None]") -> None:
-        self._results.put(None if reading.cancelled() else reading.exception())
 
     async def _read_all(self) -> None:
         """Reads all calls; after the death of an engine, those that are unfinished by the next one.

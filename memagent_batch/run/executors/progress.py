@@ -232,7 +232,8 @@ class Progress:
         seconds_left = self._seconds_left()
         to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
         doing = rate if sums["readings"] or sums["turns"] else self._starting
-        doing += _missing_replicas(self._replicas)
+        if self._replicas is not None and self._replicas.ready < self._replicas.asked:
+            doing += f", {self._replicas.ready} of {self._replicas.asked} replicas"
         if self._bar is not None:
             self._bar.n = self._done
             self._bar.set_postfix_str(", ".join(part for part in (doing, to_go) if part))
@@ -244,12 +245,6 @@ class Progress:
 
     def _log(self, message: str, **fields: int) -> None:
         log.info(message, extra={"event": EventKind.PROGRESS, "run_id": self._run_id, **fields})
-
-
-def _missing_replicas(replicas: ReplicaCounts | None) -> str:
-    if replicas is None or replicas.ready >= replicas.asked:
-        return ""
-    return f", {replicas.ready} of {replicas.asked} replicas"
 
 
 def _duration(seconds: float) -> str:
