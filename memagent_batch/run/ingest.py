@@ -48,7 +48,7 @@ from memagent_batch.data.ingest.columns import (
 )
 from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, PendingFile, choose_converters, read_files
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, endings_reader
-from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
+from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_part_sources
 from memagent_batch.data.ingest.part_tasks import READ_PARTS, join_parts, read_parts
 from memagent_batch.data.ingest.report import REPORTS, TaskContext, unpack_rows
 from memagent_batch.data.ingest.row_tasks import (
@@ -468,7 +468,7 @@ class _Ingest:
                 schema=schema,
                 add=add,
                 remove=remove,
-                most=self._run.number - (not self._has_committed),
+                most=self._run.number if self._has_committed else self._run.number - 1,
                 read_version=self._version,
             )
             self._has_committed = True
@@ -513,7 +513,7 @@ class _Ingest:
             changes = PartChanges(
                 stored=stored,
                 part_sources=part_sources,
-                read_documents=read_ids(reports),
+                read_documents=on_disk(map(seen_documents, reports), schema=SEEN).select(["document_id"]),
                 changed_sources=pa.concat_tables(
                     [
                         reported.filter(pc.invert(reported["is_unchanged"])).select(["source"]).cast(_SOURCE_NAMES),

@@ -225,6 +225,11 @@ def _filter_table(file: DataFile, grouped: GroupedFile, group: int, *, columns: 
     return table
 
 
+def has_vanished(file: DataFile, error: InputError) -> bool:
+    """Whether a file can't be read since it was removed after it was listed; a table of a lake needs all its files."""
+    return file.lake_file is None and isinstance(error.__context__, FileNotFoundError)
+
+
 def why_unreadable(text: Value) -> str:
     """Why a document can't be read; empty if it can.
 

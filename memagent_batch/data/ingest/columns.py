@@ -14,7 +14,7 @@ from pyarrow import types
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
-from memagent_batch.data.documents.data_files import DataFile
+from memagent_batch.data.documents.data_files import DataFile, has_vanished
 from memagent_batch.data.documents.formats.columnar import open_grouped, present_columns
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
 from memagent_batch.data.documents.formats.lines import open_lines
@@ -147,7 +147,8 @@ def find_columns(
         try:
             types_of_file = _file_types(file, [*carried], where=where)
         except InputError as error:
-            if settings.on_bad_file != OnBadFile.RECORD or isinstance(error, InputUnreachableError):
+            is_refused = settings.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError)
+            if is_refused and not has_vanished(file, error):
                 raise
             continue
         for target, found in zip((carried, conditioned), types_of_file, strict=True):

@@ -14,6 +14,7 @@ from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
 from memagent_batch.data.documents.data_files import (
     DataFile,
+    has_vanished,
     id_column,
     read_records,
     text_column,
@@ -112,15 +113,16 @@ def plan_row_tasks(
 def _group_bytes(
     place: SourcePlace, task: RowTask, *, settings: InputConfig, storage_options: Options
 ) -> tuple[int, ...]:
-    """Size of each row group of a large file, bytes; none for one that is damaged: the task finds and records it."""
-    (row,) = unpack_rows(task.sources).to_pylist()
-    if row["format"] not in GROUPED:
+    """Size of each row group of a large file, bytes; none for one that is damaged or gone: the task finds that too."""
+    (file,) = task_files(task, place=place, storage_options=storage_options)
+    if file.format not in GROUPED:
         return ()
     try:
-        with open_grouped(documents_place(place.uri, storage_options).at(row["path"])) as grouped:
+        with open_grouped(file.location) as grouped:
             return grouped.group_bytes()
     except InputError as error:
-        if settings.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError):
+        is_refused = settings.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError)
+        if is_refused and not has_vanished(file, error):
             raise
         return ()
 
@@ -135,11 +137,11 @@ def _split(task: RowTask, sizes: Sequence[int]) -> Iterator[RowTask]:
         yield replace(task, groups=(batch[0][0], batch[-1][0] + 1))
 
 
-def task_files(task: RowTask, *, settings: RowSettings) -> list[DataFile]:
+def task_files(task: RowTask, *, place: SourcePlace, storage_options: Options) -> list[DataFile]:
     """Returns the files of a task."""
-    documents = documents_place(settings.place.uri, settings.storage_options)
+    documents = documents_place(place.uri, storage_options)
     return [
-        settings.place.data_file(row, documents, lake_file=task.lake_files.get(row["path"]), groups=task.groups)
+        place.data_file(row, documents, lake_file=task.lake_files.get(row["path"]), groups=task.groups)
         for row in unpack_rows(task.sources).to_pylist()
     ]
 
@@ -165,7 +167,8 @@ def read_rows(task: RowTask, *, context: TaskContext, settings: RowSettings) -> 
         InputError: a file, column or value can't be read; with `on_bad_file: record` only if a store does not answer.
     """
     with TaskReport(context, old_rows=read_old_rows(task.old_rows)) as report:
-        for file, rows in _read_files(task_files(task, settings=settings), settings=settings):
+        files = task_files(task, place=settings.place, storage_options=settings.storage_options)
+        for file, rows in _read_files(files, settings=settings):
             source = new_report(file)
             try:
                 for row, place in rows:
