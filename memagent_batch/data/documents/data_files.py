@@ -114,17 +114,17 @@ def read_records(
     """
     if file.format is Format.UNKNOWN:
         format_of(file.location.path, where=file.location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
-    found = file.columns(columns)
+    file_columns = file.columns(columns)
     if file.format is Format.TEXT:
-        yield _text_record(file, found)
+        yield _text_record(file, file_columns)
     elif file.format is Format.JSONL:
-        yield from read_jsonl(file.location, columns=found, keep_bad=keep_bad)
+        yield from read_jsonl(file.location, columns=file_columns, keep_bad=keep_bad)
     elif file.format not in GROUPED:
         separator = _CSV_SEPARATORS[file.format]
-        yield from read_csv(file.location, columns=found, separator=separator, keep_bad=keep_bad)
+        yield from read_csv(file.location, columns=file_columns, separator=separator, keep_bad=keep_bad)
     else:
         try:
-            yield from _grouped_records(file, columns=found, where=where, keep_bad=keep_bad)
+            yield from _grouped_records(file, columns=file_columns, where=where, keep_bad=keep_bad)
         except InputUnreachableError as error:
             if file.lake_file is None or not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -179,8 +179,10 @@ def _text_record(file: DataFile, columns: Sequence[FileColumn]) -> Record:
     else:
         text = read_text(file.location, max_bytes=max_bytes)
     values = [file.name, text, *(each.constant for each in columns[2:])]
-    found = (column_value(value, column=each.column, where=where) for value, each in zip(values, columns, strict=True))
-    return Record(place=(0, 0), where=where, values=tuple(found))
+    checked = [
+        column_value(value, column=each.column, where=where) for value, each in zip(values, columns, strict=True)
+    ]
+    return Record(place=(0, 0), where=where, values=tuple(checked))
 
 
 def _grouped_records(

@@ -280,11 +280,12 @@ def _select_data(
         by_format[Format.TEXT] = texts = texts.filtered(is_named)
     if where is not None:
         filtered = partial(_filtered_by_keys, where=where, numbers=numbers)
-        by_format = {each: found if each in GROUPED else filtered(found) for each, found in by_format.items() if found}
+        filled = [(format_, listed) for format_, listed in by_format.items() if listed]
+        by_format = {format_: listed if format_ in GROUPED else filtered(listed) for format_, listed in filled}
     if settings.slice and Format.TEXT in by_format:
         texts = by_format[Format.TEXT]
         by_format[Format.TEXT] = texts.filtered(_mask(texts, lambda file: is_in_slice(settings, file.name)))
-    tables = [_with_format(found, each) for each, found in sorted(by_format.items()) if found]
+    tables = [_with_format(listed, format_) for format_, listed in sorted(by_format.items()) if listed]
     return _Selected(tables=tables, left_out=left_out, number_keys=numbers)
 
 

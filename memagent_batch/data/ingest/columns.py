@@ -191,8 +191,8 @@ def _file_types(file: DataFile, names: Sequence[str], *, where: Condition | None
         conditioned = [] if where is None else where.columns_among(keys)
         return {name: keys.get(name) or found.get(name) for name in names}, {name: keys[name] for name in conditioned}
     with open_grouped(file.location) as grouped:
-        there = file.lake_columns or [*grouped.schema.names, *keys]
-        conditioned = [] if where is None else where.columns_among(there)
+        names_in_file = file.lake_columns or [*grouped.schema.names, *keys]
+        conditioned = [] if where is None else where.columns_among(names_in_file)
         wanted = [
             InputColumn(name=name, kind=ColumnKind.TYPED, presence=Presence.OPTIONAL)
             for name in dict.fromkeys([*names, *conditioned])

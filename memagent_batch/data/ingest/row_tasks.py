@@ -191,8 +191,8 @@ def _read_files(files: Sequence[DataFile], *, settings: RowSettings) -> Iterator
             continue
         threads = ThreadPoolExecutor(TEXT_THREADS)
         try:
-            found = [threads.submit(lambda file: [*read(file)], file) for file in batch]
-            yield from ((file, _result(rows)) for file, rows in zip(batch, found, strict=True))
+            futures = [threads.submit(lambda file: [*read(file)], file) for file in batch]
+            yield from ((file, _result(rows)) for file, rows in zip(batch, futures, strict=True))
         finally:
             threads.shutdown(wait=False, cancel_futures=True)  # a run that is stopped waits for no store that hangs
 
