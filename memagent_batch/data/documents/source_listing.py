@@ -238,7 +238,7 @@ def _reads_documents(files: Listing, settings: InputConfig, *, named_endings: Co
         return False
     endings = {format_ending(file.path) for file in files if file.left_out is None}
     if settings.format == "files":
-        tables = TABLE_ENDINGS - {*named_endings}
+        tables = {*TABLE_ENDINGS, ".json"} - {*named_endings}
         return not endings or not all(ending and f".{ending.lower().split('.')[1]}" in tables for ending in endings)
     kinds = {ENDINGS.get(ending_of(f"x{ending}"), FileKind.TEXT) for ending in endings}
     return not any(is_data_file(f"x{ending}") for ending in endings) and not kinds <= PLAIN
