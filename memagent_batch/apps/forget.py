@@ -26,9 +26,8 @@ from memagent_batch.data.ingest.document_files import DocumentWriter, read_row_g
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import BATCH_ROWS, open_database
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
-from memagent_batch.data.store.disk import TEMPORARY
 from memagent_batch.data.store.errors import table_errors
-from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.location import TEMPORARY, Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.data.store.turn_log.files import TURNS_FOLDER, read_log_file
 from memagent_batch.data.store.turn_log.index import last_run_id

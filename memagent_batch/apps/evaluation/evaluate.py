@@ -17,9 +17,8 @@ from memagent_batch.apps.evaluation.scores import SCORES, read_answers, read_evi
 from memagent_batch.apps.evaluation.suite import Suite
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.data.store.claims import read_owner_record
 from memagent_batch.data.store.errors import table_errors
-from memagent_batch.data.store.json_files import write_json
+from memagent_batch.data.store.json_files import read_owner_record, write_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.errors import MemagentError, OutputError

@@ -23,10 +23,9 @@ from memagent_batch.apps.evaluation.haystacks import SampleRequest, TokenMeter, 
 from memagent_batch.apps.evaluation.tasks import TASKS
 from memagent_batch.config.job import CONTAINMENT_METRICS
 from memagent_batch.data.documents.questions import TypeFields, read_questions, type_fields, value_type_of
-from memagent_batch.data.store.claims import read_owner_record, require_complete
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.errors import input_errors
-from memagent_batch.data.store.json_files import write_json
+from memagent_batch.data.store.json_files import read_owner_record, require_complete, write_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.errors import InputError, OutputError, ValueTypeError

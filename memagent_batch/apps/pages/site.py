@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from itertools import count, groupby
 from operator import attrgetter
@@ -41,9 +41,8 @@ from memagent_batch.apps.review.record import latest_estimates, share_words
 from memagent_batch.apps.review.sign_offs import SignOffs
 from memagent_batch.apps.templates.pages import brief, frame_page, page_bytes, page_environment, page_script, page_style
 from memagent_batch.data.documents.source_listing import into_batches
-from memagent_batch.data.store.claims import ABANDONED_AFTER, read_owner_record
 from memagent_batch.data.store.errors import output_errors
-from memagent_batch.data.store.json_files import json_bytes
+from memagent_batch.data.store.json_files import json_bytes, read_owner_record
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
 from memagent_batch.loop.texts.shares import percent
@@ -81,6 +80,8 @@ LAYOUT = "memagent-page/1"
 BUILD_PREFIX = "build-"
 """Begins the name of the folder that holds a build's files, all but the index."""
 _BUILD_TIME = "%Y%m%dT%H%M%S"
+ABANDONED_AFTER = timedelta(days=1)
+"""Age of a build that is not shown, and that nobody can be writing any more."""
 _THREADS = 8
 """Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
 _WAITING_FILES = 4 * _THREADS

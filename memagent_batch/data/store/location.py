@@ -1,8 +1,11 @@
 """A folder or file anywhere fsspec reaches: local disk, `s3://`, or any other file system."""
 
 import contextlib
+import errno
 import io
 import os
+import shutil
+import uuid
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
@@ -16,13 +19,6 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from memagent_batch.config.storage import Options, StorageOptions
-from memagent_batch.data.store.disk import (
-    TEMPORARY,
-    create_whole,
-    files_below,
-    normal_path,
-    write_whole,
-)
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.masking import mask_url
 
@@ -35,46 +31,10 @@ DELETE_THREADS = 16
 """Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
 UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://", "abfs://", "abfss://", "az://")
 """File systems that would answer from a listing of some seconds ago."""
-
-
-def http_status(error: OSError) -> int | None:
-    """What S3 answered, where s3fs made an OSError of it."""
-    answer = getattr(error.__cause__, "response", None) or {}
-    status: int | None = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status
-
-
-def retry_throttled() -> None:
-    """Has s3fs try again what botocore does not: an answer 429 without a body that names an error."""
-    from botocore.exceptions import ClientError
-    from s3fs.core import set_custom_error_handler
-
-    def is_throttled(error: Exception) -> bool:
-        status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
-        return bool(status == 429)
-
-    set_custom_error_handler(is_throttled)
-
-
-def parse_times_fast(fs: Any) -> None:
-    """Has a file system of S3 read ISO times by Python's own parser.
-
-    botocore's would take 70 µs for that of each listed key, five times as long as for all else of it.
-    """
-    from aiobotocore.session import AioSession
-    from botocore.utils import parse_timestamp
-
-    def parse(value: Any) -> datetime:
-        try:
-            return datetime.fromisoformat(value)
-        except (TypeError, ValueError):  # the date of a header, or seconds
-            parsed: datetime = parse_timestamp(value)
-            return parsed
-
-    if fs.session is None:  # as s3fs would make it
-        session = AioSession(**fs.kwargs)
-        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse)
-        fs.session = session
+UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EACCES})
+"""What a file system says that can't sync a folder."""
+TEMPORARY = ".tmp-"
+"""Beginning of the names of half-written files."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -110,16 +70,16 @@ class Location:
         if uri.startswith(UNCACHED_PROTOCOLS):
             options.setdefault("use_listings_cache", False)
         if uri.startswith(("s3://", "s3a://")):
-            retry_throttled()
+            _retry_throttled()
             options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
             options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
         fs, path = fsspec.core.url_to_fs(uri, **options)
         if uri.startswith(("s3://", "s3a://")):
-            parse_times_fast(fs)
+            _parse_times_fast(fs)
         if self.listed_path is not None:
             return fs, self.listed_path
         path = path.rstrip("/") or path
-        return fs, normal_path(path) if isinstance(fs, LocalFileSystem) else path
+        return fs, _normal_path(path) if isinstance(fs, LocalFileSystem) else path
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:
@@ -200,7 +160,7 @@ class Location:
             elif self._info() is None:
                 return []
             elif self.is_local:
-                paths = files_below(Path(self.path))
+                paths = _files_below(Path(self.path))
             else:
                 paths = list(self.fs.find(self.path, **({"prefix": begins} if begins else {})))
         return sorted(path for path in paths if temporary or not path.rsplit("/", 1)[-1].startswith(TEMPORARY))
@@ -245,7 +205,7 @@ class Location:
         """
         with storage_errors(self.uri, done="written"):
             if self.is_local:
-                write_whole(Path(self.path), io.BytesIO(data))
+                _write_whole(Path(self.path), io.BytesIO(data))
             else:
                 self.fs.pipe_file(self.path, data)
 
@@ -254,7 +214,7 @@ class Location:
         with storage_errors(self.uri, done="written"):
             if self.is_local:
                 with file.open("rb") as source:
-                    write_whole(Path(self.path), source)
+                    _write_whole(Path(self.path), source)
             else:
                 self.fs.put_file(str(file), self.path)
 
@@ -267,11 +227,11 @@ class Location:
         with storage_errors(self.uri, done="written"):
             try:
                 if self.is_local:
-                    create_whole(Path(self.path), io.BytesIO(data))
+                    _create_whole(Path(self.path), io.BytesIO(data))
                 else:
                     self.fs.pipe_file(self.path, data, mode="create")
             except OSError as error:  # of stores that refuse a conditional PUT, not all say FileExistsError
-                if http_status(error) not in CONFLICTS and not self.exists():
+                if _http_status(error) not in CONFLICTS and not self.exists():
                     raise
                 return self._holds(data)  # a PUT whose answer was lost is sent again, and finds itself
         return True
@@ -312,3 +272,135 @@ def absolute(place: str | os.PathLike[str]) -> str:
     """A place as processes with another working directory find it: a URI as it is, a path from the root."""
     name = os.fspath(place)
     return name if "://" in name or "::" in name else str(Path(name).absolute())
+
+
+def _http_status(error: OSError) -> int | None:
+    """What S3 answered, where s3fs made an OSError of it."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    status: int | None = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
+
+
+def _retry_throttled() -> None:
+    """Has s3fs try again what botocore does not: an answer 429 without a body that names an error."""
+    from botocore.exceptions import ClientError
+    from s3fs.core import set_custom_error_handler
+
+    def is_throttled(error: Exception) -> bool:
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
+        return bool(status == 429)
+
+    set_custom_error_handler(is_throttled)
+
+
+def _parse_times_fast(fs: Any) -> None:
+    """Has a file system of S3 read ISO times by Python's own parser.
+
+    botocore's would take 70 µs for that of each listed key, five times as long as for all else of it.
+    """
+    from aiobotocore.session import AioSession
+    from botocore.utils import parse_timestamp
+
+    def parse(value: Any) -> datetime:
+        try:
+            return datetime.fromisoformat(value)
+        except (TypeError, ValueError):  # the date of a header, or seconds
+            parsed: datetime = parse_timestamp(value)
+            return parsed
+
+    if fs.session is None:  # as s3fs would make it
+        session = AioSession(**fs.kwargs)
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse)
+        fs.session = session
+
+
+def _normal_path(path: str) -> str:
+    """The same place as listings write it: without `//`, `/./` and `..`.
+
+    Links on the way to the last `..` are resolved, as the disk itself does.
+    """
+    path = str(Path(path))
+    above, mark, below = f"{path}/".rpartition("/../")
+    if not mark:
+        return path
+    return f"{os.path.realpath(above + mark).rstrip('/')}/{below}".rstrip("/") or "/"
+
+
+def _files_below(path: Path) -> list[str]:
+    """Paths of all files below a folder; the path itself where it is a file.
+
+    fsspec's own walk passes over folders that can't be read, or from which a file vanishes meanwhile.
+
+    Raises:
+        OSError: a folder can't be listed.
+    """
+    if path.is_file():
+        return [str(path)]
+
+    def raise_unless_gone(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    walk = os.walk(path, onerror=raise_unless_gone)
+    return [f"{folder}/{name}" for folder, _, names in walk for name in names]
+
+
+def _write_whole(place: Path, source: IO[bytes]) -> None:
+    """Writes a file whole or not at all, over one that is there; syncs the folder too, which has its name."""
+    with _synced_temporary(place, source) as temporary:
+        temporary.replace(place)
+    _sync_folder(place.parent)
+
+
+def _create_whole(place: Path, source: IO[bytes]) -> None:
+    """Writes a file whole or not at all, durably.
+
+    Raises:
+        OSError: a file of this name is there.
+    """
+    with _synced_temporary(place, source) as temporary:
+        try:
+            os.link(temporary, place)
+        except OSError:  # it is there, or this disk knows no hard links, as buckets that are mounted like a disk
+            if os.path.lexists(place):
+                raise
+            temporary.replace(place)
+    _sync_folder(place.parent)
+
+
+@contextlib.contextmanager
+def _synced_temporary(place: Path, source: IO[bytes]) -> Iterator[Path]:
+    """What the source gives, in a synced file beside the place; gone when the block ends."""
+    _make_folder(place.parent)
+    temporary = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        with temporary.open("wb") as stream:
+            shutil.copyfileobj(source, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder and those above it, durably."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync_folder(made.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable, where its file system can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # a folder that may be written and not read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNSYNCABLE:
+            raise
+    finally:
+        os.close(descriptor)
