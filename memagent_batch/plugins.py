@@ -6,7 +6,7 @@ A kind is a built-in name, the name of an entry point of an installed package, o
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
@@ -67,7 +67,10 @@ class PluginRegistry:
         if kind in installed:
             return installed[kind]
         names = [*self.built_in, *sorted(installed)]
-        raise SettingsError(f"{self.setting}: {kind!r} is not one of {_listed_names(names)}{suggestion(kind, names)}")
+        *others, last = map(repr, names)
+        raise SettingsError(
+            f"{self.setting}: {kind!r} is not one of {', '.join(others)} or {last}{suggestion(kind, names)}"
+        )
 
     def find(self, kind: str) -> Any:
         """What a kind names, imported.
@@ -287,8 +290,3 @@ def _setting_problem(problem: Any, *, setting: str) -> str:
     place = ".".join([setting, *map(str, problem["loc"])])
     message = explanation(problem)
     return message if message.startswith(f"{setting}.") else f"{place}: {message}"
-
-
-def _listed_names(names: Iterable[str]) -> str:
-    *others, last = [repr(name) for name in names]
-    return f"{', '.join(others)} or {last}"

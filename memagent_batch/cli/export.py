@@ -30,7 +30,10 @@ class Export(OutputCommand):
         if self.into is not None and not self.into.endswith(ending):
             raise SettingsError(f"--into: {self.into!r} does not end in {ending}, as a file of --to {self.to} does")
         if is_answers:
-            self._export_answers(f"export/answers{ending}")
+            from memagent_batch.apps.pages.spreadsheets import export_answers
+
+            target = self.locate(self.into) if self.into else self.location / f"export/answers{ending}"
+            print(json.dumps({"file": str(target), "rows": export_answers(self.location, target, to=self.to)}))
             return
         if self.into is None:
             raise SettingsError(f"--into: missing; name the Parquet file for {self.to}")
@@ -39,9 +42,3 @@ class Export(OutputCommand):
         output = self.locate(self.into)
         counts = export_rollouts(self.location, output, to=self.to)
         print(json.dumps({"output": str(output), "to": self.to, **counts}))
-
-    def _export_answers(self, default: str) -> None:
-        from memagent_batch.apps.pages.spreadsheets import export_answers
-
-        target = self.locate(self.into) if self.into else self.location / default
-        print(json.dumps({"file": str(target), "rows": export_answers(self.location, target, to=self.to)}))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memagent_batch.cli.settings import JsonCommand, StorageCommand, require_converters
-from memagent_batch.config.ingest_job import IngestJob
+from memagent_batch.config.job import IngestJob
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
 

@@ -21,7 +21,6 @@ from memagent_batch.cli.options import (
     help_text,
     read_settings,
     read_yaml,
-    wants_help,
 )
 from memagent_batch.cli.settings import Command
 from memagent_batch.config.job import LogFormat
@@ -155,7 +154,7 @@ def _run_words(words: list[str]) -> None:
         print(f"memagent-batch {version('memagent-batch')}")
     elif name not in COMMANDS:
         _list_commands(name, rest)
-    elif wants_help(rest):
+    elif not {*HELP, HELP_ALL}.isdisjoint(rest):
         print(help_text(command_class(name), is_whole=HELP_ALL in rest), end="")
     else:
         read_command(command_class(name), rest).run()
@@ -190,19 +189,15 @@ def _exit_code(command: Callable[[], object]) -> int:
         message = "stopped; the same command goes on from here"
         log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED})
         return EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - each error gets its exit code here
-        return _log_error(error)
+    except Exception as error:
+        word = next(word for kind, word in WORD_BY_ERROR.items() if isinstance(error, kind))
+        is_known = isinstance(error, MemagentError)
+        exit_code = error.exit_code if isinstance(error, MemagentError) else MemagentError.exit_code
+        fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}
+        message = f"{word}: {error}" if is_known else f"{word}: {type(error).__name__}: {error}"
+        log.error(message, extra=fields, exc_info=None if is_known else error)
+        return exit_code
     return 0
-
-
-def _log_error(error: Exception) -> int:
-    word = next(word for kind, word in WORD_BY_ERROR.items() if isinstance(error, kind))
-    is_known = isinstance(error, MemagentError)
-    exit_code = error.exit_code if isinstance(error, MemagentError) else MemagentError.exit_code
-    fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}
-    message = f"{word}: {error}" if is_known else f"{word}: {type(error).__name__}: {error}"
-    log.error(message, extra=fields, exc_info=None if is_known else error)
-    return exit_code
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
@@ -223,7 +218,3 @@ def _values_of(option: str, arguments: Sequence[str]) -> list[str]:
         if name.replace("_", "-") == option:
             values.append(value if equals else following)
     return values
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -87,6 +87,13 @@ class Option:
         """Whether its value is a JSON object."""
         return get_origin(self.kind) in (dict, Mapping)
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it can have, if these are few words."""
+        if get_origin(self.kind) is Literal:
+            return get_args(self.kind)
+        return tuple(self.kind) if isinstance(self.kind, type) and issubclass(self.kind, StrEnum) else ()
+
 
 CONFIG = Option(
     name="config",
@@ -117,7 +124,8 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
             continue
         flag = name.replace("_", "-")
         if flag not in options:
-            raise SettingsError(_unknown(flag, options, kind))
+            names = dict.fromkeys(option.flag for option in options.values())
+            raise SettingsError(f"there is no option {flag}; {remedy(flag, names, see=help_command(kind))}")
         option = options[flag]
         if equals and flag not in option.flags:
             raise SettingsError(f"{flag}: takes no value; see {kind.command} --help")
@@ -128,11 +136,6 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
     return _nested({name: _parsed_value(by_name[name], values) for name, values in texts.items()})
 
 
-def wants_help(words: Sequence[str]) -> bool:
-    """Whether the words ask for help, of either kind."""
-    return not {*HELP, HELP_ALL}.isdisjoint(words)
-
-
 def help_command(kind: type[Command]) -> str:
     """The command that shows all options."""
     return f"{kind.command} {HELP_ALL if kind.common else '--help'}"
@@ -140,28 +143,68 @@ def help_command(kind: type[Command]) -> str:
 
 def help_text(kind: type[Command], *, is_whole: bool) -> str:
     """The help of a command; of one with common settings only these, unless it is the whole."""
+    options = {option.name: option for option in options_of(kind)}
+    description = [inspect.cleandoc(kind.__doc__ or "")]
+    if issubclass(kind, Settings):  # where else its options can stand
+        alone = ", ".join(option.flag for name, option in options.items() if name.split(".")[0] not in ALL_SETTINGS)
+        text = f"Options {f'other than {alone} ' if alone else ''}{SOURCES}"
+        description.append(textwrap.fill(text, HELP_WIDTH, break_on_hyphens=False))
     more = f"all options: {help_command(kind)}; see {kind.page}" if kind.common else f"see {kind.page}"
     parser = argparse.ArgumentParser(
         prog=kind.command,
-        usage=" ".join([kind.command, *(_usage_word(kind, name) for name in kind.words), "[options]"]),
-        description="\n\n".join([inspect.cleandoc(kind.__doc__ or ""), *_sources(kind)]),
+        usage=" ".join([kind.command, *(_usage_word(options[name]) for name in kind.words), "[options]"]),
+        description="\n\n".join(description),
         epilog="\n  ".join(["examples:", *kind.examples]) + f"\n\n{more}",
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=34),
         add_help=False,
     )
-    options = {
-        option.name: option
-        for option in options_of(kind)
-        if not f"{option.name}.".startswith(tuple(f"{group}." for group in kind.unused))
-    }
-    common = [options.pop(name) for name in kind.common] + ([CONFIG] if issubclass(kind, Settings) else [])
-    others = sorted(options.values(), key=lambda option: option.name == "storage_options")  # last, since few need it
-    for option in common or others:
+    used = [option for name, option in options.items() if not _is_below(name, kind.unused) and name not in kind.common]
+    used.sort(key=lambda option: option.name == "storage_options")  # last, since few need it
+    common = [options[name] for name in kind.common] + ([CONFIG] if issubclass(kind, Settings) else [])
+    for option in common or used:
         _add_help(parser, option, kind)
     group = parser.add_argument_group("all other options")
-    for option in others if common and is_whole else ():
+    for option in used if common and is_whole else ():
         _add_help(group, option, kind)
     return parser.format_help()
+
+
+def _usage_word(option: Option) -> str:
+    shown = f"{option.name.upper()}{' ...' if option.is_list else ''}"
+    return shown if option.info.is_required() else f"[{shown}]"
+
+
+def _is_below(name: str, groups: Sequence[str]) -> bool:
+    """Whether a setting is one of these, or of one of these groups."""
+    return f"{name}.".startswith(tuple(f"{group}." for group in groups))
+
+
+def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
+    text = (" ".join((option.info.description or "").split()) + _shown_default(option)).replace("%", "%%")
+    if option.kind is bool:
+        parser.add_argument(*option.flags, action="store_true", help=text)
+    else:
+        parser.add_argument(*option.flags, metavar=_metavar(option, kind), help=text)
+
+
+def _shown_default(option: Option) -> str:
+    default = option.info.default
+    if option.info.is_required():
+        return "" if option is CONFIG else " (required)"
+    if option.kind is bool or option.is_object or default in (None, PydanticUndefined, "", ()):
+        return ""
+    shown = ",".join(part if isinstance(part, str) else f"{part:g}" for part in default) if option.is_list else default
+    return f" (default: {shown})"
+
+
+def _metavar(option: Option, kind: type[Command]) -> str:
+    if option.name in kind.words:
+        return option.name.upper()
+    if choices := SEAMS[option.name].built_in if option.name in SEAMS else option.choices:
+        return "|".join(choices)
+    if option.is_list:
+        return "TEXT" if option.name in ONE_VALUE else "A,B"
+    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(option.kind, "JSON" if option.is_object else "TEXT")
 
 
 def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, configs: Sequence[str]) -> ConfigT:
@@ -206,11 +249,6 @@ def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
     options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
     by_flag = {flag: option for option in options for flag in option.flags}
     return by_flag | {f"--no-{option.flag.removeprefix('--')}": option for option in options if option.kind is bool}
-
-
-def _unknown(flag: str, options: Mapping[str, Option], kind: type[Command]) -> str:
-    flags = dict.fromkeys(option.flag for option in options.values())
-    return f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}"
 
 
 def _following(option: Option, rest: deque[str], *, flag: str, kind: type[Command]) -> list[str]:
@@ -270,64 +308,13 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _sources(kind: type[Command]) -> list[str]:
-    """A paragraph on where else the options can stand."""
-    if not issubclass(kind, Settings):
-        return []
-    alone = ", ".join(option.flag for option in options_of(kind) if option.name.split(".")[0] not in ALL_SETTINGS)
-    text = f"Options {f'other than {alone} ' if alone else ''}{SOURCES}"
-    return [textwrap.fill(text, HELP_WIDTH, break_on_hyphens=False)]
-
-
-def _usage_word(kind: type[Command], name: str) -> str:
-    option = next(option for option in options_of(kind) if option.name == name)
-    shown = f"{name.upper()}{' ...' if option.is_list else ''}"
-    return shown if option.info.is_required() else f"[{shown}]"
-
-
-def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
-    text = (" ".join((option.info.description or "").split()) + _shown_default(option)).replace("%", "%%")
-    if option.kind is bool:
-        parser.add_argument(*option.flags, action="store_true", help=text)
-    else:
-        parser.add_argument(*option.flags, metavar=_metavar(option, kind), help=text)
-
-
-def _shown_default(option: Option) -> str:
-    default = option.info.default
-    if option is CONFIG:
-        return ""
-    if option.info.is_required():
-        return " (required)"
-    if option.kind is bool or option.is_object or default in (None, PydanticUndefined, "", ()):
-        return ""
-    shown = ",".join(part if isinstance(part, str) else f"{part:g}" for part in default) if option.is_list else default
-    return f" (default: {shown})"
-
-
-def _metavar(option: Option, kind: type[Command]) -> str:
-    if option.name in kind.words:
-        return option.name.upper()
-    if choices := SEAMS[option.name].built_in if option.name in SEAMS else _choices(option.kind):
-        return "|".join(choices)
-    if option.is_list:
-        return "TEXT" if option.name in ONE_VALUE else "A,B"
-    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(option.kind, "JSON" if option.is_object else "TEXT")
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
-
-
 def _job_file(config: str, kind: type[BaseModel]) -> dict[str, Any]:
     settings = read_yaml(Path(config), option="--config")
     if not isinstance(settings, dict | None):
         raise SettingsError(f"--config: {config} holds no settings; write one on each line, as `name: value`")
     for name in settings or ():
         if name not in ALL_SETTINGS:
-            advice = remedy(str(name), _setting_names(kind), see=HELP_ALL)
+            advice = remedy(str(name), [option.name for option in options_of(kind)], see=HELP_ALL)
             raise SettingsError(f"{name}: there is no such setting; {advice}")
     return settings or {}
 
@@ -337,7 +324,7 @@ def _environment_settings(kind: type[BaseModel]) -> dict[str, Any]:
     for variable in os.environ if issubclass(kind, Settings) else ():
         name = variable.removeprefix(ENV_PREFIX).split("__")[0].lower()
         if variable.startswith(ENV_PREFIX) and name not in ALL_SETTINGS:
-            names = (f"{ENV_PREFIX}{each.upper().replace('.', '__')}" for each in _setting_names(kind))
+            names = (f"{ENV_PREFIX}{option.name.upper().replace('.', '__')}" for option in options_of(kind))
             advice = remedy(variable, names, see=HELP_ALL)
             raise SettingsError(f"environment variable {variable}: there is no setting {name!r}; {advice}")
     source = EnvSettingsSource(cast(type[BaseSettings], kind), env_prefix=ENV_PREFIX, env_nested_delimiter="__")
@@ -346,10 +333,6 @@ def _environment_settings(kind: type[BaseModel]) -> dict[str, Any]:
     except SourceError as error:
         variable = ENV_PREFIX + str(error).partition('"')[2].partition('"')[0].upper()
         raise SettingsError(f"environment variable {variable} is not JSON: {error.__cause__}") from error
-
-
-def _setting_names(kind: type[BaseModel]) -> list[str]:
-    return [option.name for option in options_of(kind)]
 
 
 def _without_content(error: yaml.MarkedYAMLError) -> str:

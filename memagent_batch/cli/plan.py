@@ -67,9 +67,10 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     prompt = f"{plan['prompt_tokens_at_least']:,} to {most:,} prompt tokens"
     yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {written:,} tokens"
     if plan["intervals"]:
+        widths = [(high - low) / (2 * plan[name]) for name, (low, high) in plan["intervals"].items() if plan[name]]
         yield (
             f"estimated from {plan['documents_counted']:,} documents, drawn at random by size: tokens and turns are "
-            f"right to {_relative_error(plan):.1%} in 95 of 100 draws; --exact counts all"
+            f"right to {max(widths, default=0.0):.1%} in 95 of 100 draws; --exact counts all"
         )
     if plan["prompt_tokens_shared"]:
         yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"
@@ -78,9 +79,3 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         yield "next: `memagent answer` with the same options"
     else:
         yield "next: nothing is left to read; `memagent answer` with the same options writes the tables"
-
-
-def _relative_error(plan: Mapping[str, Any]) -> float:
-    """Half the width of the widest interval, as a share of its estimate."""
-    shares = [(high - low) / (2 * plan[name]) for name, (low, high) in plan["intervals"].items() if plan[name]]
-    return float(max(shares, default=0.0))

@@ -67,6 +67,8 @@ def _reading_lines(reading: RunReading, *, signed: SignOffs, width: int) -> Iter
     row = reading.answer
     by, before = signed.of(row), signed.before(row)
     sample = f", sample {row['sample']}" if row["sample"] else ""
+    error = f"{row['error_type']}: {row['error_message']}"
+    problem = row.get("follow_up_error") if row["error_message"] is None else error
     texts = {
         "document": row["document_id"],
         "question": f"{row['question']} ({row['question_id']}{sample})",
@@ -75,7 +77,7 @@ def _reading_lines(reading: RunReading, *, signed: SignOffs, width: int) -> Iter
         "signed off": by and signed_words(by, row),
         "open again": before and f"its text or answer has changed; before: {signed_words(before, row)}",
         "signs": _signs(row),
-        "why" if row["status"] != Status.OK else "problem": _row_problem(row),
+        "why" if row["status"] != Status.OK else "problem": problem,
         "not read": unread_of(row),
         "source": row.get("source"),
         "note": row.get(SOURCE_NOTES),
@@ -97,13 +99,6 @@ def _signs(row: Row) -> str:
     if "support" in shown and row.get("support_probability") is not None:
         shown["support"] += f" ({percent(row['support_probability'])})"
     return ", ".join(f"{name} {sign}" for name, sign in shown.items())
-
-
-def _row_problem(row: Row) -> str | None:
-    if row["error_message"] is not None:
-        return f"{row['error_type']}: {row['error_message']}"
-    problem: str | None = row.get("follow_up_error")
-    return problem
 
 
 def _labelled_text(label: str, text: str, *, width: int) -> Iterator[str]:

@@ -85,23 +85,17 @@ def remedy(name: str, names: Iterable[str], *, see: str) -> str:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """The end of a message on an unknown name: the nearest one, if there is one."""
-    nearest = nearest_name(name, names)
-    return f"; did you mean {nearest}?" if nearest else ""
+    """The end of a message on an unknown name: the nearest one, if there is one.
 
-
-def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The most similar name, or the only one with the same end or beginning.
-
-    `--policy.chunk-tokens` for `--chunk-tokens`, `--input.carry-columns` for `--input.carry`.
+    That is the only one with the same end or beginning (`--policy.chunk-tokens` for `--chunk-tokens`,
+    `--input.carry-columns` for `--input.carry`), or the most similar one.
     """
     others = list(names)
-    below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
-    begun = [other for other in others if other.startswith(name)]
-    for found in (below, begun):
-        if len(found) == 1:
-            return found[0]
-    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
+    with_end = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
+    with_beginning = [other for other in others if other.startswith(name)]
+    similar = difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)
+    nearest = next((found[0] for found in (with_end, with_beginning, similar) if len(found) == 1), None)
+    return f"; did you mean {nearest}?" if nearest else ""
 
 
 def _shown_input(value: Any) -> str:

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.ingest_job import IngestJob
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import IngestJob, JobConfig
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.ingest import ingest_documents
 from memagent_batch.run.wiring import identify_reader

@@ -21,8 +21,7 @@ from memagent_batch.apps.review.labels import LABELS, append_labels, read_label_
 from memagent_batch.apps.review.sign_offs import SIGN_OFFS, append_sign_offs, read_sign_offs, reading_hash
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.ingest_job import IngestJob
-from memagent_batch.config.job import ExecutorKind, JobConfig
+from memagent_batch.config.job import ExecutorKind, IngestJob, JobConfig
 from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log import merge

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.config.ingest import IngestConfig
-from memagent_batch.config.ingest_job import IngestJob
-from memagent_batch.config.job import ExecutorKind
+from memagent_batch.config.job import ExecutorKind, IngestJob
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location

@@ -25,8 +25,7 @@ from memagent_batch.apps.training import collect as collection
 from memagent_batch.apps.training.export import export_rollouts
 from memagent_batch.apps.training.rollouts_table import RolloutsRecord
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.ingest_job import IngestJob
-from memagent_batch.config.job import JobConfig, LogFormat
+from memagent_batch.config.job import IngestJob, JobConfig, LogFormat
 from memagent_batch.config.problems import checked_section
 from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.data.store.location import Location, absolute

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import pyarrow.compute as pc
 
-from memagent_batch.config.ingest_job import IngestJob
+from memagent_batch.config.job import IngestJob
 from memagent_batch.config.sources import InputConfig, SourceConfig
 from memagent_batch.data.documents.formats.formats import is_data_file
 from memagent_batch.data.documents.lake.table import table_name
