@@ -108,26 +108,23 @@ class VisibleText:
     has_script: bool = False
     failure: str | None = None
 
-    def add(self, inner: "VisibleText") -> None:
-        """Adds what a page inside it shows beside text."""
-        self.pictures += inner.pictures
-        self.outside_pictures += inner.outside_pictures
-        self.media += inner.media
-        self.inner_pages |= inner.inner_pages
-        self.has_script |= inner.has_script
-        self.failure = self.failure or inner.failure
-
 
 def visible_text(page: str) -> VisibleText:
     """Reads a page, a line for each block or row. Nothing is left out as unimportant."""
+    seen = VisibleText()
+    seen.text = _read_page(page, seen)
+    return seen
+
+
+def _read_page(page: str, seen: VisibleText) -> str:
+    """Returns the text of a page, or of one inside it; what else it shows is added to `seen`."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     source = _without_sections(page).translate(CONTROLS).encode("utf-8", errors="replace")
     root = etree.fromstring(source, parser) if page.strip() else None
-    seen = VisibleText()
     if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
         seen.failure = f"its HTML can't be read to the end: {parser.error_log.last_error.message}"
     if root is None:
-        return seen
+        return ""
     text = _PageReader(root, seen).read().translate(INVISIBLE)
     text = RAISED_FRACTION.sub(lambda parts: f"{' ' if parts[1] else ''}{parts[2] or parts[3]}/{parts[4]}", text)
     text = re.sub(r"(\[struck out: [^\[\]]*\])(?=\w)", r"\1 ", text)
@@ -137,8 +134,7 @@ def visible_text(page: str) -> VisibleText:
     lines = ((" ".join(cell.split()) for cell in line.split(CELL_END)) for line in blocks.split("\n"))
     # empty cells keep their places, so that values stay below their headings
     text = "\n".join(f" {CELLS_APART} ".join(cells).rstrip(f" {CELLS_APART}") for cells in lines)
-    seen.text = re.sub(r"\n{3,}", "\n\n", text).strip()
-    return seen
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def _without_sections(page: str) -> str:
@@ -338,9 +334,7 @@ class _PageReader:
             return ""
         self._add_media(element, tag)
         if tag in ("iframe", "frame") and element.get("srcdoc"):
-            inner = visible_text(element.get("srcdoc"))
-            self._seen.add(inner)
-            return f"{EDGE}{inner.text}{EDGE}"
+            return f"{EDGE}{_read_page(element.get('srcdoc'), self._seen)}{EDGE}"
         if element.get("role", "").lower() in CHECKED_ROLES:
             self._write(f" {CHECKED if element.get('aria-checked') == 'true' else UNCHECKED} ")
         if tag == "textarea" and not (element.text or "").strip():
@@ -386,9 +380,7 @@ class _PageReader:
         for found in data:
             content = _data(found)
             if "svg" in (found["kind"] or "").lower():
-                inner = visible_text(content.decode("utf-8", "replace"))
-                self._seen.add(inner)
-                return f" {inner.text} "
+                return f" {_read_page(content.decode('utf-8', 'replace'), self._seen)} "
             if len(content) > len(outside) * 512:  # a smaller one only stands there until the other one is loaded
                 self._seen.pictures.append(content)
                 return ""

@@ -5,7 +5,6 @@ import io
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -234,22 +233,16 @@ def _drawn(page: Any, box: Box | None = None) -> bytes:
     sides = [box.left - bounds.left, box.bottom - bounds.bottom, bounds.right - box.right, bounds.top - box.top]
     quarter_turns = page.get_rotation() // 90
     crop = sides[quarter_turns:] + sides[:quarter_turns]
-    scale = min(DOTS_PER_INCH / 72, (PAGE_PIXELS / max(1.0, box.area)) ** 0.5)
-    image, out = page.render(scale=scale, crop=tuple(crop)).to_pil().convert("RGB"), io.BytesIO()
-    image.save(out, "JPEG", quality=JPEG_QUALITY)
+    scale, out = min(DOTS_PER_INCH / 72, (PAGE_PIXELS / max(1.0, box.area)) ** 0.5), io.BytesIO()
+    page.render(scale=scale, crop=tuple(crop)).to_pil().convert("RGB").save(out, "JPEG", quality=JPEG_QUALITY)
     return out.getvalue()
 
 
-@dataclass(slots=True)
 class _FileContent:
     """What the bytes of a file tell that no page shows."""
 
-    data: bytes
-    has_layers: bool = False
-    num_damaged: int = 0
-
-    def __post_init__(self) -> None:
-        self.has_layers = LAYERS_MARK in self.data
+    def __init__(self, data: bytes) -> None:
+        self.data, self.has_layers, self.num_damaged = data, LAYERS_MARK in data, 0
         if b"/Encrypt" in self.data:
             self.has_layers = True
             return

@@ -312,9 +312,6 @@ class _Reader:
         else:
             self._unread.append(Part(locator=locator, status=PartStatus.NEEDS_OCR, reason=PICTURE))
 
-    def _close_object(self, _: str) -> None:
-        self._unread.append(Part(locator=self._locator("object"), status=PartStatus.FAILED, reason=OBJECT))
-
     def _close_note(self, text: str) -> None:
         self._num_notes += 1
         self._notes.append(f"[^{self._num_notes}] {text}")
@@ -453,7 +450,9 @@ class _Reader:
     _CLOSINGS: Mapping[str, Callable[["_Reader", str], None]] = {
         "sv": _close_setting,
         "pict": _close_picture,
-        "objdata": _close_object,
+        "objdata": lambda reader, _: reader._unread.append(
+            Part(locator=reader._locator("object"), status=PartStatus.FAILED, reason=OBJECT)
+        ),
         "footnote": _close_note,
         "formfield": _close_form,
         "fldinst": _close_code,
