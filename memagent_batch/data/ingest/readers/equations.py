@@ -90,19 +90,9 @@ def _office_fraction(element: Any) -> str:
     return f"{top} over {bottom}" if _setting(element, "fPr/type", "") == "noBar" else _fraction(top, bottom)
 
 
-def _office_scripts(element: Any) -> str:
-    return _with_scripts(_argument(element, "e"), lower=_argument(element, "sub"), upper=_argument(element, "sup"))
-
-
-def _office_prescripts(element: Any) -> str:
-    scripts = _with_scripts("", lower=_argument(element, "sub"), upper=_argument(element, "sup"))
-    return scripts + _group(_argument(element, "e"))
-
-
-def _office_operator(element: Any) -> str:
-    """Writes a sum, an integral or the like, with its bounds."""
-    bounds = _with_scripts("", lower=_argument(element, "sub"), upper=_argument(element, "sup"))
-    return f"{_setting(element, 'naryPr/chr', '∫')}{bounds} {_argument(element, 'e')}"
+def _office_scripts(element: Any, base: str = "") -> str:
+    """Writes a base with what stands below and above it; the bounds of a sum have an empty one."""
+    return _with_scripts(base, lower=_argument(element, "sub"), upper=_argument(element, "sup"))
 
 
 def _office_brackets(element: Any) -> str:
@@ -119,12 +109,16 @@ def _office_box(element: Any) -> str:
 
 OFFICE_SHAPES: dict[str, Callable[[Any], str]] = {
     "f": _office_fraction,
-    **dict.fromkeys(("sSub", "sSup", "sSubSup"), _office_scripts),
-    "sPre": _office_prescripts,
+    **dict.fromkeys(
+        ("sSub", "sSup", "sSubSup"), lambda element: _office_scripts(element, base=_argument(element, "e"))
+    ),
+    "sPre": lambda element: _office_scripts(element) + _group(_argument(element, "e")),
     "limLow": lambda element: _with_scripts(_argument(element, "e"), lower=_argument(element, "lim")),
     "limUpp": lambda element: _with_scripts(_argument(element, "e"), upper=_argument(element, "lim")),
     "rad": lambda element: _root(_argument(element, "e"), _argument(element, "deg")),
-    "nary": _office_operator,
+    "nary": lambda element: (
+        f"{_setting(element, 'naryPr/chr', '∫')}{_office_scripts(element)} {_argument(element, 'e')}"
+    ),
     "d": _office_brackets,
     "func": lambda element: f"{_argument(element, 'fName')} {_argument(element, 'e')}",
     "m": lambda element: _matrix(map(office_equation, row.iterfind(f"{M}e")) for row in element.iterfind(f"{M}mr")),

@@ -152,13 +152,10 @@ def find_phrases(text: str) -> set[tuple[str, ...]]:
 def remove_base64(text: str) -> tuple[str, bool]:
     """Removes lines of base64, but not those of keys and signatures; returns the rest, and whether there were any."""
     pieces = ARMOUR.split(text)
-    kept = [piece if position % 2 else BASE64.sub(_keep_digits, piece) for position, piece in enumerate(pieces)]
-    shorter = "".join(kept)
+    for position in range(0, len(pieces), 2):
+        pieces[position] = BASE64.sub(lambda lines: "" if MIXED.match(lines[0]) else lines[0], pieces[position])
+    shorter = "".join(pieces)
     return shorter, len(shorter) < len(text)
-
-
-def _keep_digits(lines: re.Match[str]) -> str:
-    return "" if MIXED.match(lines[0]) else lines[0]
 
 
 def unwrap_flowed(text: str, *, joins_words: bool) -> str:
