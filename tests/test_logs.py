@@ -1,4 +1,3 @@
-import io
 import json
 import logging
 import os
@@ -25,25 +24,22 @@ from tests.jobs import small_arguments
 
 log = logging.getLogger("memagent_batch.tests")
 
-FAILED = "reading failed: document 'd'"
-FIELDS = {"run_id": "r", "document_id": "d", "question_id": "q", "sample": 0}
 ROOT = Path(__file__).parents[1]
 OWN = 'logging.getLogger("memagent_batch")'
 
 
-def warn_of_failed() -> None:
-    log.warning(FAILED, extra={"event": EventKind.READING_FAILED, **FIELDS})
-
-
-def test_json_line_is_an_object_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_line_is_an_object_with_fields_then_the_message(capsys: pytest.CaptureFixture[str]) -> None:
     begin_log(as_json=True)
-    log.info("run r:\n2 readings asked", extra={"event": EventKind.RUN_STARTED, "run_id": "r", "asked": 2})
-    warn_of_failed()
-    started, failed = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert list(started) == ["time", "level", "event", "run_id", "asked", "message"]
-    assert (started["level"], started["event"], started["asked"]) == ("info", "run_started", 2)
-    assert started["message"] == "run r:\n2 readings asked"
-    assert (failed["level"], failed["document_id"], failed["question_id"]) == ("warning", "d", "q")
+    fields = {"run_id": "r", "rates": [float("nan"), 2.5]}
+    log.info(f"run r:\n{FORGED}", extra={"event": EventKind.RUN_STARTED, **fields, "document_id": FORGED})
+    log_step("starting Ray")
+    text = capsys.readouterr().err
+    assert all(line.isprintable() for line in text.splitlines())
+    started, step = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert list(started) == ["time", "level", "event", "run_id", "rates", "document_id", "message"]
+    assert (started["level"], started["event"], started["rates"]) == ("info", "run_started", [None, 2.5])
+    assert (started["message"], started["document_id"]) == (f"run r:\n{FORGED}", FORGED)
+    assert (step["event"], step["message"]) == ("step", "starting Ray")
 
 
 @pytest.mark.parametrize(
@@ -87,14 +83,6 @@ def test_foreign_words_neither_steer_a_terminal_nor_look_like_another_line(capsy
     assert r"bad\x1b[2J" in warning
     assert (first, others[0]) == ("error: one: bad", "  two: bad")
     assert all(line.startswith("  ") and line.isprintable() for line in others)
-
-
-def test_json_line_holds_the_message_whole_and_printable(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=True)
-    log.warning(FORGED, extra={"event": EventKind.READING_FAILED, "document_id": FORGED})
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.isprintable()
-    assert json.loads(line)["message"] == json.loads(line)["document_id"] == FORGED
 
 
 CYCLE: dict[str, Any] = {}
@@ -141,14 +129,6 @@ def test_no_line_of_a_library_raises_where_it_is_logged(
     assert line.startswith("connected")
 
 
-def test_log_line_for_a_stderr_that_is_gone_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin_log(as_json=True)
-    gone = io.StringIO()
-    gone.close()
-    monkeypatch.setattr("sys.stderr", gone)
-    warn_of_failed()
-
-
 SECRET_URL = "http://svc:hunter2@host/v1"
 
 
@@ -175,46 +155,21 @@ def test_line_hides_secrets_in_message_traceback_and_fields_of_any_type(capsys: 
     assert (line["at"], line["by"], line["places"]) == ("http://host/v1", {"http://host/v1": 1}, ["http://host/v1"])
 
 
-def test_json_line_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=True)
-    log.info("up", extra={"event": EventKind.STEP, "rates": [float("nan"), float("inf"), 2.5]})
-    line = json.loads(capsys.readouterr().err, parse_constant=pytest.fail)
-    assert line["rates"] == [None, None, 2.5]
+FOREIGN = json.dumps({"message": "no answer", "level": "info", "event": "other_event"})
 
 
-@pytest.mark.parametrize("text", ["[" * 3000, '{"a":' * 3000, "1" * 5000, '{"n": ' + "1" * 5000 + "}"])
-def test_json_log_holds_a_line_that_no_parser_reads(text: str) -> None:
-    line = json.loads(as_json(text.encode()))
-    assert (line["event"], line["logger"], line["message"]) == ("other", "stderr", text)
-
-
-def test_json_log_takes_the_object_of_a_library_for_a_text_and_masks_it() -> None:
-    text = json.dumps({"message": f"no answer of {SECRET_URL}", "level": "info", "event": "other_event"})
+@pytest.mark.parametrize("text", [FOREIGN, "[" * 3000, '{"a":' * 3000, "1" * 5000, '{"n": ' + "1" * 5000 + "}"])
+def test_json_log_holds_a_line_that_this_program_has_not_written_as_a_text(text: str) -> None:
     shown = as_json(text.encode())
     line = json.loads(shown)
-    assert (line["event"], line["level"], line["logger"]) == ("other", "warning", "stderr")
-    assert line["message"] == text.replace("svc:hunter2@", "")
+    assert (line["event"], line["level"], line["logger"], line["message"]) == ("other", "warning", "stderr", text)
     assert as_json(shown) == shown
 
 
 async def test_board_full_of_events_says_how_many_it_left_out() -> None:
-    board, failed = Board(), Event(kind=EventKind.READING_FAILED, message=FAILED)
-    await board.put(ActorReport(counts={}, events=[failed] * KEPT_EVENTS))
-    await board.put(ActorReport(counts={}, events=[failed] * 3))
-    events = board.take().events
-    assert len(events) == KEPT_EVENTS + 1
-    assert events[-1].fields == {"left_out": 3}
-    assert board.take().events == []
-
-
-def test_step_is_a_line_or_an_object_as_others(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=False)
-    log_step("starting Ray")
-    assert capsys.readouterr().err == "starting Ray\n"
-    begin_log(as_json=True)
-    log_step("starting Ray")
-    line = json.loads(capsys.readouterr().err)
-    assert (line["event"], line["message"]) == ("step", "starting Ray")
+    board, event = Board(), Event(kind=EventKind.READING_FAILED, message="reading failed")
+    await board.put(ActorReport(counts={}, events=[event] * (KEPT_EVENTS + 3)))
+    assert board.take().events[-1].fields == {"left_out": 3}
 
 
 def test_json_log_holds_what_is_written_past_logging(capfd: pytest.CaptureFixture[str]) -> None:
@@ -252,21 +207,6 @@ def test_child_that_keeps_stderr_open_holds_nothing_up(capfd: pytest.CaptureFixt
     child.wait()
     first, second = capfd.readouterr().err.splitlines()
     assert (json.loads(first)["message"], second) == ("first", "second")
-
-
-def run_code(code: str, *, stderr: int = subprocess.PIPE, **variables: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    return subprocess.run([sys.executable, "-c", code], stderr=stderr, text=True, env=environment, check=False)
-
-
-def test_stderr_that_nobody_reads_stops_no_writer() -> None:
-    """Behind `2>&1 | head`."""
-    code = "import os, sys, time\nfrom memagent_batch.logs import as_json, rewritten_stderr\n"
-    code += "with rewritten_stderr(as_json):\n    for _ in range(3): os.write(2, b'a line\\n'); time.sleep(0.1)\n"
-    reader, writer = os.pipe()
-    os.close(reader)
-    assert run_code(code, stderr=writer).returncode == 0
-    os.close(writer)
 
 
 @pytest.fixture(scope="module")
@@ -314,42 +254,41 @@ def test_mistake_with_json_log_is_one_object(job: Path, arguments: list[str], sa
     assert said in line["message"]
 
 
-UNEXPECTED = """
-import sys, warnings
+COMMAND = """
+import atexit, logging, os, sys, warnings
 from memagent_batch.cli.main import run_command
+def late():
+    logging.getLogger("lib").warning("late: http://svc:hunter2@host/v1")
+    os.write(2, b"later: http://svc:hunter2@host/v1\\n")
 def command():
+    atexit.register(late)
     warnings.warn("an old option")
-    print("a word past logging", file=sys.stderr)
     raise ZeroDivisionError("a defect")
 sys.exit(run_command(command))
 """
 
 
-LATE = """
-import atexit, logging, os, sys
-from memagent_batch.cli.main import run_command
-def late():
-    logging.getLogger("lib").warning("late: http://svc:hunter2@host/v1")
-    os.write(2, b"later: http://svc:hunter2@host/v1\\n")
-sys.exit(run_command(lambda: atexit.register(late)))
-"""
+def run_script(folder: Path, *, stderr: int = subprocess.PIPE, **variables: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "memagent.py").write_text(COMMAND)  # the name of a process of this project
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    command = [sys.executable, str(folder / "memagent.py")]
+    return subprocess.run(command, stderr=stderr, text=True, env=environment, check=False)
 
 
-def test_lines_at_the_end_of_a_command_are_json_and_hide_secrets(tmp_path: Path) -> None:
-    (tmp_path / "memagent.py").write_text(LATE)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MEMAGENT_LOG_FORMAT": "json"}
-    command = [sys.executable, str(tmp_path / "memagent.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    lines = [json.loads(line)["message"] for line in done.stderr.splitlines()]
-    assert lines == ["late: http://host/v1", "later: http://host/v1"]
+def test_unexpected_error_is_one_line_with_its_traceback_and_lines_after_it_are_json_too(tmp_path: Path) -> None:
+    done = run_script(tmp_path, MEMAGENT_LOG_FORMAT="json")
+    *old, error, first, second = [json.loads(line) for line in done.stderr.splitlines()]
+    assert "an old option" in old[0]["message"]
+    assert (done.returncode, error["event"], error["error_type"]) == (1, "run_stopped", "ZeroDivisionError")
+    assert error["message"] == "failed: ZeroDivisionError: a defect"
+    assert "in command" in error["exc_info"]
+    assert [line["message"] for line in (first, second)] == ["late: http://host/v1", "later: http://host/v1"]
+    assert "failed: ZeroDivisionError: a defect\n  Traceback (most recent call last):\n" in run_script(tmp_path).stderr
 
 
-def test_unexpected_error_is_one_line_with_its_traceback() -> None:
-    done = run_code(UNEXPECTED, MEMAGENT_LOG_FORMAT="json")
-    *others, last = [json.loads(line) for line in done.stderr.splitlines()]
-    assert {line["event"] for line in others} == {"other"}
-    assert (done.returncode, last["event"], last["error_type"]) == (1, "run_stopped", "ZeroDivisionError")
-    assert last["message"] == "failed: ZeroDivisionError: a defect"
-    assert "in command" in last["exc_info"]
-    done = run_code(UNEXPECTED)
-    assert "failed: ZeroDivisionError: a defect\n  Traceback (most recent call last):\n" in done.stderr
+def test_stderr_that_nobody_reads_stops_no_command(tmp_path: Path) -> None:
+    """Behind `2>&1 | head`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert run_script(tmp_path, stderr=writer, MEMAGENT_LOG_FORMAT="json").returncode == 1
+    os.close(writer)

@@ -35,6 +35,11 @@ def parse(*arguments: str, given: Sequence[str] = GIVEN) -> Answer:
     return read_command(Answer, [*given, *arguments])
 
 
+def test_question_that_is_no_valid_unicode_is_refused() -> None:
+    with pytest.raises(SettingsError, match="ask, number 2: this is not valid UTF-8"):
+        parse("--ask", "a\udcff?")
+
+
 def test_read_command_prefers_command_line_to_environment_to_job_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,61 +56,12 @@ def test_read_command_prefers_command_line_to_environment_to_job_file(
     assert settings.model == "m"
 
 
-def test_read_command_passes_over_settings_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "job.yaml").write_text("rollouts: {group_size: 4}\nmodel: m\n")
-    config = f"--config={tmp_path / 'job.yaml'}"
-    monkeypatch.setenv("MEMAGENT_ROLLOUTS__GROUP_SIZE", "4")
-    assert parse(config).model == "m"
-    assert read_command(Collect, [config, *GIVEN]).rollouts.group_size == 4
-
-
-def test_configurations_built_in_python_never_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "99")
-    monkeypatch.setenv("MEMAGENT_MODEL", "m")
-    monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
-    agent = AgentConfig()
-    assert (agent.model, agent.policy.chunk_tokens) == ("tiny", 5000)
-    job = JobConfig(documents="docs", ask=("Who?",), output="run")
-    assert (job.agent, job.output) == (agent, "run")
-    assert parse().job().agent == AgentConfig(model="m", policy=PolicyConfig(chunk_tokens=99))
-
-
-def test_job_knows_which_budgets_were_set() -> None:
-    assert parse("--policy.chunk-tokens=7").job().agent.policy.model_fields_set == {"chunk_tokens"}
-    assert parse("--window-tokens=900").job().agent.model_fields_set == {"window_tokens"}
-
-
-def test_option_is_not_replaced_inside_a_value() -> None:
-    question = "What does --rollouts.group-size mean?"
-    job = read_command(Collect, [*GIVEN, "--ask", question, "--rollouts.group-size=3"])
-    assert job.ask == ("Who?", question)
-    assert job.rollouts.group_size == 3
-
-
-@pytest.mark.parametrize("option", ["--where", "--again-where", "--again_where"])
-def test_condition_of_a_second_pass_has_two_names(option: str) -> None:
-    condition = "confidence < 0.8, or not"
-    assert parse("--again-from=out", option, condition).job().again_where == condition
-    assert parse("--again-from=out", f"{option}={condition}").job().again_where == condition
-
-
-def test_read_command_questions_with_commas_and_quotes_stay_whole() -> None:
-    assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
-
-
-def test_read_command_reads_storage_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "client_kwargs": {"endpoint_url": "http://s3"}}')
-    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS__SECRET", "hunter2")
-    options = parse("--storage-options", '{"anon": false}').storage_options
-    own = {"key": "k", "secret": "hunter2", "anon": False}
-    assert options == {**own, "client_kwargs": {"endpoint_url": "http://s3"}}
-
-
 def test_command_without_settings_takes_storage_options_of_the_environment_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS__SECRET", "hunter2")
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
-    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "secret": "hunter2"}')
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k"}')
     status = read_command(ShowStatus, ["out", "--storage-options", '{"key": "other"}'])
     assert status.output == "out"
     assert status.storage_options == {"key": "other", "secret": "hunter2"}
@@ -115,38 +71,65 @@ def test_command_without_settings_takes_storage_options_of_the_environment_and_n
     assert "hunter2" not in str(refused.value)
 
 
+CONDITION = "confidence < 0.8, or not"
+QUESTION = 'Who, "what", and [why] of --rollouts.group-size?'
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("kind", "words", "expected"),
     [
-        ["out", "--yes", "--to", "site"],
-        ["--yes", "out", "--to=site"],
-        ["--to", "site", "--yes=true", "out"],
-        ["--output", "out", "--yes", "true", "--to", "site"],
-        ["--yes", "--to", "site", "--output=out"],
+        (Page, ["out", "--yes", "--to", "site"], {"output": ("out",), "yes": True, "to": "site"}),
+        (Page, ["--yes", "out", "--to=site"], {"output": ("out",), "yes": True, "to": "site"}),
+        (Page, ["--yes=true", "out"], {"output": ("out",), "yes": True}),
+        (Page, ["--output", "out", "--yes", "true"], {"output": ("out",), "yes": True}),
+        (
+            Show,
+            ["contract-7.txt", "--output", "out", "notice"],
+            {"output": "out", "document": "contract-7.txt", "question": "notice"},
+        ),
+        (Collect, [*GIVEN, "--ask", QUESTION], {"ask": ("Who?", QUESTION)}),
+        (Answer, [*GIVEN, "--documents", "a", "b", "--documents=c, d"], {"documents": ("docs", "a", "b", "c, d")}),
+        *(
+            (Answer, [*GIVEN, "--again-from=out", *words], {"again_where": CONDITION})
+            for option in ("--where", "--again-where", "--again_where")
+            for words in ([option, CONDITION], [f"{option}={CONDITION}"])
+        ),
     ],
 )
-def test_output_stands_first_or_behind_its_name_and_a_flag_with_or_without_a_value(words: list[str]) -> None:
-    page = read_command(Page, words)
-    assert (page.output, page.yes, page.to) == (("out",), True, "site")
+def test_words_go_to_the_options_that_they_name_and_stay_whole(
+    kind: type[Command], words: list[str], expected: dict[str, object]
+) -> None:
+    command = read_command(kind, words)
+    assert {name: getattr(command, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("words", [["--no-follow-ups.evidence"], ["--follow-ups.evidence", "false"]])
-def test_flag_of_a_job_file_is_turned_off(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("follow_ups: {evidence: true}\n")
+def test_settings_of_a_job_file_are_shared_by_commands_and_options_of_one_are_refused_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = f"--config={tmp_path / 'job.yaml'}"
-    assert parse(config).follow_ups.evidence
-    assert not parse(config, *words).follow_ups.evidence
-
-
-def test_words_go_to_the_options_that_have_no_value_yet() -> None:
-    show = read_command(Show, ["contract-7.txt", "--output", "out", "notice"])
-    assert (show.output, show.document, show.question) == ("out", "contract-7.txt", "notice")
-
-
-def test_option_of_the_command_line_alone_is_refused_in_a_job_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("rollouts: {group_size: 4}\nfollow_ups: {evidence: true}\ndocuments: [a, b]\n")
+    monkeypatch.setenv("MEMAGENT_ROLLOUTS__GROUP_SIZE", "5")
+    settings = parse(config, given=["--ask=Who?", "--output=o"])
+    assert (settings.follow_ups.evidence, settings.documents) == (True, ("a", "b"))
+    for words in (["--no-follow-ups.evidence"], ["--follow-ups.evidence", "false"]):
+        assert not parse(config, *words).follow_ups.evidence
+    assert read_command(Collect, [config, *GIVEN]).rollouts.group_size == 5
     (tmp_path / "job.yaml").write_text("json: true\n")
     with pytest.raises(SettingsError, match="json: there is no such setting"):
-        read_command(PlanRun, [*GIVEN, f"--config={tmp_path / 'job.yaml'}"])
+        read_command(PlanRun, [*GIVEN, config])
+
+
+def test_configurations_built_in_python_never_look_at_the_environment_and_know_what_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "99")
+    monkeypatch.setenv("MEMAGENT_MODEL", "m")
+    monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
+    agent, job = AgentConfig(), JobConfig(documents="docs", ask=("Who?",), output="run")
+    assert (agent.model, agent.policy.chunk_tokens, job.agent, job.output) == ("tiny", 5000, agent, "run")
+    read = parse().job().agent
+    assert read == AgentConfig(model="m", policy=PolicyConfig(chunk_tokens=99))
+    assert (read.model_fields_set, read.policy.model_fields_set) == ({"model", "policy"}, {"chunk_tokens"})
 
 
 @pytest.mark.parametrize("line", ["api_key: hunter2: x", "api_key: *hunter2", 'api_key: "hunter2'])
@@ -195,27 +178,13 @@ def test_help_shows_no_types_of_the_code_and_examples_that_are_understood(
         assert isinstance(read_command(kind, words), kind)
 
 
-def test_read_command_takes_one_or_several_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = parse(given=["--documents", "a.jsonl", "b.jsonl", "--ask=Who?", "--documents=c, d.txt", "--output=o"])
-    assert settings.documents == ("a.jsonl", "b.jsonl", "c, d.txt")
-    assert settings.job().model_dump()["documents"] == ["a.jsonl", "b.jsonl", "c, d.txt"]
-    assert parse().job().model_dump()["documents"] == "docs"
-    (tmp_path / "job.yaml").write_text("documents: [a, b]\nask: What?\n")
-    settings = parse(given=[f"--config={tmp_path / 'job.yaml'}", "--output=o"])
-    assert (settings.documents, settings.ask) == (("a", "b"), ("What?",))
-    monkeypatch.setenv("MEMAGENT_DOCUMENTS", "texts/[ab]*.txt")
-    assert parse(given=["--ask=Who?", "--output=o"]).documents == ("texts/[ab]*.txt",)
-
-
 def test_main_tells_its_version_for_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert [cli.main(arguments) for arguments in (["--version"], ["answer", "--version"])] == [0, 0]
     assert capsys.readouterr().out.splitlines() == [f"memagent-batch {version('memagent-batch')}"] * 2
 
 
-@pytest.mark.parametrize("group", [[], ["evaluate"], ["prompts"]])
-def test_main_without_a_name_lists_the_names_and_exits_with_2(
-    group: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("group", [[], ["evaluate"]])
+def test_main_without_a_name_lists_the_names(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(group) == 2
     assert capsys.readouterr().err.startswith(f"error: say what to do: {' '.join(['memagent', *group])} NAME\n")
 
@@ -247,9 +216,3 @@ print(json.dumps(loaded))
 """
     done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == []
-
-
-def test_question_that_is_no_valid_unicode_is_refused() -> None:
-    given = ["--documents", "docs", "--output", "out", "--ask", "Who?", "--ask", "a\udcff?"]
-    with pytest.raises(SettingsError, match="ask, number 2: this is not valid UTF-8"):
-        parse(given=given)

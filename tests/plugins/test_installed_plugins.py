@@ -48,17 +48,8 @@ def test_command_reads_with_policy_engine_and_reward_of_an_installed_package(pyt
     (tmp_path / "questions.jsonl").write_text(
         json.dumps({"question_id": "q", "question": "Who sleeps?", "references": ["owl"]}) + "\n"
     )
-    plugins = [
-        "--policy.kind",
-        "first-match",
-        "--engine",
-        "echo",
-        "--engine-options",
-        '{"word": "owl"}',
-        "--executor",
-        "ray",
-        *SETTINGS,
-    ]
+    engine = ["--engine", "echo", "--engine-options", '{"word": "owl"}', "--executor", "ray"]
+    plugins = ["--policy.kind", "first-match", *engine, *SETTINGS]
     sources = ["--documents", "documents.jsonl", "--questions", "questions.jsonl"]
     collect = ["--rollouts.reward", "brevity", "--rollouts.group-size", "2", "--output", "rollouts"]
     ended = run(python, "-m", "memagent_batch", "collect", *sources, *plugins, *collect, cwd=tmp_path)
@@ -75,18 +66,8 @@ def test_command_reads_with_policy_engine_and_reward_of_an_installed_package(pyt
 
 @pytest.mark.slow
 def test_contracts_hold_for_the_plug_ins_and_fail_for_their_broken_twins(python: Path, tmp_path: Path) -> None:
-    suite = [
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "asyncio_mode=auto",
-        "--rootdir",
-        str(tmp_path),
-        str(EXAMPLE),
-    ]
+    options = ["-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "--rootdir", str(tmp_path)]
+    suite = ["-m", "pytest", *options, str(EXAMPLE)]
     whole = run(python, *suite, cwd=tmp_path)
     assert whole.returncode == 0, whole.stdout
     broken = run(python, *suite, cwd=tmp_path, BROKEN="1")

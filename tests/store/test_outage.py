@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,21 +101,6 @@ async def test_turn_log_through_an_outage_keeps_everything_once(
 
 
 @pytest.mark.s3
-async def test_turn_log_on_a_store_that_refuses_connections_waits_for_it(
-    bucket: Location, s3_bucket: Location, proxy: FaultProxy
-) -> None:
-    writer = writer_at(bucket, outage_seconds=60)
-    proxy.refuse()
-    record(writer, "one")
-    durable = asyncio.ensure_future(writer.record_outcome(address_of("one"), outcome_row()))
-    await asyncio.sleep(1)
-    assert not durable.done()
-    proxy.listen()
-    await asyncio.wait_for(durable, timeout=60)
-    assert documents_in(s3_bucket) == {text_hash("one")}
-
-
-@pytest.mark.s3
 async def test_turn_log_on_a_store_that_stays_down_gives_up_with_the_setting_named(
     bucket: Location, s3_bucket: Location, proxy: FaultProxy
 ) -> None:
@@ -163,14 +147,6 @@ async def test_turn_log_on_a_full_disk_waits_for_room_and_leaves_nothing_half_wr
     ballast.unlink()
     await asyncio.wait_for(durable, timeout=60)
     assert documents_in(output) == {text_hash("one")}
-
-
-@pytest.mark.system
-async def test_turn_log_on_a_disk_that_stays_full_says_so(disk: Path) -> None:
-    (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free))
-    writer = writer_at(Location(uri=str(disk)), outage_seconds=0.5)
-    with pytest.raises(StorageError, match="No space left on device"):
-        await asyncio.wait_for(writer.record_outcome(address_of("one"), outcome_row()), timeout=60)
 
 
 @pytest.mark.s3

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
@@ -47,11 +46,3 @@ def test_settings_and_files_that_a_page_names_are_there(page: Path) -> None:
     assert (named | flags) - NAMES == set()
     jobs = {ROOT / path for path in re.findall(r"jobs/[a-z0-9-]+\.yaml", page.read_text(encoding="utf-8"))}
     assert {path for path in jobs if not path.exists()} == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_measurements_that_a_page_gives_without_a_commit_are_in_the_tree(page: Path) -> None:
-    lines = page.read_text(encoding="utf-8").splitlines()
-    here = [line for line in lines if not re.search(r"\b(71efd4b|fc9319e|81ee3481)\b", line)]
-    named = {name for line in here for name in re.findall(r"-m benchmarks ([a-z_-]+)", line)}
-    assert named - MEASUREMENTS.keys() == set()

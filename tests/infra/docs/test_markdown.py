@@ -1,7 +1,6 @@
 """Links and tables in the Markdown files of the repository."""
 
 import re
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
 )
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-RULE = re.compile(r"\|?(\s*:?-+:?\s*\|)+")
 
 
 def anchors(page: Path) -> set[str]:
@@ -35,18 +33,6 @@ def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
     assert dead == []
-
-
-def test_every_table_row_of_the_docs_belongs_to_a_table() -> None:
-    """A row that a blank line cuts off from its head is shown as text."""
-    cut_off = []
-    for page in PAGES:
-        lines = FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
-        for is_table, group in groupby(lines, key=lambda line: line.startswith("|")):
-            rows = list(group)
-            if is_table and not (len(rows) > 1 and RULE.match(rows[1])):
-                cut_off.append(f"{page.name}: {rows[0]}")
-    assert cut_off == []
 
 
 def test_proofs_of_the_promises_are_there() -> None:

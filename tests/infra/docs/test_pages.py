@@ -11,8 +11,6 @@ from annotated_types import Ge, Gt
 from infra.docs import commands_page, settings_page, tables_page
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
-from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
-from memagent_batch.plugins import POLICIES, policy_class
 from tests.infra.docs.test_commands_in_docs import GROUPS
 from tools.metrics import TURN, turn_file
 
@@ -29,13 +27,6 @@ def test_pages_in_docs_equal_the_schemas_the_settings_and_the_commands() -> None
 def test_every_setting_has_a_description() -> None:
     assert all(setting.info.description for setting in options_of(JobSettings))
     assert any(isinstance(item, Ge | Gt) for setting in options_of(JobSettings) for item in setting.info.metadata)
-
-
-def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:
-    page = (settings_page.PAGE.parents[1] / "how-to/prompts.md").read_text(encoding="utf-8")
-    (policies,) = re.findall(r"A set with a keep word works with the policies (.*?)\s+only", page, re.DOTALL)
-    takes = {kind for kind in POLICIES.built_in if BUILT_IN_PROMPTS[str(policy_class(kind).prompt_set)].keep_word}
-    assert set(re.findall("`([^`]+)`", policies)) == takes
 
 
 def test_troubleshooting_page_has_messages_that_the_code_prints() -> None:

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from ray.exceptions import RayError
 
@@ -52,17 +52,13 @@ def test_scan_opens_key_files_alone(tmp_path: Path) -> None:
     assert rows_of(scan_log(output, fingerprint="f")) == rows_of(before)
 
 
-def test_missing_key_file_is_made_of_its_log_files(tmp_path: Path) -> None:
+def test_missing_key_file_is_made_of_its_log_files_and_none_promises_a_turn_whose_file_is_gone(tmp_path: Path) -> None:
     output = written(tmp_path)
     before = held(output)
     for path in (output / KEYS_FOLDER).files()[::2]:
         Path(path).unlink()
     assert held(output) == before
-
-
-def test_key_file_promises_no_turn_whose_file_is_gone(tmp_path: Path) -> None:
-    output = written(tmp_path)
-    gone = (output / TURNS_FOLDER).files()[0]
+    gone = (output / TURNS_FOLDER).files()[1]
     Path(gone).unlink()
     index = scan_log(output, fingerprint="f")
     assert gone not in index.turns["file"].to_pylist()
@@ -91,18 +87,6 @@ def test_merged_log_says_the_same_in_a_file_for_each_writer(tmp_path: Path) -> N
     assert merged(output) == []
 
 
-def test_log_with_a_column_that_is_gone_says_the_same_and_is_merged_without_it(tmp_path: Path) -> None:
-    output = written(tmp_path, writers="a")
-    before = held(output)
-    for path in [*(output / TURNS_FOLDER).files()[::2], *(output / OUTCOMES_FOLDER).files()[::2]]:
-        table = pq.read_table(path)
-        pq.write_table(table.append_column("num_markers", pa.array([3] * table.num_rows)), path)
-    assert held(output) == before
-    assert len(merged(output)) == 1
-    assert held(output) == before
-    assert "num_markers" not in pq.read_schema(*(output / TURNS_FOLDER).files()).names
-
-
 def test_merge_makes_several_files_of_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = written(tmp_path, writers="a")
     before = held(output)
@@ -127,21 +111,18 @@ def test_row_groups_without_a_wanted_document_are_not_read(tmp_path: Path, monke
     assert of_id["document_hash"].to_pylist() == [f"{RUNS[0]} a 2"]
 
 
-def test_flush_whose_keys_were_removed_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("without_keys", "merged_names"),
+    [(1, ["000003to000004.parquet"]), (FLUSHES - 1, ["000001to000003.parquet"])],
+    ids=["removed", "of a flush that its writer has not ended"],
+)
+def test_flush_without_keys_stays_and_divides_the_merged_ones(
+    tmp_path: Path, without_keys: int, merged_names: list[str]
+) -> None:
     output = written(tmp_path, writers="a")
     before = held(output)
-    Path((output / KEYS_FOLDER).files()[1]).unlink()
-    assert [name.rpartition("-")[2] for name in merged(output)] == ["000003to000004.parquet"]
-    assert held(output) == before
-
-
-def test_flush_that_its_writer_has_not_ended_stays(tmp_path: Path) -> None:
-    output = written(tmp_path, writers="a")
-    before = held(output)
-    last = f"{RUNS[0]}-a-{FLUSHES:06d}.parquet"
-    (output / KEYS_FOLDER / last).fs.rm_file((output / KEYS_FOLDER / last).path)
-    merged(output)
-    assert (output / TURNS_FOLDER / last).exists()
+    Path((output / KEYS_FOLDER).files()[without_keys]).unlink()
+    assert [name.rpartition("-")[2] for name in merged(output)] == merged_names
     assert held(output) == before
 
 
@@ -257,8 +238,13 @@ def test_three_attempts_that_merge_at_once_take_no_file_from_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge, "MERGED_BYTES", 1)
+
+    def slowed(place: Location, change: Any, *arguments: Any) -> Any:
+        time.sleep(random.uniform(0, 0.003))
+        return change(place, *arguments)
+
     for name in ("write_bytes", "_delete_file"):
-        monkeypatch.setattr(Location, name, slowed(getattr(Location, name)))
+        monkeypatch.setattr(Location, name, partialmethod(slowed, getattr(Location, name)))
     for number in range(5):
         output = written(tmp_path / str(number), writers="ab")
         owner = [-1]
@@ -269,14 +255,6 @@ def test_three_attempts_that_merge_at_once_take_no_file_from_the_newest(
         answers = held(output)["answers"]
         assert len(answers) == (2 + 3) * FLUSHES
         assert set(held(output)["num_turns"].values()) <= {FLUSHES, 3 * FLUSHES}
-
-
-def slowed(change: Any) -> Any:
-    def changed(*arguments: Any) -> Any:
-        time.sleep(random.uniform(0, 0.003))
-        return change(*arguments)
-
-    return changed
 
 
 def attempt(output: Location, owner: list[int], number: int) -> bool:

@@ -2,7 +2,6 @@ import asyncio
 import shutil
 import threading
 import time
-import tracemalloc
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -142,21 +141,6 @@ def prompts(draw: st.DrawFn) -> Prompt:
     return Prompt(path=path, kind=kind, token_ids=token_ids, max_tokens=1, span=shown)
 
 
-def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tmp_path: Path) -> None:
-    num_turns, num_tokens = 20, 5000
-    completion = Completion(token_ids=range(1000, 1000 + num_tokens), text="x", finish_reason=FinishReason.STOP)
-    prompt = Prompt(path="", kind="update", token_ids=(1,), max_tokens=1)
-    turns = [(replace(prompt, path=f"update/{number}"), completion) for number in range(num_turns)]
-    asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
-    turns_in(output_at(tmp_path), address_of())  # loads what it needs
-    tracemalloc.start()
-    logged = logged_in(output_at(tmp_path), address_of())
-    num_bytes, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert num_bytes < num_turns * num_tokens
-    assert list(logged.by_path()["update/7"]["token_ids"]) == list(completion.token_ids)
-
-
 @given(turns=st.lists(st.tuples(prompts(), completions()), max_size=4, unique_by=lambda turn: turn[0].path))
 def test_turn_log_any_turns_come_back_as_they_were(
     turns: list[tuple[Prompt, Completion]], tmp_path_factory: pytest.TempPathFactory
@@ -185,17 +169,15 @@ def test_turn_log_of_many_replicas_flushes_less_often_unless_an_interval_is_set(
     assert LogConfig(flush_seconds=2).paced(replicas) == 2
 
 
-async def test_turn_log_turns_over_the_size_appear_before_the_interval(tmp_path: Path) -> None:
-    writer = writer_at(output_at(tmp_path), log=IN_AN_HOUR)
-    for number in range(10):
-        writer.record_turn(address_of(), *turn_of(f"update/{number}", text="x" * (FLUSH_BYTES // 10)))
-    await wait_for_files(output_at(tmp_path), count=1)
-
-
-async def test_turn_log_told_to_flush_soon_makes_the_outcome_durable_before_the_interval(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cause", ["size", "told to"])
+async def test_turn_log_makes_an_outcome_durable_before_the_interval(tmp_path: Path, cause: str) -> None:
     writer, address = writer_at(output_at(tmp_path), log=IN_AN_HOUR), address_of()
     durable = asyncio.ensure_future(writer.record_outcome(address, outcome_of()))
-    writer.flush_soon()
+    if cause == "size":
+        for number in range(10):
+            writer.record_turn(address, *turn_of(f"update/{number}", text="x" * (FLUSH_BYTES // 10)))
+    else:
+        writer.flush_soon()
     await asyncio.wait_for(durable, timeout=20)
     assert current_outcome(output_at(tmp_path), address)["status"] == "ok"
 
@@ -240,16 +222,30 @@ async def test_scan_of_one_writer_finds_its_files_alone(
     assert set(found) == {text_hash("run a-1"), text_hash("run a-2"), "d"}
 
 
-async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("a file where the folder should be")
+def break_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "log").write_text("a file where the folder should be")
+
+
+def break_writing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> bytes:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(files, "parquet_bytes", broken)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"), [(break_disk, "can't be written"), (break_writing, "MemoryError: no room")]
+)
+async def test_turn_log_that_can_not_be_written_fails_every_waiter_and_all_that_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, break_it: Any, said: str
+) -> None:
+    break_it(tmp_path, monkeypatch)
     writer = writer_at(output_at(tmp_path))
     waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
     results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
     assert [type(result) for result in results] == [StorageError] * 3
-    with pytest.raises(StorageError, match="can't be written"):
+    with pytest.raises(StorageError, match=said):
         writer.record_turn(address_of(), *turn_of())
-    with pytest.raises(StorageError):
-        await writer.record_outcome(address_of(), outcome_of())
     with pytest.raises(StorageError):
         await writer.flush()
 
@@ -281,7 +277,7 @@ async def test_turn_log_that_lost_turns_keeps_no_outcome_though_the_disk_recover
     ],
     ids=["big-token", "no-reason", "surrogate", "big-count", "no-number"],
 )
-async def test_turn_log_given_a_turn_that_does_not_fit_refuses_that_one_and_keeps_the_others(
+async def test_turn_log_given_a_row_that_does_not_fit_refuses_that_one_and_keeps_the_others(
     change: dict[str, Any], column: str, tmp_path: Path
 ) -> None:
     writer = writer_at(output_at(tmp_path))
@@ -289,74 +285,37 @@ async def test_turn_log_given_a_turn_that_does_not_fit_refuses_that_one_and_keep
     writer.record_turn(address_of("fine"), prompt, completion)
     with pytest.raises(LogRowError, match=f"`{column}`"):
         writer.record_turn(address_of("cursed"), prompt, replace(completion, **change))
-    await writer.record_outcome(address_of("fine"), outcome_of())
-    assert set(turns_in(output_at(tmp_path), address_of("fine"))) == {"update/0"}
-    assert current_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
-
-
-async def test_turn_log_given_an_outcome_that_does_not_fit_refuses_that_one(tmp_path: Path) -> None:
-    writer = writer_at(output_at(tmp_path))
     with pytest.raises(LogRowError, match="`num_turns`"):
         await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"num_turns": "many"}), timeout=20)
     with pytest.raises(LogRowError, match="`model` is missing"):
         await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"model": None}), timeout=20)
     await writer.record_outcome(address_of("fine"), outcome_of())
+    assert set(turns_in(output_at(tmp_path), address_of("fine"))) == {"update/0"}
     assert current_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
 
 
-async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_and_hangs_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_reading_the_log_gives_the_rows_of_the_reader_and_the_documents_that_were_asked_for(
+    tmp_path: Path,
 ) -> None:
-    def broken(*_: object, **__: object) -> bytes:
-        raise MemoryError("no room")
-
-    monkeypatch.setattr(files, "parquet_bytes", broken)
-    writer = writer_at(output_at(tmp_path))
-    waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
-    results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
-    assert [type(result) for result in results] == [StorageError] * 3
-    assert "MemoryError: no room" in str(results[0])
-    with pytest.raises(StorageError):
-        await writer.flush()
+    output, other = output_at(tmp_path), address_of(fingerprint="other")
+    writer = writer_at(output)
+    for address in (address_of(), address_of("two"), other):
+        writer.record_turn(address, *turn_of())
+    await writer.record_outcome(other, outcome_of())
+    index = scan_log(output, fingerprint="f")
+    assert (index.turns.num_rows, index.outcomes.num_rows) == (2, 0)
+    row = turns_of_text(output, with_tokens=False).by_path()["update/0"]
+    assert (row["num_tokens"], row["text"]) == (2, "memory")
 
 
-@pytest.mark.parametrize("name", ["fingerprint", "document_hash", "status"])
-async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name: str) -> None:
+async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path) -> None:
     output = output_at(tmp_path)
     await writer_at(output).record_outcome(address_of(), outcome_of())
     (file,) = (tmp_path / "log" / "outcomes").iterdir()
-    pq.write_table(pq.read_table(file).drop_columns([name]), file)
+    pq.write_table(pq.read_table(file).drop_columns(["status"]), file)
     shutil.rmtree(tmp_path / KEYS_FOLDER)
-    with pytest.raises(OutputError, match=f"outcomes/.* no column '{name}': .* choose an empty output"):
+    with pytest.raises(OutputError, match=r"outcomes/.* no column 'status': .* choose an empty output"):
         scan_log(output, fingerprint="f")
-
-
-async def test_log_of_another_reader_is_passed_over(tmp_path: Path) -> None:
-    output, other = output_at(tmp_path), address_of(fingerprint="other")
-    writer = writer_at(output)
-    writer.record_turn(other, *turn_of())
-    await writer.record_outcome(other, outcome_of())
-    index = scan_log(output, fingerprint="f")
-    assert (index.turns.num_rows, index.outcomes.num_rows) == (0, 0)
-    files = [str(path) for path in (tmp_path / TURNS_FOLDER).iterdir()]
-    assert not read_turns(output, files, fingerprints=["f"], document_hashes=[other.document_hash])["f"]
-
-
-async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path: Path) -> None:
-    output, writer = output_at(tmp_path), writer_at(output_at(tmp_path))
-    for document in ("one", "two"):
-        writer.record_turn(address_of(document), *turn_of())
-    await writer.flush()
-    files = scan_turn_files(output, fingerprints=["f"])[text_hash("one")]
-    readings = read_turns(output, files, fingerprints=["f"], document_hashes=[text_hash("one")])["f"]
-    assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
-
-
-async def test_read_turns_without_tokens_tells_their_number(tmp_path: Path) -> None:
-    output = output_at(tmp_path)
-    await write_turns(writer_at(output), address_of(), turn_of())
-    row = turns_of_text(output, with_tokens=False).by_path()["update/0"]
-    assert (row["num_tokens"], row["text"]) == (2, "memory")
 
 
 @pytest.mark.parametrize("folder", [KEYS_FOLDER, TURNS_FOLDER])
@@ -379,10 +338,7 @@ def test_run_id_sorts_behind_the_run_before_whatever_the_clock_has_done(hours: i
         ids.append(new_run_id(after=ids[-1]))
     assert ids == sorted(set(ids))
     assert all(datetime.strptime(run_id[:20], "%Y%m%dT%H%M%S.%fZ") for run_id in ids)
-
-
-def test_run_id_after_one_that_is_no_time_is_a_time() -> None:
-    assert new_run_id(after="run").startswith("2")
+    assert new_run_id(after="no time").startswith("2")
 
 
 RUNS = ("20260101T120000.000Z.aaaa", "20260101T120000.001Z.0000")
