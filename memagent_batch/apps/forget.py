@@ -172,7 +172,8 @@ def forget(output: Location, document_ids: Sequence[str]) -> ForgetReport:
     erasure = Erasure(output=output, run=run, document_ids=pa.array(document_ids, pa.string()))
     log_rows = erasure.rewrite_log()
     erasure.rewrite_reviews()
-    asked = erasure.asked_questions(last)
+    bound_to = last.questions["document_id"]  # questions that only these documents were asked go
+    asked = last.questions.filter(pc.invert(pc.is_in(bound_to, value_set=pa.array(document_ids, bound_to.type))))
     record = replace(record, asked_id=write_asked(output, asked))
     updates = {table.name: erasure.delete_rows(table) for table in data_tables(output)}
     manifest = _manifest(last, record, updates, asked=asked, seconds=time.monotonic() - began)
@@ -235,12 +236,6 @@ class Erasure:
                     values = pc.if_else(is_forgotten, pa.scalar(None, rows[name].type), rows[name])
                     rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
                 place.write_bytes(parquet_bytes(rows))
-
-    def asked_questions(self, last: PastRun) -> pa.Table:
-        """The question list of a run without the questions that only these documents were asked."""
-        questions = last.questions
-        is_bound = pc.fill_null(self._is_forgotten(questions["document_id"]), False)
-        return questions.filter(pc.invert(is_bound))
 
     def delete_rows(self, table: OutputTable) -> TableUpdate:
         """Deletes the documents' rows of a table; of `sources`, those that no other document is from."""

@@ -198,7 +198,9 @@ class AgentReader:
         try:
             self._run(self._engine.stop())
         finally:
-            self._close()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def read(
         self,
@@ -314,11 +316,6 @@ class AgentReader:
         except (KeyboardInterrupt, CancelledError):
             future.cancel()
             raise
-
-    def _close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str, value_type: ValueType | None) -> Answered:

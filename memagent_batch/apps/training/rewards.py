@@ -113,27 +113,23 @@ class Rewarder:
             return Reply(error="the question has no references")
         if self._built_in is not None:
             return Reply(reward=self._built_in(response, references))
-        return self._foreign(response, list(references))
+        try:
+            if self._process is None or self._process.has_ended():  # after its end the next sample gets a new one
+                self.close()
+                self._process = RewardProcess(REWARDS.path(self._settings.reward))
+                self._was_imported = True
+            asked = {"response": response, "references": list(references)}
+            return self._process.ask(asked, seconds=self._settings.reward_timeout_seconds)
+        except SettingsError as error:
+            if not self._was_imported:
+                raise
+            return Reply(error=str(error))
 
     def close(self) -> None:
         """Ends the process, if there is one, also where it hangs."""
         if self._process is not None:
             self._process.close()
             self._process = None
-
-    def _foreign(self, response: str, references: list[str]) -> Reply:
-        """Asks the user's function in its process; after the end of the process, the next sample gets a new one."""
-        try:
-            if self._process is None or self._process.has_ended():
-                self.close()
-                self._process = RewardProcess(REWARDS.path(self._settings.reward))
-                self._was_imported = True
-            asked = {"response": response, "references": references}
-            return self._process.ask(asked, seconds=self._settings.reward_timeout_seconds)
-        except SettingsError as error:
-            if not self._was_imported:
-                raise
-            return Reply(error=str(error))
 
 
 class RewardProcess:
