@@ -40,7 +40,8 @@ from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.engines.vllm import orphan_guard
 from memagent_batch.loop.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.run.flows.answer import answer
-from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, make_agent, read
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
 from memagent_batch.run.wiring import identify_reader, make_output, make_tokenizer, resolve_model, with_prompt_order
 from memagent_batch.types import Prompt, Question
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Memory, PromptTokens, Slot, TokenTemplate, split_slots
-from memagent_batch.run.reading.read import LoadedAgent, ReadingTurns, read
+from memagent_batch.run.reading.agent import LoadedAgent
+from memagent_batch.run.reading.read import ReadingTurns, read
 from memagent_batch.types import Completion, Document, FinishReason, Prompt, Question, Status
 
 TEXT = "The first gate has the code 17 . Nothing else is here , and the last gate has 4 ."

@@ -6,7 +6,6 @@ the table `runs` says what is left to remove.
 """
 
 import logging
-import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from memagent_batch.data.documents.where import Condition, matching_rows, parse_
 from memagent_batch.data.ingest.document_files import DocumentWriter, read_row_groups
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import BATCH_ROWS, open_database
-from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.delta import ERASER, OutputTable, TableFile
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.location import TEMPORARY, Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
@@ -34,7 +33,8 @@ from memagent_batch.data.store.turn_log.index import last_run_id
 from memagent_batch.data.store.turn_log.merge import rewrite_log
 from memagent_batch.data.store.turn_log.question_list import ASKED_FOLDER, write_asked
 from memagent_batch.errors import InputError
-from memagent_batch.run.claim import INGEST_FOLDER, INPUT_FOLDER, SCRATCH_FOLDER
+from memagent_batch.run.claim import INPUT_FOLDER
+from memagent_batch.run.commits import TableUpdate, commit_run, end_commits
 from memagent_batch.run.executors.leaving import LEAVE_SECONDS
 from memagent_batch.run.history import (
     ERASING,
@@ -44,15 +44,14 @@ from memagent_batch.run.history import (
     finish,
     has_pending_erasure,
     read_run_record,
-    undo_unfinished,
     unfinished_runs,
 )
-from memagent_batch.run.manifest import Manifest, RunCounts, RunRecord
+from memagent_batch.run.manifest import RunCounts, RunRecord
 from memagent_batch.run.retention import data_tables, vacuum_tables
-from memagent_batch.run.run import NOTHING_SPENT, WRITER, TableUpdate, digest_of
+from memagent_batch.run.run import NOTHING_SPENT
 from memagent_batch.run.state import NOTES_FOLDER, read_progress
 from memagent_batch.run.sums import answers_dataset, changed_questions, sum_readings
-from memagent_batch.run.tables import ANSWERS_TABLE, MEMORIES_TABLE
+from memagent_batch.run.tables import ANSWERS_TABLE, MEMORIES_TABLE, READING_TABLES
 
 ALIVE_SECONDS = 120
 """A run that has noted something since then may still be running."""
@@ -66,8 +65,6 @@ select source from used group by source having bool_and(document_id in (from for
 _HASH_COLUMNS = ((ANSWERS_TABLE, "document_hash"), (DOCUMENTS_TABLE, "text_hash"))
 """Tables that hold the hashes of texts by `document_id`, with the column."""
 _HASHES = pa.schema({"document_id": pa.string(), "hash": pa.string()})
-_PLAN_FILE = re.compile(f"/{SCRATCH_FOLDER}/[0-9a-f]{{32}}/")
-"""A file of a plan, and none that someone else has put there."""
 
 log = logging.getLogger(__name__)
 
@@ -159,26 +156,29 @@ def forget(output: Location, document_ids: Sequence[str]) -> ForgetReport:
     began, last = time.monotonic(), find_run(output)
     started_at, leaving = datetime.now(UTC).isoformat(), unfinished_runs(output)
     record = RunRecord(**{**(read_run_record(output) or {}), "started_at": started_at, "forgotten": len(document_ids)})
-    run = begin(
-        output, lambda run_id: replace(record, run_id=run_id), writer=WRITER, after=last_run_id(output), fences_all=True
-    )
+    run = begin(output, lambda run_id: replace(record, run_id=run_id), writer=ERASER, after=last_run_id(output))
     record = replace(record, run_id=run.run_id)
-    for table in data_tables(output):
-        table.commit(run=run, schema=table.schema())  # older runs can't commit any more
-    undo_unfinished(output, run)
-    for writer, number in run.fences.items():
-        undo_unfinished(output, replace(run, writer=writer, number=number, fences={}))
+    end_commits(output, run)
+    tables = data_tables(output)
+    alone = [table for table in tables if table.name not in READING_TABLES]
+    for table in alone:
+        table.commit(run=run, schema=table.schema())  # ingests that have begun before can't commit any more
     _wait_for_readers(output, [row["run_id"] for row in leaving])
-    erasure = Erasure(output=output, run=run, document_ids=pa.array(document_ids, pa.string()))
+    erasure = Erasure(output=output, document_ids=pa.array(document_ids, pa.string()))
     log_rows = erasure.rewrite_log()
     erasure.rewrite_reviews()
     bound_to = last.questions["document_id"]  # questions that only these documents were asked go
     asked = last.questions.filter(pc.invert(pc.is_in(bound_to, value_set=pa.array(document_ids, bound_to.type))))
     record = replace(record, asked_id=write_asked(output, asked))
-    updates = {table.name: erasure.delete_rows(table) for table in data_tables(output)}
-    manifest = _manifest(last, record, updates, asked=asked, seconds=time.monotonic() - began)
-    record = replace(record, asked=manifest["counts"]["asked"])
-    finish(output, run, record, manifest, state=ERASING)
+    updates = {table.name: erasure.delete_rows(table) for table in tables}
+    for table in alone:
+        update = updates[table.name]
+        if update.removed:
+            table.commit(run=run, schema=update.schema, add=update.added, remove=update.removed)
+    reading = {name: update for name, update in updates.items() if name in READING_TABLES}
+    erased = _manifest(last, record, reading, asked=asked, seconds=time.monotonic() - began)
+    record = replace(record, asked=erased["counts"]["asked"])
+    manifest = commit_run(output, run, record, reading, erased, state=ERASING)
     num_files = _remove_files(output, asked_id=record.asked_id)
     finish(output, run, record, manifest)
     rows = {name: _num_rows(update.removed) - _num_rows(update.added) for name, update in updates.items()}
@@ -205,7 +205,6 @@ class Erasure:
     """Deletes documents from one part of an output after another."""
 
     output: Location
-    run: RunNumber
     document_ids: pa.Array
 
     def rewrite_log(self) -> int:
@@ -238,7 +237,10 @@ class Erasure:
                 place.write_bytes(parquet_bytes(rows))
 
     def delete_rows(self, table: OutputTable) -> TableUpdate:
-        """Deletes the documents' rows of a table; of `sources`, those that no other document is from."""
+        """Writes files of a table again without the documents' rows.
+
+        Of `sources`, rows of sources go that no other document is from.
+        """
         key, values = "document_id", self.document_ids
         if table.name == SOURCES_TABLE:
             key, values = "source", self._orphaned_sources()
@@ -256,9 +258,8 @@ class Erasure:
                     if (left := rows.filter(pc.invert(_is_in(rows, key, values)))).num_rows:
                         writer.copy(left)
             added += [replace(new, partition=file.partition) for new in writer.files]
-        if removed:
-            table.commit(run=self.run, schema=table.schema(), add=added, remove=removed)
-        return TableUpdate(schema=table.schema(), kept=kept, added=added, removed=removed)
+        partition_by = table.open().metadata().partition_columns
+        return TableUpdate(schema=table.schema(), partition_by=partition_by, kept=kept, added=added, removed=removed)
 
     def _orphaned_sources(self) -> pa.Array:
         documents = OutputTable(output=self.output, name=DOCUMENTS_TABLE)
@@ -280,24 +281,21 @@ def _is_in(rows: pa.Table, key: str, values: pa.Array) -> pa.BooleanArray:
 
 def _manifest(
     last: PastRun, record: RunRecord, updates: Mapping[str, TableUpdate], *, asked: pa.Table, seconds: float
-) -> Manifest:
-    """The manifest of the last run as the tables are now. Earlier runs can't be compared with: there is no `since`."""
+) -> dict[str, Any]:
+    """The manifest of the last run as the tables will be. Earlier runs can't be compared with: there is no `since`."""
     update, place = updates[ANSWERS_TABLE], last.table(ANSWERS_TABLE).place
-    schema = update.schema or pa.schema([])
-    left = answers_dataset(place, update.files, schema)
+    left = answers_dataset(place, update.files, update.schema)
     sums = sum_readings(
         left,
         documents=None,
         since=last.run_id,
-        before=answers_dataset(place, update.removed, schema),
-        after=answers_dataset(place, update.added, schema),
+        before=answers_dataset(place, update.removed, update.schema),
+        after=answers_dataset(place, update.added, update.schema),
     )
     with open_database({"answers": left.scanner(["document_id"], batch_size=BATCH_ROWS).to_reader()}) as database:
         ((num_documents,),) = database.sql("select count(distinct document_id) from answers").fetchall()
-    versions = {name: last.table(name).version() or 0 for name in last.manifest["table_versions"]}
-    files = {name: [file.path for file in updates[name].files] for name in versions}
     documents = last.manifest["documents_table"]
-    if documents["output"] is None and DOCUMENTS_TABLE in updates:
+    if documents["output"] is None and last.table(DOCUMENTS_TABLE).exists():
         documents = {"output": None, "version": last.table(DOCUMENTS_TABLE).version()}
     return {
         **last.manifest,
@@ -321,9 +319,7 @@ def _manifest(
             "answers": sums.num_changed,
             "tables": {},
         },
-        "table_versions": versions,
         "digest_before": last.manifest["digest"],
-        "digest": digest_of(files, before=last.manifest["digest"]),
         "spent": NOTHING_SPENT,
         "started_at": record.started_at,
         "finished_at": datetime.now(UTC).isoformat(),
@@ -346,8 +342,6 @@ def _remove_files(output: Location, *, asked_id: str) -> int:
     """
     paths = [path for path in (output / ASKED_FOLDER).files() if path.rpartition("/")[2] != f"{asked_id}.parquet"]
     paths += (output / NOTES_FOLDER).files() + (output / INPUT_FOLDER).files()
-    paths += (output / INGEST_FOLDER).files()
-    paths += [path for path in (output / SCRATCH_FOLDER).files() if _PLAN_FILE.search(path)]
     paths += [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(".html")]
     pages = output / PAGES_FOLDER
     paths += pages.files() if (pages / SITE_RECORD_FILE).exists() else []

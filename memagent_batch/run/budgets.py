@@ -166,9 +166,7 @@ def _effective_window(agent: AgentConfig) -> int:
         return window  # the tokeniser only counts: its window is not that of the served model
     is_given = "window_tokens" in agent.model_fields_set
     has_weights = engine.has_weights
-    allows_longer = os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0"
-    is_stretched = "hf_overrides" in agent.vllm.engine_args or allows_longer  # vLLM takes more than the config says
-    if is_given and (not has_weights or is_stretched):
+    if is_given and (not has_weights or _is_stretched(agent)):
         return window
     own = model_window(resolve_model(agent.model if has_weights else agent.tokenizer or agent.model))
     if own is None or own >= window:
@@ -179,6 +177,11 @@ def _effective_window(agent: AgentConfig) -> int:
             f"{window}; lower it to {own} or less, or leave it out"
         )
     return own
+
+
+def _is_stretched(agent: AgentConfig) -> bool:
+    """Whether vLLM is set to take more than the model's config says."""
+    return "hf_overrides" in agent.vllm.engine_args or os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0"
 
 
 def _excess(agent: AgentConfig) -> int:

@@ -52,6 +52,16 @@ class AnsweredReading:
     """Its rows of `memories`, whose spans have no locators yet."""
 
     @property
+    def has_spans(self) -> bool:
+        """Whether something is to be looked up in the text."""
+        return bool(self.sentences) or self.is_aligned
+
+    @property
+    def shows_chunks(self) -> bool:
+        """Whether a turn of it showed a span of the text."""
+        return any(turn["char_start"] is not None for turn in self.turns)
+
+    @property
     def is_aligned(self) -> bool:
         """Whether the strings of the answer are looked for: not where it says that nothing is stated."""
         answer = self.answer
@@ -59,18 +69,27 @@ class AnsweredReading:
         return answer["status"] == Status.OK and answer["answer"] is not None and is_stated
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSpans:
+    """The rows of a part of the plan that have spans of its documents."""
+
+    evidence: list[EvidenceRow] | None
+    """Rows of `evidence`; None where it was not asked for."""
+    memories: list[MemoryRow]
+
+
 def spans_of_part(
     part: pa.Table, answered: Sequence[AnsweredReading], *, documents: StoredDocuments, has_evidence: bool
-) -> tuple[list[EvidenceRow] | None, list[MemoryRow]]:
-    """The rows of `evidence`, None if it was not asked for, and of `memories` of a part of the plan.
+) -> PartSpans:
+    """Makes the rows of a part of the plan that have spans.
 
     Texts are read one after another, and only those that evidence lies in; of others their parts alone.
     """
     of_row: dict[int, list[AnsweredReading]] = {}
     for each in answered:
         of_row.setdefault(each.row, []).append(each)
-    with_text = {each.row for each in answered if has_evidence and (each.sentences or each.is_aligned)}
-    shown = {each.row for each in answered if any(turn["char_start"] is not None for turn in each.turns)}
+    with_text = {row for row, readings in of_row.items() if has_evidence and any(each.has_spans for each in readings)}
+    shown = {row for row, readings in of_row.items() if any(each.shows_chunks for each in readings)}
     evidence: dict[int, list[EvidenceRow]] = {}
     memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
     for rows in (with_text, shown - with_text):
@@ -83,9 +102,9 @@ def spans_of_part(
             ]
             if row in with_text:
                 evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, stored)]
-    return (
-        [line for row in sorted(evidence) for line in evidence[row]] if has_evidence else None,
-        [turn for row in sorted(memories) for turn in memories[row]],
+    return PartSpans(
+        evidence=[line for row in sorted(evidence) for line in evidence[row]] if has_evidence else None,
+        memories=[turn for row in sorted(memories) for turn in memories[row]],
     )
 
 

@@ -13,23 +13,30 @@ from typing import Annotated, Any, TypedDict, cast
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.data.store.columns import Column, arrow_schema
-from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
+from memagent_batch.data.store.delta import (
+    ERASER,
+    FilesChangedError,
+    OutputTable,
+    RunNumber,
+    write_table_files,
+)
 from memagent_batch.data.store.errors import output_errors, table_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import OutputError, StorageError, SupersededError
 from memagent_batch.run.manifest import FORMAT, Manifest, RunRecord
-from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, ROLLOUTS_TABLE, RUNS_TABLE
+from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
 
 LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
 """Names the finished run before it."""
-RUNNING, ERASING, FINISHED = "running", "erasing", "finished"
+RUNNING, COMMITTING, ERASING, FINISHED = "running", "committing", "erasing", "finished"
 """States of a run. One that is erasing is a `memagent forget` that now deletes the files of earlier versions."""
+HAS_ENDED = ds.field("state").isin([ERASING, FINISHED])
 SHOWN_RUNS = 10
 GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
 OLD_FILES = ("manifest.json", "run.json")
@@ -48,7 +55,10 @@ class RunRow(TypedDict):
     writer: Annotated[str, Column("application transaction of its commits; each slice has its own")]
     state: Annotated[
         str,
-        Column("running (or killed, or stopped by an error), finished, or erasing (the same command continues)"),
+        Column(
+            "running (or killed, or stopped by an error), committing (if it was killed, the next run ends it), "
+            "finished, or erasing (the same command continues)"
+        ),
     ]
     started_at: Annotated[datetime, Column("when it began, UTC")]
     finished_at: Annotated[datetime | None, Column("when it finished, UTC")]
@@ -155,7 +165,8 @@ def require_readable(output: Location) -> None:
             )
 
 
-def _rows(output: Location, *, columns: list[str] | None = None, only: ds.Expression | None = None) -> list[RunRow]:
+def read_rows(output: Location, *, columns: list[str] | None = None, only: ds.Expression | None = None) -> list[RunRow]:
+    """Reads rows of the table `runs`; none if there is no table."""
     runs = OutputTable(output=output, name=RUNS_TABLE).dataset_if_there()
     if runs is None:
         require_readable(output)
@@ -169,7 +180,7 @@ def finished_runs(output: Location) -> list[str]:
     Runs before the last `memagent forget` are left out: their tables can't be read any more.
     """
     columns = ["run_id", "answers_version", "documents_forgotten"]
-    rows = _rows(output, columns=columns, only=ds.field("state") != RUNNING)
+    rows = read_rows(output, columns=columns, only=HAS_ENDED)
     rows.sort(key=lambda row: (row["answers_version"] or 0, row["run_id"]))
     erasures = [number for number, row in enumerate(rows) if row["documents_forgotten"] is not None]
     return [row["run_id"] for row in rows[max(erasures, default=0) :]]
@@ -198,8 +209,8 @@ def find_run(output: Location, name: str = LATEST) -> PastRun:
 
 def open_run(output: Location, run_id: str) -> PastRun:
     """A finished run by its id."""
-    only = (ds.field("run_id") == run_id) & (ds.field("state") != RUNNING)
-    (row,) = _rows(output, columns=["run_id", "manifest"], only=only)
+    only = (ds.field("run_id") == run_id) & HAS_ENDED
+    (row,) = read_rows(output, columns=["run_id", "manifest"], only=only)
     manifest = json.loads(row["manifest"] or "{}")
     if manifest.get("format") != FORMAT:
         raise OutputError(
@@ -232,7 +243,7 @@ def require_manifest(output: Location) -> Manifest:
 
 def read_run_record(output: Location) -> dict[str, Any] | None:
     """What the latest run of an output, finished or not, was asked; None if there is none."""
-    rows = _rows(output, columns=["run_id", "started_at", "record"])
+    rows = read_rows(output, columns=["run_id", "started_at", "record"])
     if not rows:
         return None
     latest = max(rows, key=lambda row: row["run_id"])
@@ -242,7 +253,25 @@ def read_run_record(output: Location) -> dict[str, Any] | None:
 
 def last_record_run_id(output: Location) -> str:
     """The id of the latest run; empty if there is none."""
-    return max((row["run_id"] for row in _rows(output, columns=["run_id"])), default="")
+    return max((row["run_id"] for row in read_rows(output, columns=["run_id"])), default="")
+
+
+def latest_number(output: Location, *, writer: str) -> RunNumber:
+    """The number of the latest run of a writer, without its id; 0 if it has none."""
+    runs = OutputTable(output=output, name=RUNS_TABLE)
+    return RunNumber(number=runs.run_number(writer), run_id="", writer=writer, num_erasures=runs.run_number(ERASER))
+
+
+def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
+    """The number and id that the next run of a writer takes, if no other takes it first.
+
+    Args:
+        output: The output.
+        writer: Name of the application transaction.
+        after: An id behind which the run's id sorts, beside those of the runs before.
+    """
+    latest = latest_number(output, writer=writer)
+    return replace(latest, number=latest.number + 1, run_id=new_run_id(after=max(after, last_record_run_id(output))))
 
 
 def begin(
@@ -251,8 +280,7 @@ def begin(
     *,
     writer: str,
     after: str,
-    fences_all: bool = False,
-    last_number: int | None = None,
+    latest: RunNumber | None = None,
 ) -> RunNumber:
     """Begins a run: takes the next number of its writer, and commits a row with the state "running" to `runs`.
 
@@ -261,102 +289,37 @@ def begin(
         make_record: Makes the record of the run, by its id.
         writer: Name of the application transaction.
         after: An id behind which the run's id sorts, beside those of the runs before.
-        fences_all: Whether the run takes the next numbers of all other writers too, and may commit to all tables: also
-            to those that `memagent ingest` commits to, whose numbers may be ahead of `runs`.
-        last_number: The writer's number when the sources were listed; None if it doesn't matter whether another run
-            has begun since.
+        latest: `latest_number` when the sources were listed; None if it doesn't matter whether another run has begun
+            since.
 
     Raises:
-        SupersededError: another run has begun since `last_number`: this one may know an older state of the sources.
+        SupersededError: another run has begun since `latest`: this one may know an older state of the sources.
         StorageError: other runs begin again and again.
     """
-    table = OutputTable(output=output, name=RUNS_TABLE)
     for _ in range(_BEGIN_TRIES):
+        if latest is not None:
+            require_newest(output, latest)
         run = next_number(output, writer=writer, after=after)
-        if last_number is not None:
-            require_newest(output, replace(run, number=last_number))
-        if fences_all:
-            others = {row["writer"] for row in _rows(output, columns=["writer"])} - {writer}
-            run = replace(
-                run,
-                number=_last_number(output, writer) + 1,
-                fences={other: _last_number(output, other) + 1 for other in others},
-            )
         try:
-            _commit(table, run, _row(run, make_record(run.run_id)), is_first=True)
+            commit_row(output, run, make_row(run, make_record(run.run_id)), is_first=True)
         except SupersededError:
             continue
         return run
-    raise StorageError(f"{table.place} changes whenever it is looked at; see how many runs are started")
+    raise StorageError(f"{output / RUNS_TABLE} changes whenever it is looked at; see how many runs are started")
 
 
-def next_number(output: Location, *, writer: str, after: str) -> RunNumber:
-    """The number and id that the next run of a writer takes, if no other takes it first."""
-    number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer) + 1
-    return RunNumber(number=number, run_id=new_run_id(after=max(after, last_record_run_id(output))), writer=writer)
-
-
-def _last_number(output: Location, writer: str) -> int:
-    """The largest number with which a writer has committed to any table; 0 if it has not."""
-    names = (RUNS_TABLE, SOURCES_TABLE, DOCUMENTS_TABLE, *READING_TABLES, ROLLOUTS_TABLE)
-    return max(OutputTable(output=output, name=name).run_number(writer) for name in names)
-
-
-def finish(
-    output: Location,
-    run: RunNumber,
-    record: RunRecord,
-    manifest: Manifest,
-    *,
-    has_begun: bool = True,
-    state: str = FINISHED,
-) -> None:
+def finish(output: Location, run: RunNumber, record: RunRecord, manifest: Manifest, *, has_begun: bool = True) -> None:
     """Commits the row of a finished run, in place of the one that it wrote when it began, if it has.
 
     Raises:
         SupersededError: a newer run has begun; nothing was changed.
     """
-    counts, changes = manifest["counts"], manifest["changes"]
-    row: RunRow = {
-        **_row(run, record),
-        "state": state,
-        "finished_at": datetime.fromisoformat(manifest["finished_at"]),
-        "ok": counts["ok"],
-        "failed": counts["failed"],
-        "not_read": counts["not_read"],
-        "answers_changed": changes["answers"],
-        "documents_added": changes["documents"]["added"],
-        "documents_changed": changes["documents"]["changed"],
-        "documents_removed": changes["documents"]["removed"],
-        "seconds": manifest["seconds"],
-        "answers_version": manifest["table_versions"].get("answers"),
-        "digest": manifest["digest"],
-        "manifest": json.dumps(manifest, ensure_ascii=False),
-    }
-    _commit(OutputTable(output=output, name=RUNS_TABLE), run, row, is_first=not has_begun)
+    row = {**make_row(run, record), **ended_columns(manifest), "state": FINISHED}
+    commit_row(output, run, cast("RunRow", row), is_first=not has_begun)
 
 
-def run_number_of(output: Location, run_id: str) -> RunNumber:
-    """The number of a run that has begun."""
-    (row,) = _rows(output, columns=["number", "writer"], only=ds.field("run_id") == run_id)
-    return RunNumber(number=row["number"], run_id=run_id, writer=row["writer"])
-
-
-def require_newest(output: Location, run: RunNumber) -> None:
-    """Returns if no newer run of the same writer has begun.
-
-    Raises:
-        SupersededError: one has.
-        StorageError: nobody can tell: the store does not answer.
-    """
-    if OutputTable(output=output, name=RUNS_TABLE).run_number(run.writer) > run.number:
-        raise SupersededError(
-            f"output: {output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes nothing. "
-            "What it has read is in the log, and is not read again"
-        )
-
-
-def _row(run: RunNumber, record: RunRecord) -> RunRow:
+def make_row(run: RunNumber, record: RunRecord) -> RunRow:
+    """The row of a run that begins."""
     return {
         **cast("RunRow", dict.fromkeys(RunRow.__annotations__)),
         "run_id": run.run_id,
@@ -371,41 +334,110 @@ def _row(run: RunNumber, record: RunRecord) -> RunRow:
     }
 
 
-def _commit(table: OutputTable, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
-    """Commits a row in place of the one that the run has, and those of many small files as one file.
+def ended_columns(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a row that a run has at its end."""
+    counts, changes = manifest["counts"], manifest["changes"]
+    return {
+        "finished_at": datetime.fromisoformat(manifest["finished_at"]),
+        "ok": counts["ok"],
+        "failed": counts["failed"],
+        "not_read": counts["not_read"],
+        "answers_changed": changes["answers"],
+        "documents_added": changes["documents"]["added"],
+        "documents_changed": changes["documents"]["changed"],
+        "documents_removed": changes["documents"]["removed"],
+        "seconds": manifest["seconds"],
+        "answers_version": manifest["table_versions"].get("answers"),
+        "digest": manifest["digest"],
+        "manifest": json.dumps(manifest, ensure_ascii=False),
+    }
+
+
+def run_number_of(output: Location, run_id: str) -> RunNumber:
+    """The number of a run that has begun."""
+    (row,) = read_rows(output, columns=["number", "writer"], only=ds.field("run_id") == run_id)
+    return replace(latest_number(output, writer=row["writer"]), number=row["number"], run_id=run_id)
+
+
+def require_newest(output: Location, run: RunNumber) -> None:
+    """Returns if no newer run of the same writer, and no `memagent forget`, has begun.
+
+    Raises:
+        SupersededError: one has.
+        StorageError: nobody can tell: the store does not answer.
+    """
+    OutputTable(output=output, name=RUNS_TABLE).require_newest(run)
+
+
+def commit_row(
+    output: Location, run: RunNumber, row: RunRow, *, is_first: bool = False, after_state: str | None = None
+) -> None:
+    """Commits a row in place of the one that its run has, and those of many small files as one file.
 
     A run that forgets documents writes all rows again, without messages that may quote them. What another writer
     commits meanwhile is read, and the row committed to that.
 
+    Args:
+        output: The output.
+        run: The run that commits.
+        row: The row, of this run or of another one.
+        is_first: Whether the run commits to the table for the first time.
+        after_state: The state that the row must have now: with another one nothing is committed.
+
     Raises:
         SupersededError: a newer run has begun; nothing was changed.
     """
+    table, only = OutputTable(output=output, name=RUNS_TABLE), ds.field("run_id") == row["run_id"]
     for tries_left in reversed(range(_COMMIT_TRIES)):
         version = table.version()
+        if after_state is not None:
+            states = table.dataset(version).to_table(columns=["state"], filter=only)["state"].to_pylist()
+            if states != [after_state]:
+                return
         try:
-            _commit_at(table, version, run, row, is_first=is_first)
-        except SupersededError:
-            if not tries_left or table.version() == version:
+            commit_row_at(table, version, run, row, is_first=is_first)
+        except FilesChangedError:
+            if not tries_left:
                 raise
         else:
             return
 
 
-def _commit_at(table: OutputTable, version: int | None, run: RunNumber, row: RunRow, *, is_first: bool) -> None:
+def commit_row_at(
+    table: OutputTable,
+    version: int | None,
+    run: RunNumber,
+    row: RunRow,
+    *,
+    is_first: bool = False,
+    is_serial: bool = False,
+) -> None:
+    """The same for a version of `runs`.
+
+    Raises:
+        FilesChangedError: another writer has changed the same files meanwhile, or, if it is serial, has made such a
+            commit.
+    """
     files = {} if version is None else table.files(version)
-    replaced = [each for path, each in files.items() if run.run_id in path]
+    replaced = [file for path, file in files.items() if row["run_id"] in path]
     rows = pa.Table.from_pylist([row], schema=RUNS)
-    is_erasure = row["documents_forgotten"] is not None and row["state"] != RUNNING
+    is_erasure = row["documents_forgotten"] is not None and row["state"] in (ERASING, FINISHED)
     is_among_others = not is_first and not replaced  # another run has written the rows of many files as one
     if files and (is_erasure or is_among_others or (len(files) >= COMPACT_FILES and row["state"] == FINISHED)):
         replaced = list(files.values())
-        others = table.dataset(version).to_table(filter=ds.field("run_id") != run.run_id).cast(RUNS)
+        others = table.dataset(version).to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS)
         if is_erasure:
             others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
         rows = pa.concat_tables([others, rows])
-    written = write_table_files(table.place, rows, stem=f"run-{run.number:06d}-{run.run_id}")
-    most = run.number - 1 if is_first else None
-    table.commit(run=run, schema=RUNS, add=written, remove=replaced, most=most, read_version=version)
+    table.commit(
+        run=run,
+        schema=RUNS,
+        add=write_table_files(table.place, rows, stem=f"run-{row['number']:06d}-{row['run_id']}"),
+        remove=replaced,
+        is_first=is_first,
+        is_serial=is_serial,
+        read_version=version,
+    )
 
 
 def _without_messages(row: RunRow) -> RunRow:
@@ -415,73 +447,34 @@ def _without_messages(row: RunRow) -> RunRow:
 
 
 def unfinished_runs(output: Location) -> list[RunRow]:
-    """The latest run of each writer, if it has not finished: it is running, or was killed or stopped.
+    """Runs that are running, or were killed or stopped: of each writer the latest one, and those that commit tables.
 
     Those before the last `memagent forget` don't count: they can't commit any more.
     """
     columns = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
-    rows = sorted(_rows(output, columns=columns), key=lambda row: row["run_id"])
-    erasures = [row for row in rows if row["documents_forgotten"] is not None and row["state"] != RUNNING]
+    rows = sorted(read_rows(output, columns=columns), key=lambda row: row["run_id"])
+    erasures = [row for row in rows if row["documents_forgotten"] is not None and row["state"] in (ERASING, FINISHED)]
     since = erasures[-1]["run_id"] if erasures else ""
-    latest = {row["writer"]: row for row in rows}
-    return [row for row in latest.values() if row["state"] == RUNNING and row["run_id"] > since]
+    latest = {row["writer"]: row["run_id"] for row in rows}
+    return [
+        row
+        for row in rows
+        if row["state"] == COMMITTING
+        or (row["state"] == RUNNING and row["run_id"] == latest[row["writer"]] and row["run_id"] > since)
+    ]
 
 
 def has_pending_erasure(output: Location) -> bool:
     """Whether a `memagent forget` was killed before its end."""
-    rows = _rows(output, columns=["run_id", "state", "documents_forgotten"])
+    rows = read_rows(output, columns=["run_id", "state", "documents_forgotten"])
     latest = max(rows, key=lambda row: row["run_id"], default=None)
-    is_killed = latest is not None and latest["state"] == RUNNING and latest["documents_forgotten"] is not None
+    is_killed = latest is not None and latest["state"] != FINISHED and latest["documents_forgotten"] is not None
     return is_killed or any(row["state"] == ERASING for row in rows)
 
 
 def has_unfinished(output: Location, *, writer: str) -> bool:
-    """Whether the latest run of a writer has not finished: it is running, or was killed or stopped."""
-    rows = _rows(output, columns=["run_id", "state"], only=ds.field("writer") == writer)
-    return bool(rows) and max(rows, key=lambda row: row["run_id"])["state"] != FINISHED
-
-
-def undo_unfinished(output: Location, run: RunNumber) -> None:
-    """Takes back what earlier runs of the same writer committed to single tables before they were killed.
-
-    From then on the tables refuse commits of earlier runs that are still alive.
-
-    Raises:
-        SupersededError: a newer run has begun.
-    """
-    counts = (ds.field("writer") == run.writer) | ds.field("documents_forgotten").is_valid()  # that undid all others
-    rows = _rows(output, columns=["run_id", "writer", "manifest"], only=counts)
-    finished = [row for row in rows if row["manifest"]]
-    last = max(finished, key=lambda row: row["run_id"], default=None)
-    if not any((last["run_id"] if last else "") < row["run_id"] < run.run_id for row in rows):
-        return
-    versions: Mapping[str, int] = json.loads(last["manifest"] or "{}")["table_versions"] if last else {}
-    known = {row["run_id"] for row in finished}
-    for name in READING_TABLES:
-        table = OutputTable(output=output, name=name)
-        if table.exists():
-            _undo(table, run, since=versions.get(name, 0), known=known)
-            if table.run_number(run.writer) < run.number:
-                table.commit(run=run, schema=table.schema())
-
-
-def _undo(table: OutputTable, run: RunNumber, *, since: int, known: set[str]) -> None:
-    for commit in list(table.history(since=since)):  # the newest first; without those that follow here
-        if commit.get("run_writer") != run.writer or commit["run_id"] in known or commit.get("undoes"):
-            continue
-        version = int(commit["version"])
-        before, after, now = table.files(version - 1), table.files(version), table.files()
-        add = [each for path, each in before.items() if path not in after and path not in now]
-        remove = [each for path, each in after.items() if path not in before and path in now]
-        if not add and not remove:
-            continue
-        schema = table.schema(version - 1)
-        is_other_schema = schema != table.schema(version)
-        table.commit(
-            run=run,
-            schema=schema,
-            add=add,
-            remove=() if is_other_schema else remove,
-            replaces_all=is_other_schema,
-            metadata={"undoes": str(version)},
-        )
+    """Whether a run commits tables, or the latest run of a writer has not finished."""
+    rows = read_rows(output, columns=["run_id", "state", "writer"])
+    latest = max((row for row in rows if row["writer"] == writer), key=lambda row: row["run_id"], default=None)
+    is_unfinished = latest is not None and latest["state"] != FINISHED
+    return is_unfinished or any(row["state"] == COMMITTING for row in rows)

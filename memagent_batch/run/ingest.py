@@ -48,7 +48,7 @@ from memagent_batch.data.ingest.columns import (
 )
 from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, PendingFile, choose_converters, read_files
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, endings_reader
-from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_part_sources
+from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
 from memagent_batch.data.ingest.part_tasks import READ_PARTS, join_parts, read_parts
 from memagent_batch.data.ingest.report import REPORTS, TaskContext, unpack_rows
 from memagent_batch.data.ingest.row_tasks import (
@@ -59,7 +59,7 @@ from memagent_batch.data.ingest.row_tasks import (
     read_rows,
     rows_reader,
 )
-from memagent_batch.data.ingest.source_rows import commit_sources
+from memagent_batch.data.ingest.source_rows import COMMIT_TRIES, commit_sources
 from memagent_batch.data.ingest.sources import (
     SourceChanges,
     compare_sources,
@@ -68,9 +68,9 @@ from memagent_batch.data.ingest.sources import (
 )
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import filter_to_disk, on_disk, run_query
-from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError, SupersededError
+from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
 from memagent_batch.run.claim import INGEST_FOLDER
 from memagent_batch.run.executors.executor import Executor
@@ -257,13 +257,17 @@ class _Ingest:
         self._root = self._place.at(found.listing.place.root)
         self._split_sources = set[str]()
         self._scratch = scratch
+        self._scratch_files = set[str]()
+        self._is_first = True
+        """Whether this ingest has committed nothing to `documents` yet."""
+        self._read_table()
+
+    def _read_table(self) -> None:
+        """Reads the state of `documents`, which other slices may have changed."""
         self._version = self._documents.version()
         self._table_schema = None if self._version is None else self._documents.schema(self._version)
         self._files = {} if self._version is None else self._documents.files(self._version)
         """The files of `documents` as they are after the ingest."""
-        self._scratch_files = set[str]()
-        self._has_committed = False
-        """Whether the run has taken its number: the first commit of a run refuses one that another run has taken."""
 
     def run(self) -> Ingested:
         """Reads, compares and commits."""
@@ -294,11 +298,13 @@ class _Ingest:
             return schema
         new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
         if new.names and self._scratch is None and self._has_changes:
-            if self._documents.run_number(self._run.writer) >= self._run.number:
-                raise SupersededError(f"output: {self._found.output} was taken over by another ingest at the same time")
-            self._documents.add_columns(new, run=self._run)
-            self._version = self._documents.version()
-            self._has_committed = True
+            try:
+                self._documents.add_columns(new, run=self._run, is_first=self._is_first)
+            except FilesChangedError:
+                self._read_table()
+                return self._extended_schema(schema)
+            self._is_first = False
+            self._read_table()
         others = [field for field in self._table_schema if field.name not in schema.names]
         return pa.schema([*schema, *others])
 
@@ -420,9 +426,28 @@ class _Ingest:
     def _commit(
         self, reports: Sequence[pa.Table], *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
     ) -> pa.Table:
-        """Commits the documents of the sources that tasks have reported; returns the changed ones as `CHANGED`."""
+        """Commits the documents of the sources that tasks have reported; returns the changed ones as `CHANGED`.
+
+        If another run commits to the table at the same moment, what changes is found again for its new state.
+        """
         reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
         warn_of_unfetched(reported)
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            try:
+                changes = self._commit_documents_of(reported, unchanged=unchanged, schema=schema, is_last=is_last)
+                break
+            except FilesChangedError:
+                if not tries_left:
+                    raise
+        self._commit_sources(reported, moved=changes.removed, is_last=is_last)
+        return changes.documents
+
+    def _commit_documents_of(
+        self, reported: pa.Table, *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
+    ) -> Changes:
+        if self._scratch is None:
+            self._read_table()
+            schema = self._extended_schema(schema)
         is_same = reported["is_unchanged"]
         stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))
         stored = self._read_stored()
@@ -433,13 +458,13 @@ class _Ingest:
             is_last=is_last,
             may_move=is_last or not self._found.reads_files,  # the id of a document file begins with its source
         )
-        seen = on_disk(map(seen_documents, reports), schema=SEEN)
+        batches = (pa.Table.from_batches([each]) for each in reported.to_batches())
+        seen = on_disk(map(seen_documents, batches), schema=SEEN)
         if not stored.num_rows:
             require_readable(seen, reported)
         changes = find_changes(seen, judged, root=self._root)
         self._commit_documents(reported, changes, schema=schema)
-        self._commit_sources(reported, is_last=is_last)
-        return changes.documents
+        return changes
 
     def _read_stored(self) -> pa.Table:
         """The documents of the table, `STORED`."""
@@ -452,7 +477,7 @@ class _Ingest:
             changes,
             folder=self._documents.place,
             new=new,
-            # slices commit side by side, which they can only while they replace different files
+            # slices commit at the same time: what one has merged, it would often have to merge again
             merges=self._scratch is None and self._settings.slice is None,
             run_tasks=self._executor.map,
             context=self._context(schema),
@@ -468,12 +493,13 @@ class _Ingest:
                 schema=schema,
                 add=add,
                 remove=remove,
-                most=self._run.number if self._has_committed else self._run.number - 1,
+                is_first=self._is_first,
+                is_serial=True,
                 read_version=self._version,
             )
-            self._has_committed = True
+            self._is_first = False
 
-    def _commit_sources(self, reported: pa.Table, *, is_last: bool) -> None:
+    def _commit_sources(self, reported: pa.Table, *, moved: pa.Table, is_last: bool) -> None:
         if self._scratch is not None:
             return
         commit_sources(
@@ -481,6 +507,7 @@ class _Ingest:
             reported,
             listed=self._listing.sources,
             gone=self._changes.gone if is_last else self._changes.gone.slice(0, 0),
+            moved=moved.slice(0, 0) if is_last else moved,
             scope=self._found.scope,
             run=self._run,
             place=sources_place(self._found.config),
@@ -489,12 +516,18 @@ class _Ingest:
     def _apply_parts(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> pa.Table:
         """Reads and joins documents of many rows, and commits them; returns `CHANGED`."""
         folder = (self._scratch or self._found.output) / INGEST_FOLDER / self._run.run_id
-        try:
-            return self._join(columns=columns, schema=schema, folder=folder)
-        finally:
-            folder.delete_files(folder.files())
-            if folder.is_local:
-                rmtree(folder.path, ignore_errors=True)
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            try:
+                return self._join(columns=columns, schema=schema, folder=folder)
+            except FilesChangedError:
+                if self._scratch is not None or not tries_left:
+                    raise
+                self._read_table()
+            finally:
+                folder.delete_files(folder.files())
+                if folder.is_local:
+                    rmtree(folder.path, ignore_errors=True)
+        return CHANGED.empty_table()
 
     def _join(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location) -> pa.Table:
         context, settings = self._context(schema), self._row_settings(columns)
@@ -513,7 +546,7 @@ class _Ingest:
             changes = PartChanges(
                 stored=stored,
                 part_sources=part_sources,
-                read_documents=on_disk(map(seen_documents, reports), schema=SEEN).select(["document_id"]),
+                read_documents=read_ids(reports),
                 changed_sources=pa.concat_tables(
                     [
                         reported.filter(pc.invert(reported["is_unchanged"])).select(["source"]).cast(_SOURCE_NAMES),
@@ -544,7 +577,7 @@ class _Ingest:
         found = find_changes(seen, judge_by_id(stored, changes.affected()), root=self._root)
         files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
         self._commit_documents(files, found, schema=schema)
-        self._commit_sources(reported.select(REPORTS.names), is_last=True)
+        self._commit_sources(reported.select(REPORTS.names), moved=found.removed, is_last=True)
         return found.documents
 
     def _ingested(self, changed: pa.Table, *, columns: Sequence[StoredColumn], schema: pa.Schema) -> Ingested:

@@ -191,11 +191,8 @@ class PlannedQuestions:
             hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(closing, pa.string()))
         self.hashed: pa.Table = hashed
         """The list with the hashes of the addresses; `readings` name its rows."""
-        numbers, is_shared = np.arange(hashed.num_rows), pc.is_null(hashed["document_id"])
-        is_bound = ~np.asarray(is_shared, dtype=bool)
-        positions = numbers + is_bound * hashed.num_rows  # those of one document stand behind those of all
-        rows = hashed.select(["question_id", "document_id"]).append_column(QUESTION, pa.array(numbers))
-        rows = rows.append_column("position", pa.array(positions))
+        rows = _with_positions(hashed)
+        is_shared = pc.is_null(rows["document_id"])
         self.shared: pa.Table = rows.filter(is_shared)
         """What is asked of every document: question_id, row of the list, and position among those of a document."""
         self.bound: pa.Table = rows.filter(pc.invert(is_shared))
@@ -229,6 +226,14 @@ class PlannedQuestions:
                 "('...')"
             )
         self.shared, self.bound = self.shared.slice(0, 0), bound
+
+
+def _with_positions(hashed: pa.Table) -> pa.Table:
+    """Returns the rows of a question list with their positions: those of one document behind those of all."""
+    rows = np.arange(hashed.num_rows)
+    is_bound = np.asarray(pc.is_valid(hashed["document_id"]), dtype=bool)
+    numbered = hashed.select(["question_id", "document_id"]).append_column(QUESTION, pa.array(rows))
+    return numbered.append_column("position", pa.array(rows + is_bound * hashed.num_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

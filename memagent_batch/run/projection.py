@@ -131,50 +131,32 @@ class PartDocument(TypedDict):
     """What of its source was not read; None if all was."""
 
 
-class _PartLog:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLog:
     """What the log holds of the readings of a part, by one reader."""
 
-    def __init__(self, part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow]) -> None:
-        """Reads the log files that a part (a table of `plan_parts`) names."""
-        files = {
-            name: sorted({file for files in part[name].to_pylist() for file in files})
-            for name in ("outcome_files", "turn_files", "follow_up_files")
-        }
-        reader, output = projection.fingerprint, projection.output
-        follow_ups = projection.follow_up_readings
-        self._projection = projection
-        self._outcomes = read_outcomes(output, files["outcome_files"], fingerprint=reader)
-        self._not_read: dict[ReadingKey, OutcomeRow] = {
-            (row["document_hash"], row["question_hash"], row["sample"]): row
-            for row in not_read
-            if row["fingerprint"] == reader
-        }
-        self._closed = read_follow_ups(output, files["follow_up_files"], fingerprints=list(follow_ups))
-        self._turns = read_turns(
-            output,
-            files["turn_files"],
-            fingerprints=[reader, *sorted({each for fingerprints in follow_ups.values() for each in fingerprints})],
-            document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
-            with_tokens=False,
-        )
+    projection: Projection
+    outcomes: Mapping[ReadingKey, OutcomeRow]
+    unread: Mapping[ReadingKey, OutcomeRow]
+    """What stands in for the outcomes of those that could not be read now."""
+    closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
+    """What follow-up questions brought, by fingerprint."""
+    turns: Mapping[str, Mapping[ReadingKey, LoggedTurns]]
 
     def reading(
         self, row: int, document: PartDocument, question: AskedQuestion, sample: int, *, inputs_hash: str
     ) -> AnsweredReading | None:
-        """The rows of a reading of the document in this row of the part; None if the log lacks its end.
-
-        Readings that were not read don't say which type was asked for: a question with the same words and another type
-        may have its answer and value.
-        """
+        """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
         key = (document["document_hash"] or "", question["question_hash"], sample)
         follow_ups = question.get("follow_up_fingerprint") or ""
-        outcome, closed = self._outcomes.get(key), self._closed.get(follow_ups, {}).get(key)
+        outcome, closed = self.outcomes.get(key), self.closed.get(follow_ups, {}).get(key)
         is_closed = not follow_ups or (closed is not None and not closed["is_failed"])
         if outcome is None or outcome["status"] != Status.OK or not is_closed:
-            outcome = self._not_read.get(key, outcome)
+            outcome = self.unread.get(key, outcome)
         is_open = bool(follow_ups) and closed is None
         if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             return None
+        turns = self._turns_of(follow_ups, key, outcome)
         return AnsweredReading(
             row=row,
             answer=answer_row(
@@ -182,45 +164,55 @@ class _PartLog:
                 question,
                 outcome,
                 sample=sample,
-                origin=self._projection,
+                origin=self.projection,
                 closed=closed,
                 inputs_hash=inputs_hash,
             ),
             sentences=(closed["evidence"] if closed else None) or (),
-            turns=list(self._memory_rows(self._turns_of(follow_ups, key, outcome), document, question, sample=sample)),
+            turns=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
         )
 
-    def _turns_of(self, follow_ups: str, key: ReadingKey, outcome: OutcomeRow | None) -> list[TurnRow]:
-        """The turns of a reading and its follow-up questions of this fingerprint, in the order of asking."""
-        turns = self._turns[self._projection.fingerprint].get(key, LoggedTurns())
+    def _turns_of(self, follow_ups: str, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
+        """The turns of a reading by path, its follow-up questions of this fingerprint among them."""
+        turns = self.turns[self.projection.fingerprint].get(key, LoggedTurns())
         if outcome is not None and outcome["status"] != Status.NOT_READ:
             turns = turns.of_outcome(outcome)
-        by_path = turns.by_path()
-        for fingerprint in self._projection.follow_up_readings.get(follow_ups, ()):
-            by_path |= self._turns[fingerprint].get(key, LoggedTurns()).by_path()
-        return sorted(by_path.values(), key=itemgetter("turn", "finished_at", "path"))
+        found = turns.by_path()
+        for fingerprint in self.projection.follow_up_readings.get(follow_ups, ()):
+            found |= self.turns[fingerprint].get(key, LoggedTurns()).by_path()
+        return found
 
-    def _memory_rows(
-        self, turns: Sequence[TurnRow], document: PartDocument, question: AskedQuestion, *, sample: int
-    ) -> Iterator[MemoryRow]:
-        """The audit trail of one reading."""
-        projection, memory = self._projection, self._projection.first_memory
-        for number, turn in enumerate(turns):
-            after = turn_memory(turn, memory, keep_word=projection.keep_word, opens_thought=projection.opens_thought)
-            memory = after.memory
-            row: Any = {  # more of the turn than the table has
-                **turn,
-                "run_id": projection.run_id,
-                "read_run_id": turn["run_id"],
-                "document_id": document["document_id"],
-                "question_id": question["question_id"],
-                "sample": sample,
-                "turn": number,
-                "locator": None,
-                "memory": after.shown,
-                "changed": after.changed,
-            }
-            yield row
+
+def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartLog:
+    """Reads the log files that a part (a table of `plan_parts`) names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, of all readers. They don't say which
+    type was asked for: a question with the same words and another type may have its answer and value.
+    """
+    files = {
+        name: sorted({file for files in part[name].to_pylist() for file in files})
+        for name in ("outcome_files", "turn_files", "follow_up_files")
+    }
+    reader, output = projection.fingerprint, projection.output
+    outcomes = read_outcomes(output, files["outcome_files"], fingerprint=reader)
+    follow_up_turns = {each for fingerprints in projection.follow_up_readings.values() for each in fingerprints}
+    return PartLog(
+        projection=projection,
+        outcomes=outcomes,
+        unread={
+            (row["document_hash"], row["question_hash"], row["sample"]): row
+            for row in not_read
+            if row["fingerprint"] == reader
+        },
+        closed=read_follow_ups(output, files["follow_up_files"], fingerprints=list(projection.follow_up_readings)),
+        turns=read_turns(
+            output,
+            files["turn_files"],
+            fingerprints=[reader, *sorted(follow_up_turns)],
+            document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
+            with_tokens=False,
+        ),
+    )
 
 
 def answer_row(
@@ -242,9 +234,8 @@ def answer_row(
     else:
         closed_run_id = cast("str", closed.get("run_id", "")) if closed else ""
         result, read_run_id = outcome, max(outcome["run_id"], closed_run_id)
-    follow_up_columns = {name: value for name, value in (closed or {}).items() if name in NOT_CLOSED}
     row: AnswerRow = {
-        **cast("ResultRow", {name: value for name, value in result.items() if name not in EndedTurns.__annotations__}),
+        **_without_turns(result),
         "run_id": origin.run_id,
         "read_run_id": read_run_id,
         "document_id": document["document_id"],
@@ -255,7 +246,7 @@ def answer_row(
         "document_hash": document["document_hash"],
         "question_hash": question["question_hash"],
         "fingerprint": origin.fingerprint,
-        **(cast("FollowUpColumns", follow_up_columns) if closed else NOT_CLOSED),
+        **(_follow_up_columns(closed) if closed else NOT_CLOSED),
         "answer_type": question.get("answer_type"),
         "value_unit": question.get("unit"),
         "votes": None,
@@ -265,6 +256,10 @@ def answer_row(
     }
     row = _with_source(row, document)
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _without_turns(result: ResultRow) -> ResultRow:
+    return cast("ResultRow", {name: value for name, value in result.items() if name not in EndedTurns.__annotations__})
 
 
 def _with_source(row: AnswerRow, document: PartDocument) -> AnswerRow:
@@ -294,6 +289,11 @@ def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
     return row
 
 
+def _follow_up_columns(closed: ClosedRow) -> FollowUpColumns:
+    names = FollowUpColumns.__annotations__
+    return cast("FollowUpColumns", {name: value for name, value in closed.items() if name in names})
+
+
 def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
     """How the readings of a document end that never reached a reader."""
     counts = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
@@ -310,44 +310,83 @@ def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
     return cast("ResultRow", result)
 
 
-def project(
-    part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()
-) -> tuple[dict[str, pa.Table], list[str]]:
-    """The rows of a part of the plan (a table of `plan_parts`) by table, from the log files that the part names.
+def _memory_rows(
+    turns: Mapping[str, TurnRow],
+    document: PartDocument,
+    question: AskedQuestion,
+    *,
+    sample: int,
+    projection: Projection,
+) -> Iterator[MemoryRow]:
+    """The audit trail of one reading: turns in the order in which its policy asked for them."""
+    memory = projection.first_memory
+    for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
+        after = turn_memory(turn, memory, keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+        memory = after.memory
+        row: Any = {  # more of the turn than the table has
+            **turn,
+            "run_id": projection.run_id,
+            "read_run_id": turn["run_id"],
+            "document_id": document["document_id"],
+            "question_id": question["question_id"],
+            "sample": sample,
+            "turn": number,
+            "locator": None,
+            "memory": after.shown,
+            "changed": after.changed,
+        }
+        yield row
 
-    Returns also the readings asked for that the log has no outcome of, though no reader reported them as not read.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTables:
+    """The rows of one part of the plan."""
+
+    answers: pa.Table
+    memories: pa.Table
+    evidence: pa.Table | None
+    results: pa.Table | None
+    """`results_schema`; None where no question asks for a type."""
+    missing: list[str]
+    """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
+
+
+def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
+    """The rows of a part of the plan (a table of `plan_parts`), from the log files that the part names.
+
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
-    part_log = _PartLog(part, projection=projection, not_read=not_read)
+    held = load_part_log(part, projection=projection, not_read=not_read)
     answered: list[AnsweredReading] = []
     questions: list[AskedQuestion] = []
     missing: list[str] = []
     for row, document, question, reading_row in part_readings(part):
         sample = reading_row["sample"]
-        reading = part_log.reading(row, document, question, sample, inputs_hash=reading_row["inputs_hash"])
+        reading = held.reading(row, document, question, sample, inputs_hash=reading_row["inputs_hash"])
         if reading is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
         else:
             answered.append(reading)
             questions.append(question)
-    evidence, memories = spans_of_part(
-        part, answered, documents=projection.documents, has_evidence=projection.has_evidence
-    )
+    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
+    spans = spans_of_part(part, answered, documents=projection.documents, has_evidence=projection.has_evidence)
     answers = with_votes([each.answer for each in answered])
-    answers = with_doubts(answers, questions, chosen=None if evidence is None else chosen_texts(evidence))
-    carried = carried_columns(part.take(pa.array([each.row for each in answered], pa.int64())))
-    tables = {
-        ANSWERS_TABLE: answers_table(answers, carried=carried),
-        MEMORIES_TABLE: pa.Table.from_pylist(memories, schema=MEMORIES),
-    }
-    if evidence is not None:
-        tables[EVIDENCE_TABLE] = pa.Table.from_pylist(evidence, schema=EVIDENCE)
-    if projection.results:
-        results = results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
-        results = results.append_column(RUN_ID, pa.repeat(projection.run_id, results.num_rows))
-        tables[RESULTS_TABLE] = _with_columns(results, carried_columns(part))
-    return tables, missing
+    chosen = None if spans.evidence is None else chosen_texts(spans.evidence)
+    answers = with_doubts(answers, questions, chosen=chosen)
+    return PartTables(
+        answers=answers_table(answers, carried=carried_columns(rows)),
+        memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
+        evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
+        results=_results(part, answers, projection=projection) if projection.results else None,
+        missing=missing,
+    )
+
+
+def _results(part: pa.Table, answers: Sequence[AnswerRow], *, projection: Projection) -> pa.Table:
+    table = results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
+    table = table.append_column(RUN_ID, pa.repeat(projection.run_id, table.num_rows))
+    return _with_columns(table, carried_columns(part))
 
 
 def table_schemas(projection: Projection, documents: pa.Schema) -> dict[str, pa.Schema]:

@@ -1,6 +1,7 @@
 """How long an output keeps what nobody needs any more: earlier versions of its tables, and unused rows of the log."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
@@ -11,10 +12,12 @@ import pyarrow.compute as pc
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import open_database, run_query
 from memagent_batch.data.store.delta import UNCOMMITTED_DAYS, OutputTable
+from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.merge import rewrite_log
 from memagent_batch.data.store.turn_log.question_list import ASKED_FOLDER
 from memagent_batch.errors import OutputError
+from memagent_batch.run.claim import INGEST_FOLDER, SCRATCH_FOLDER
 from memagent_batch.run.history import PastRun, find_run, unfinished_runs
 from memagent_batch.run.state import NOTES_FOLDER
 from memagent_batch.run.tables import ANSWERS_TABLE, READING_TABLES, ROLLOUTS_TABLE, RUNS_TABLE
@@ -23,6 +26,8 @@ DATA_TABLES = (SOURCES_TABLE, DOCUMENTS_TABLE, *READING_TABLES, ROLLOUTS_TABLE)
 """Tables that may hold something of a document."""
 CLOCK_SKEW = timedelta(hours=1)
 """How far the clocks of a driver and of a store may differ."""
+_PLAN_FILE = re.compile(f"/{SCRATCH_FOLDER}/[0-9a-f]{{32}}/")
+"""A file of a plan, and none that someone else has put there."""
 FOLLOW_UP_KINDS = ("value", "evidence", "support")
 """Turns after the answer; their fingerprints are not in `answers`."""
 
@@ -34,7 +39,7 @@ def data_tables(output: Location) -> list[OutputTable]:
 
 
 def vacuum_tables(output: Location, *, keep_days: float, uncommitted_days: float = UNCOMMITTED_DAYS) -> int:
-    """Deletes files that only earlier versions of the tables have; returns their number.
+    """Deletes files that only earlier versions of the tables have, and leftovers; returns their number.
 
     Nothing that was there since the oldest unfinished run began is deleted: it may be reading these files, or have
     written them without a commit yet, and the next run takes back what it has committed.
@@ -43,7 +48,22 @@ def vacuum_tables(output: Location, *, keep_days: float, uncommitted_days: float
     began = [now - row["started_at"] + CLOCK_SKEW for row in unfinished_runs(output)]
     days = max([keep_days, *(age / timedelta(days=1) for age in began)])
     tables = [*data_tables(output), OutputTable(output=output, name=RUNS_TABLE)]
-    return sum(table.vacuum(days=days, uncommitted_days=uncommitted_days) for table in tables)
+    num_files = sum(table.vacuum(days=days, uncommitted_days=uncommitted_days) for table in tables)
+    return num_files + remove_leftovers(output, days=uncommitted_days)
+
+
+def remove_leftovers(output: Location, *, days: float = UNCOMMITTED_DAYS) -> int:
+    """Deletes files that killed ingests and plans have left, if they are older than so many days; returns their number.
+
+    Younger files may belong to an ingest or a plan that is at work.
+    """
+    paths = (output / INGEST_FOLDER).files()
+    paths += [path for path in (output / SCRATCH_FOLDER).files() if _PLAN_FILE.search(path)]
+    since = datetime.now(UTC) - timedelta(days=days)
+    with storage_errors(output.uri):
+        paths = [path for path in paths if not days or output.fs.modified(path) < since]
+    output.delete_files(paths)
+    return len(paths)
 
 
 def prune_log(output: Location, *, keep_days: float) -> int:
@@ -96,7 +116,7 @@ class VacuumReport(TypedDict):
     """What `memagent vacuum` has removed."""
 
     files: int
-    """Files of earlier versions of the tables."""
+    """Files of earlier versions of the tables, and what was left by processes that were killed."""
     log_rows: int
     """Rows of the turn log."""
 

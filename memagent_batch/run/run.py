@@ -5,25 +5,27 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile
+from memagent_batch.data.documents.document_index import is_there
+from memagent_batch.data.store.delta import RunNumber
 from memagent_batch.data.store.errors import output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import last_run_id
 from memagent_batch.data.store.turn_log.question_list import write_asked
-from memagent_batch.errors import CountsError, SupersededError
+from memagent_batch.errors import CountsError
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.reasons import Reason, sum_up
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.masking import mask_url
 from memagent_batch.run.claim import asked_questions, recorded_documents
+from memagent_batch.run.commits import TableUpdate, commit_run, digest_of
 from memagent_batch.run.document_texts import documents_record
-from memagent_batch.run.history import PastRun, begin, finish, next_number, require_newest, undo_unfinished
+from memagent_batch.run.history import PastRun, begin, finish, next_number, require_newest
 from memagent_batch.run.manifest import (
     FORMAT,
     Manifest,
@@ -38,7 +40,7 @@ from memagent_batch.run.plan import Plan
 from memagent_batch.run.projection import Projection, make_projection
 from memagent_batch.run.row_changes import RowChanges
 from memagent_batch.run.sums import ReadingSums, changed_questions
-from memagent_batch.run.tables import MEMORIES_TABLE, READING_TABLES
+from memagent_batch.run.tables import MEMORIES_TABLE
 from memagent_batch.run.wiring import ReaderIdentity, make_output
 from memagent_batch.types import Status
 
@@ -94,12 +96,12 @@ def _num_tokens(spent: Spent) -> int:
 
 
 def begin_run(
-    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, last_number: int | None = None
+    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, latest: RunNumber | None = None
 ) -> ActiveRun:
     """Takes the next run number of the output: an older run can't commit to its tables any more.
 
     Raises:
-        SupersededError: another run has begun since `last_number`.
+        SupersededError: another run has begun since `latest`.
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
@@ -107,24 +109,24 @@ def begin_run(
         asked_id = write_asked(output, plan.asked.hashed)
     make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
-    number = begin(output, make, writer=writer_of(job), after=logged, last_number=last_number)
+    number = begin(output, make, writer=writer_of(job), after=logged, latest=latest)
     run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
     _log_started(run)
     return run
 
 
 def quiet_run(
-    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, last_number: int | None = None
+    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, latest: RunNumber | None = None
 ) -> ActiveRun:
     """A run that has nothing to read and nothing to write: its one commit is the one that closes it.
 
     Raises:
-        SupersededError: another run has begun since `last_number`.
+        SupersededError: another run has begun since `latest`.
     """
     make = _record_maker(job, reader=reader, plan=plan, asked_id=write_asked(output, plan.asked.hashed))
     number = next_number(output, writer=writer_of(job), after=last_run_id(output))
-    if last_number is not None:
-        require_newest(output, replace(number, number=last_number))
+    if latest is not None:
+        require_newest(output, latest)
     run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
     _log_started(run)
     return run
@@ -187,28 +189,8 @@ def _log_started(run: ActiveRun) -> None:
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:
     if job.limit is None or plan.outside is None:
         return None
-    taken = plan.documents.num_rows
-    return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableUpdate:
-    """What a run changes in one table."""
-
-    schema: pa.Schema | None
-    """None if the run has no such table: its rows go."""
-    kept: Sequence[TableFile]
-    added: Sequence[TableFile] = ()
-    removed: Sequence[TableFile] = ()
-    replaces_all: bool = False
-    """Whether the table gets another schema, and all files are new."""
-    is_new: bool = False
-    """Whether the table was not there."""
-
-    @property
-    def files(self) -> list[TableFile]:
-        """All files of the table after the update."""
-        return [*self.kept, *self.added]
+    taken, num_outside = plan.documents.num_rows, int(pc.sum(is_there(plan.outside), min_count=0).as_py())
+    return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + num_outside}
 
 
 def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, questions: pa.Table) -> Manifest:
@@ -222,7 +204,7 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
     manifest = {
         **last,
         "run_id": run.run_id,
-        **_own_fields(run),
+        **_run_fields(run),
         "changes": {
             "since": before.run_id,
             "documents": changes.documents,
@@ -262,23 +244,17 @@ def close_run(
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones. Nothing was
             committed.
-        FilesChangedError: another slice has replaced files that this run replaces too. Nothing was committed.
-        SupersededError: a newer run has begun; what was committed is taken back by it.
+        FilesChangedError: another run has replaced files that this run replaces too. Nothing was committed.
+        SupersededError: a newer run has begun.
     """
     _require_closed(run, sums, missing)
-    undo_unfinished(run.output, run.number)  # once more: one that was overtaken may have been about to commit
-    files = {name: _files_after(run, name, update) for name, update in updates.items()}
-    versions = {name: _commit(run, name, updates[name]) for name in READING_TABLES if name in updates}
-    had = {name for name, update in updates.items() if update.schema is not None}
-    changed = changed_questions(before.questions if before else None, questions)
-    num_memories = sum(file.num_rows for file in updates[MEMORIES_TABLE].files)
     manifest = {
         "format": FORMAT,
         "run_id": run.run_id,
         "counts": {
             **sums.counts,
             "asked": run.record.asked,
-            "memories_rows": num_memories,
+            "memories_rows": sum(file.num_rows for file in updates[MEMORIES_TABLE].files),
         },
         "reasons": sums.reasons,
         "num_follow_ups_failed": sums.num_follow_ups_failed,
@@ -287,29 +263,23 @@ def close_run(
         "changes": {
             "since": before.run_id if before else None,
             "documents": changes.documents,
-            "questions": changed,
+            "questions": changed_questions(before.questions if before else None, questions),
             "readings": sums.readings,
             "turns": turns,
             "answers": sums.num_changed,
             "tables": _lake_versions(run, before),
         },
-        "table_versions": {name: version for name, version in versions.items() if name in had and version is not None},
-        "digest": digest_of(
-            {name: paths for name, paths in files.items() if name in had},
-            before=before.manifest["digest"] if before else "",
-        ),
         "digest_before": before.manifest["digest"] if before else "",
         "spent": spent,
-        **_own_fields(run),
+        **_run_fields(run),
         **({"replicas_given_up": replicas_given_up} if replicas_given_up else {}),
     }
-    closed = cast("Manifest", manifest)
-    finish(run.output, run.number, run.record, closed)
+    closed = commit_run(run.output, run.number, run.record, updates, manifest)
     _log_closed(closed)
     return closed
 
 
-def _own_fields(run: ActiveRun) -> dict[str, Any]:
+def _run_fields(run: ActiveRun) -> dict[str, Any]:
     """What a manifest says of the run itself, whatever it changed."""
     return {
         "fingerprint": run.reader.fingerprint,
@@ -332,55 +302,6 @@ def _digest_again(before: PastRun) -> str:
     versions = before.manifest["table_versions"]
     files = {name: list(before.table(name).files(version)) for name, version in versions.items()}
     return digest_of(files, before=before.manifest["digest"])
-
-
-def digest_of(files: Mapping[str, Sequence[str]], *, before: str) -> str:
-    """SHA-256 over the names of the files of each table, which hold their hashes, and the digest of the run before."""
-    lines = sorted(f"{table}/{path}" for table, paths in files.items() for path in paths)
-    return sha256("\n".join([before, *lines]).encode()).hexdigest()
-
-
-class FilesChangedError(SupersededError):
-    """Another slice has replaced files of a table that this run replaces too."""
-
-
-def _files_after(run: ActiveRun, name: str, update: TableUpdate) -> list[str]:
-    """The paths of a table's files after an update, with those that other slices have added meanwhile.
-
-    Raises:
-        FilesChangedError: files that the update replaces are gone, or it replaces all and there are others.
-    """
-    added = [file.path for file in update.added]
-    table = OutputTable(output=run.output, name=name)
-    if update.is_new and not table.exists():
-        return added
-    there = {*table.files()}
-    gone = {file.path for file in update.removed}
-    if not gone <= there or (update.replaces_all and there != gone | {file.path for file in update.kept}):
-        raise FilesChangedError(
-            f"output: another slice has changed files of {table.place} that run {run.run_id} replaces too, or it was "
-            "stopped while it did; run it to its end, then run this one again. What was read is in the log, and is not "
-            "read again"
-        )
-    return [*(there - gone), *added]
-
-
-def _commit(run: ActiveRun, name: str, update: TableUpdate) -> int | None:
-    """Commits what changes in a table; returns its version, None if it was never there."""
-    table = OutputTable(output=run.output, name=name)
-    if not update.added and not update.removed and not update.replaces_all:
-        version = table.version()
-        if version is not None or update.schema is None:
-            return version
-    return table.commit(
-        run=run.number,
-        schema=table.schema() if update.schema is None else update.schema,
-        add=update.added,
-        remove=() if update.replaces_all else update.removed,
-        partition_by=partition_columns(run.job, update.schema) if update.schema is not None else (),
-        replaces_all=update.replaces_all,
-        most=0 if update.is_new else None,
-    )
 
 
 def partition_columns(job: JobConfig, schema: pa.Schema) -> list[str]:

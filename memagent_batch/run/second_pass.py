@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.storage import Options
-from memagent_batch.data.documents.questions import rows_of_slice
+from memagent_batch.data.documents.questions import are_in_slice
 from memagent_batch.data.documents.where import matching_rows, parse_where
 from memagent_batch.data.store.columns import column
 from memagent_batch.data.store.database import BATCH_ROWS, open_database
@@ -52,8 +52,8 @@ order by document_id, question_id, sample
 """
 
 
-def select_again(job: JobConfig) -> Again | None:
-    """The readings that a job reads again; None if it reads all that it asks.
+def select_again(job: JobConfig, *, files: frozenset[str] = frozenset()) -> Again | None:
+    """The readings that a job reads again; None if it reads all that it asks. `files`: see `are_in_slice`.
 
     Raises:
         OutputError: the other output is this one, no run has finished there, or its tables can't be read.
@@ -74,7 +74,8 @@ def select_again(job: JobConfig) -> Again | None:
         answers = pa.Table.from_batches([batch])
         rows = matching_rows(answers, condition, there=dataset.schema.names)
         found.append(answers.take(rows).select(AGAIN.names).cast(AGAIN))
-    readings = rows_of_slice(pa.concat_tables(found).group_by(AGAIN.names).aggregate([]), job.input)
+    readings = pa.concat_tables(found).group_by(AGAIN.names).aggregate([])
+    readings = readings.filter(are_in_slice(readings["document_id"], job.input, files=files))
     record: AgainRecord = {
         "output": mask_url(job.again_from),
         "run_id": past.run_id,

@@ -167,15 +167,13 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
     require_window(agent, prompts=prompts)
     require_thought_tags(agent)
-    policy, engine, template = make_policy(agent), engine_settings(agent), make_template(agent)
-    prints_time = template.prints_time(template.values(agent.chat_template_kwargs))
-    template_time = {"template_time": TEMPLATE_TIME.isoformat()} if prints_time else {}
+    policy, engine = make_policy(agent), engine_settings(agent)
     parts = {
         "model": agent.model,
         "model_sha256": model_sha256(resolve_model(agent.model)) if engine.has_weights else "",
         "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
-        "chat_template_sha256": template.sha256,
+        "chat_template_sha256": make_template(agent).sha256,
         "prompt_set": make_prompt_set(agent).name,
         "prompt_set_sha256": make_prompt_set(agent).sha256,
         "question_tokens": agent.policy.question_tokens,
@@ -186,7 +184,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "engine": dict(engine.identity()),
         **({"engine_code": code} if (code := source_sha256(type(engine), setting="engine")) else {}),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
-        **template_time,
+        **_template_time(agent),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or not engine.has_weights}
     return ReaderIdentity(fingerprint=fingerprint(hashed), parts=redact_settings(parts))
@@ -241,6 +239,12 @@ def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue
     values = make_template(agent).values(agent.chat_template_kwargs)
     thinks = opens_thought or tokenizer.has_thought_tags
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
+
+
+def _template_time(agent: AgentConfig) -> dict[str, str]:
+    """What prompts say is the time; empty if the chat template prints none, so that such fingerprints have no part."""
+    prints_time = make_template(agent).prints_time(make_template(agent).values(agent.chat_template_kwargs))
+    return {"template_time": TEMPLATE_TIME.isoformat()} if prints_time else {}
 
 
 def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:

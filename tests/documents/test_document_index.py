@@ -1,12 +1,77 @@
-"""Samples of the index."""
+"""The index: what a plan logs of it, and samples of it."""
 
 import hashlib
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.data.documents.document_index import INDEX_SCHEMA, index_row, sample_documents
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.documents.document_index import INDEX_SCHEMA, index_row, log_documents, sample_documents
+from memagent_batch.data.documents.source_listing import list_sources
+from memagent_batch.data.store.location import Location
+from tests.documents.lake.forms import indexed
+
+AUTO = InputConfig()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two Parquet files with three documents, a JSONL file with one, and two text files."""
+    pq.write_table(pa.table({"document_id": ["a", "b"], "text": ["x", "y"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"document_id": ["c"], "text": ["z"]}), tmp_path / "2.parquet")
+    (tmp_path / "3.jsonl").write_text('{"document_id": "d", "text": "x"}\n')
+    (tmp_path / "README.md").write_text("what this is")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("a note")
+    return tmp_path
+
+
+@pytest.fixture
+def line(caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+    """What is logged of the documents of a place."""
+    caplog.set_level("INFO")
+
+    def line(uri: object, settings: InputConfig = AUTO) -> str:
+        found = list_sources([Location(uri=str(uri))], settings=settings)
+        index = indexed(Location(uri=str(uri)), settings=settings)
+        log_documents(index, num_sources=found.sources.num_rows, left_out=found.left_out)
+        return caplog.messages[-1]
+
+    return line
+
+
+def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Path, line: Callable[..., str]) -> None:
+    counted = "4 documents from 3 files; left out: 'README.md', 'notes/a.txt' (a text "
+    assert line(folder).startswith(counted)
+    assert line(f"{folder}/*").startswith(counted)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("/**/*.txt", "1 document from 1 file"),
+        ("/README.md", "1 document from 1 file"),
+        ("/notes", "1 document from 1 file"),
+        ("/*.parquet", "3 documents from 2 files"),
+    ],
+)
+def test_text_files_that_are_asked_for_or_stand_alone_are_read(
+    asked: str, expected: str, folder: Path, line: Callable[..., str]
+) -> None:
+    assert line(f"{folder}{asked}") == expected
+
+
+def test_text_file_that_is_named_brings_no_other_one_along(folder: Path) -> None:
+    places = [Location(uri=f"{folder}/{name}") for name in ("notes/a.txt", "*")]
+    found = list_sources(places, settings=AUTO)
+    assert found.left_out == ("README.md",)
+    assert found.sources["source"].to_pylist() == ["3.jsonl", "1.parquet", "2.parquet", "notes/a.txt"]
+
 
 NAMES = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=30)
 

@@ -115,25 +115,6 @@ def test_sources_of_a_mixed_folder_have_their_formats_and_texts_are_left_out(tmp
     assert sources["format"].to_pylist() == ["text"] * 6
 
 
-@pytest.mark.parametrize(
-    ("places", "names", "left_out"),
-    [
-        ([""], ["3.jsonl", "1.parquet"], ["README.md", "notes/a.txt"]),
-        (["/*"], ["3.jsonl", "1.parquet"], ["README.md", "notes/a.txt"]),
-        (["/**/*.txt"], ["notes/a.txt"], []),
-        (["/README.md"], ["README.md"], []),
-        (["/notes"], ["a.txt"], []),
-        (["/notes/a.txt", "/*"], ["3.jsonl", "1.parquet", "notes/a.txt"], ["README.md"]),
-    ],
-)
-def test_text_files_beside_data_files_are_read_where_they_are_named(
-    places: list[str], names: list[str], left_out: list[str], tmp_path: Path
-) -> None:
-    _touch(tmp_path, "1.parquet", "3.jsonl", "README.md", "notes/a.txt")
-    listing = list_sources([Location(uri=f"{tmp_path}{place}") for place in places], settings=AUTO)
-    assert (listing.sources["source"].to_pylist(), [*listing.left_out]) == (names, left_out)
-
-
 def test_tasks_have_many_small_files_and_large_ones_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tasks, "TASK_BYTES", 400)
     _touch(tmp_path, *(f"{index:04}.txt" for index in range(600)))

@@ -13,7 +13,8 @@ from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.engines.engine import Engine, EngineContext
 from memagent_batch.loop.engines.openai.engine import OpenAIEngine
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
-from memagent_batch.run.reading.read import Reading, ReadingTurns, make_agent, read
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.read import Reading, ReadingTurns, read
 from memagent_batch.run.wiring import make_engine, make_tokenizer
 from memagent_batch.testing import GuidedEngineContract
 from memagent_batch.types import Question

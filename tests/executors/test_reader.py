@@ -1,6 +1,7 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,7 @@ from memagent_batch.run.executors.reports import ActorReport, Board, Event, Repo
 from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.ingest import find_sources, ingest
 from memagent_batch.run.plan import CALL_COLUMN, Plan, count_pending
-from memagent_batch.run.reading import read as reading
+from memagent_batch.run.reading import agent
 from memagent_batch.run.wiring import identify_reader, make_output
 from memagent_batch.types import Completion, Document, Outcome, Prompt, QuestionTokens, Turns
 from tests.engine_context import context_of
@@ -152,13 +153,21 @@ def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
     assert len(set(under_way)) > (kind != "truncate")
 
 
+async def test_collection_of_garbage_looks_at_nothing_that_was_there_before_the_first_document(job: JobConfig) -> None:
+    started, before = Reader(task_of(job, board=Board())), gc.get_freeze_count()
+    await started.start()
+    assert gc.get_freeze_count() > before + len(gc.get_objects())
+    await started.close()
+    assert gc.get_freeze_count() == 0
+
+
 def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
     rows = [{"document_id": name, "text": text} for name, text in texts.items()]
     pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
-    monkeypatch.setattr(reading, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     settings = {"policy": job.agent.policy.model_copy(update={"chunk_tokens": 20})}
     (call,) = read_pending(job.with_agent(job.agent.model_copy(update=settings)), together=True)
     assert isinstance(call, pa.Table)
@@ -170,7 +179,7 @@ def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
 def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "make_policy", cursed_policy)
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
     board = SlowBoard()
     read_pending(job, board=board)
     report = board.take()
@@ -184,6 +193,18 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     (event,) = report.events
     assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
     assert "ZeroDivisionError: a bug in the policy" in event.message
+
+
+def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(agent, "make_policy", cursed_policy)
+        read_pending(job)
+    assert read_pending(job) == []
+    assert statuses_in(read_pending(job.model_copy(update={"retry_failed": True}))) == ["ok"]
+    index = scan_log(make_output(job), fingerprint=identify_reader(job.agent).fingerprint)
+    assert index.outcomes["status"].to_pylist() == ["ok"] * 3
 
 
 def unfetched(document: str) -> Event:

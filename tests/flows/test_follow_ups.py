@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import Schema
 
 import memagent_batch as ma
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.store.delta import as_stored
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import SettingsError
 from memagent_batch.loop.follow_ups.doubts import Doubt
@@ -35,6 +35,13 @@ PARTY = {
     "properties": {"name": {"type": "string"}, "shares": {"type": "array", "items": {"type": "integer"}}},
     "required": ["name", "shares"],
 }
+
+
+def delta_schema(schema: pa.Schema) -> pa.Schema:
+    """A schema as a Delta table gives it back."""
+    return pa.schema(Schema.from_arrow(schema).to_arrow())
+
+
 FREE = {"question_id": "free", "question": "Who?"}
 TYPED: list[dict[str, Any]] = [
     FREE,
@@ -103,7 +110,7 @@ def test_follow_up_turns_switched_on_ask_no_update_and_change_no_answer(
     assert kinds["value"] == 7 * len(TEXTS)
     assert planned["follow_up_turns_at_most"] >= kinds.total()
     answers = table(output, second, "answers")
-    assert answers.select(ANSWERS.names).schema.equals(as_stored(ANSWERS))
+    assert answers.select(ANSWERS.names).schema.equals(delta_schema(ANSWERS))
     rows = [each.filter(pc.field("document_id") != "none").select(OLD_COLUMNS) for each in (before, answers)]
     assert rows[0].equals(rows[1])
     _require_values(by_id(answers))
@@ -143,7 +150,7 @@ def _require_values(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
 
 def _require_evidence(evidence: pa.Table, answers: dict[tuple[str, str], dict[str, Any]]) -> None:
     """A span is that of the text as stored, character for character; what is nowhere is shown as nowhere."""
-    assert evidence.schema.equals(as_stored(EVIDENCE))
+    assert evidence.schema.equals(delta_schema(EVIDENCE))
     rows = evidence.to_pylist()
     assert {row["document_id"] for row in rows if row["how"] == "chosen"} == TEXTS.keys()
     for row in rows:

@@ -2,9 +2,9 @@
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,27 @@ from memagent_batch.apps.review.sign_offs import SIGN_OFFS, append_sign_offs, re
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import ExecutorKind, IngestJob, JobConfig
-from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.store.delta import OutputTable, RunNumber, write_table_files
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log import merge
 from memagent_batch.data.store.turn_log.merge import rewrite_log
 from memagent_batch.errors import InputError, OutputError, SupersededError
 from memagent_batch.loop.addresses import text_hash
+from memagent_batch.run import commits
+from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows.answer import answer
-from memagent_batch.run.flows.ingest import ingest_documents
+from memagent_batch.run.flows.ingest import ingest_documents, next_run
 from memagent_batch.run.flows.verify import verify
-from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure
+from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure, require_newest
+from memagent_batch.run.ingest import find_sources, ingest
 from memagent_batch.run.retention import prune_log, vacuum, vacuum_tables
+from memagent_batch.run.tables import READING_TABLES
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings
+from tests.runs import recorded_nights
+from tests.runs.recorded_nights import dying_at
 
 NAMES = ("Ann", "Bob", "Carla", "Dora")
 GONE = "Bob"
@@ -244,10 +251,11 @@ def die_at_memories(
 
 
 STEPS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "fence": (forget_flow, "undo_unfinished", die),
+    "fence": (forget_flow, "end_commits", die),
     "log": (forget_flow.Erasure, "rewrite_reviews", die),
     "first tables": (forget_flow.Erasure, "delete_rows", die_at_memories),
-    "tables": (forget_flow, "finish", die),
+    "note of the commit": (commits, "_commit_once", die),
+    "tables": (commits, "commit_row", die),
     "run": (forget_flow, "_remove_files", die),
     "files": (forget_flow, "vacuum_tables", die),
 }
@@ -276,26 +284,22 @@ def test_erasure_that_was_killed_goes_on_with_the_same_command(
         find_documents(output, document_ids=[GONE])
 
 
-def test_run_that_was_going_on_commits_nothing_after_an_erasure(disk_nights: Nights) -> None:
-    output = disk_nights.output
-    number = OutputTable(output=output, name="runs").run_number("memagent")
-    old = [
-        RunNumber(number=number, run_id="old"),
-        RunNumber(number=1, run_id="old", writer="memagent/slice-1-of-2"),
-    ]
-    runs, answers = (OutputTable(output=output, name=name) for name in ("runs", "answers"))
-    rows = runs.dataset().to_table().to_pylist()
-    slice_row = {**rows[0], "run_id": "old", "writer": old[1].writer, "state": "running", "manifest": None}
-    begun = pa.Table.from_pylist([slice_row], schema=runs.schema())
-    pq.write_table(begun, f"{runs.place.path}/run-old.parquet")
-    file = TableFile(
-        path="run-old.parquet", num_bytes=Path(runs.place.path, "run-old.parquet").stat().st_size, num_rows=1
-    )
-    runs.commit(run=old[1], schema=runs.schema(), add=[file])
+@pytest.mark.parametrize("writer", ["memagent", "memagent/slice-1-of-2"])
+def test_run_or_ingest_that_was_going_on_commits_nothing_after_an_erasure(disk_nights: Nights, writer: str) -> None:
+    """Also the first ingest of a slice, of which no table knows anything."""
+    output, sources = disk_nights.output, disk_nights.job.model_copy(update={"input": InputConfig(slice="1/2")})
+    old = next_run(output, writer=writer)
+    found = find_sources(sources, output)
     forget_gone(disk_nights)
-    for run in old:
+    for name in ("answers", "documents", "sources"):
+        table = OutputTable(output=output, name=name)
         with pytest.raises(SupersededError):
-            answers.commit(run=run, schema=answers.schema(), add=[])
+            table.commit(run=old, schema=table.schema())
+    executor = LocalExecutor()
+    with executor.session(), pytest.raises(SupersededError):
+        ingest(found, executor=executor, run=old)
+    with pytest.raises(SupersededError):
+        require_newest(output, old)
 
 
 def test_document_that_left_its_source_before_is_erased_from_the_log_and_earlier_versions(disk_nights: Nights) -> None:
@@ -365,27 +369,32 @@ def test_earlier_versions_go_after_their_days_and_not_in_an_unchanged_night(tmp_
     assert verify(output).problems == []
 
 
-def test_files_that_an_unfinished_run_may_need_are_never_deleted(
-    disk_nights: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has written a file, and has replaced another one by a commit that the next run takes back."""
-    output, answers = disk_nights.output, OutputTable(output=disk_nights.output, name="answers")
-    folder = Path(answers.place.path)
-    disk_nights.killed_run({name: text_of(name, days=5) for name in NAMES}, monkeypatch)
-    (folder / "part-new.parquet").write_bytes(b"")
-    files = files_of(disk_nights)
-    number = OutputTable(output=output, name="runs").run_number("memagent")
-    run_id = max(row["run_id"] for row in OutputTable(output=output, name="runs").dataset().to_table().to_pylist())
-    run = RunNumber(number=number, run_id=run_id)
-    answers.commit(run=run, schema=answers.schema(), remove=answers.files().values())
+def test_files_that_a_killed_run_may_need_are_never_deleted(disk_nights: Nights) -> None:
+    """It has committed one table, and has written the files of the others, which the next run commits."""
+    output, later = disk_nights.output, {name: text_of(name, days=5) for name in NAMES}
+    with dying_at("answers"), pytest.raises(recorded_nights.Killed):
+        disk_nights.run(later)
+    files = {name: files_of(disk_nights, name) for name in READING_TABLES}
     vacuum_tables(output, keep_days=0)
-    assert files_of(disk_nights) == files
+    assert {name: files_of(disk_nights, name) for name in READING_TABLES} == files
     with pytest.raises(OutputError, match="has not finished"):
         vacuum(output, keep_days=0)
-    disk_nights.run({name: text_of(name) for name in NAMES})
+    night = disk_nights.run(later)
+    assert night["changes"]["answers"] == 0
+    assert len(finished_runs(output)) == 3
     assert verify(output).problems == []
-    vacuum_tables(output, keep_days=0)
-    assert "part-new.parquet" in files_of(disk_nights)
+
+
+@pytest.mark.parametrize("folder", ["_ingest/killed", f"scratch/{'0f' * 16}"])
+def test_leftovers_of_killed_ingests_and_plans_go_when_they_are_old(disk_nights: Nights, folder: str) -> None:
+    old, young = (disk_nights.output / f"{folder}/{name}.parquet" for name in ("old", "young"))
+    foreign = disk_nights.output / "scratch/own/notes.txt"
+    for place in (old, young, foreign):
+        place.write_bytes(b"")
+    for place in (old, foreign):
+        os.utime(place.path, (0, 0))
+    disk_nights.run({name: text_of(name, days=2) for name in NAMES})
+    assert [place.exists() for place in (old, young, foreign)] == [False, True, True]
 
 
 def age_log(output: Location, *, days: float) -> None:
@@ -453,17 +462,9 @@ def test_documents_that_were_ingested_more_often_than_read_are_forgotten_at_once
             IngestJob(documents=(str(folder),), output=output.uri, input=settings, executor=ExecutorKind.LOCAL)
         )
     answer(nights.job)
-    number_of_slice = 7
-    slice_run = RunNumber(number=1, run_id="slice", writer="memagent/slice-1-of-2")
-    runs, documents = (OutputTable(output=output, name=name) for name in ("runs", "documents"))
-    rows = {**runs.dataset().to_table().to_pylist()[0], "run_id": "slice", "writer": slice_run.writer}
-    begun = pa.Table.from_pylist([{**rows, "state": "running", "manifest": None}], schema=runs.schema())
-    runs.commit(run=slice_run, schema=runs.schema(), add=write_table_files(runs.place, begun, stem="run-slice"))
-    documents.commit(run=replace(slice_run, number=number_of_slice), schema=documents.schema())
     forget_gone(nights)
     assert not has_pending_erasure(output)
     assert GONE not in {row["document_id"] for row in nights.rows("documents", without="")}
-    assert documents.run_number(slice_run.writer) > number_of_slice
     assert verify(output).problems == []
     assert answer(nights.job)["counts"]["ok"] == len(ASK) * len(NAMES)  # it is still in its source
 

@@ -1,5 +1,6 @@
 """Commands killed with SIGKILL at random moments: tables stay whole, and the same command goes on to the same end."""
 
+import os
 import random
 import signal
 import time
@@ -28,6 +29,7 @@ from tests.flows.struck_jobs import (
     looked_at,
     results,
     strike,
+    text_of,
     wait,
 )
 
@@ -115,6 +117,101 @@ def test_answers_killed_at_random_moments_end_with_the_answers_of_an_undisturbed
     assert results(job) == undisturbed.results
     assert verify(output).problems == []
     require_few_asked_again(job, kills)
+
+
+THIRD_NIGHT = {**FIRST_NIGHT, "Dora": text_of("Dora", days=6), "Jan": text_of("Jan", days=3)}
+SLICES = [{"slice": f"{number}/2"} for number in (1, 2)]
+
+
+@dataclass(kw_only=True)
+class Storm:
+    """Nights that are killed, run twice at once and in slices."""
+
+    job: StruckJob
+    rng: random.Random
+    length: Length
+    num_kills: int = 0
+    num_refused: int = 0
+    """Attempts that ended with exit code 3."""
+
+    def strike_one(self) -> None:
+        """Kills a night."""
+        self._end(self.job.start(), is_killed=True)
+
+    def strike_twins(self) -> None:
+        """Starts a night while it runs already, and kills one of both."""
+        first = self.job.start()
+        await_moment(self.job, first, self.rng, self.length)
+        twins = [first, self.job.start()]
+        self.rng.shuffle(twins)
+        self._end(twins[0], is_killed=True)
+        self._end(twins[1])
+
+    def strike_slices(self) -> None:
+        """Starts two slices at once, and kills one of them."""
+        slices = [self.job.start(input=each) for each in SLICES]
+        self.rng.shuffle(slices)
+        self._end(slices[0], is_killed=True)
+        self._end(slices[1], refused=())
+
+    def wake_stale(self) -> None:
+        """Stops a night at some moment, and lets it go on when another one has ended; then kills a third."""
+        stale = self.job.start()
+        await_moment(self.job, stale, self.rng, self.length)
+        strike(stale, signal.SIGSTOP)
+        try:
+            self.job.run()
+        finally:
+            strike(stale, signal.SIGCONT)
+        self._end(stale)
+        self.strike_one()
+
+    def _end(self, process: Any, *, is_killed: bool = False, refused: tuple[int, ...] = (3,)) -> None:
+        if is_killed:
+            await_moment(self.job, process, self.rng, self.length)
+            self.num_kills += process.is_alive()
+            strike(process, signal.SIGKILL)
+        code = wait(process)
+        self.num_refused += code == 3
+        expected = {0, *refused, *([-signal.SIGKILL] if is_killed else [])}
+        assert code in expected, f"exit code {code}: {self.job.console.read_text()[-3000:]}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", [1])
+def test_storm_of_kills_twins_and_slices_leaves_every_table_whole(
+    seed: int, place: Location, first_night: StruckJob, text_model: str, tmp_path: Path
+) -> None:
+    """`TEST_KILLS` says how many processes are killed."""
+    wanted_kills = int(os.environ.get("TEST_KILLS", "10"))
+    nights = [FIRST_NIGHT, SECOND_NIGHT, THIRD_NIGHT]
+    fresh = list[dict[str, list[Any]]]()
+    for number, texts in enumerate(nights):
+        (tmp_path / f"fresh-{number}").mkdir()
+        folder = tmp_path / f"fresh-{number}"
+        undisturbed = StruckJob(folder=folder, output=Location(uri=str(folder / "run")), model=text_model)
+        undisturbed.put(texts)
+        length = undisturbed.run()
+        fresh.append(results(undisturbed))
+    job = first_night.copy_to(tmp_path / "job", place / "storm")
+    storm = Storm(job=job, rng=random.Random(seed), length=length)
+    strikes = [storm.strike_one, storm.strike_twins, storm.strike_slices, storm.wake_stale]
+    num_looks = 0
+    while storm.num_kills < wanted_kills:
+        night = storm.rng.randrange(len(nights))
+        job.put(nights[night])
+        with looked_at(job.output, is_sliced=True) as looks:
+            for _ in range(storm.rng.randint(1, 3)):
+                storm.rng.choice(strikes)()
+                look(job.output, is_sliced=True)
+            job.run()
+        look(job.output)
+        assert results(job) == fresh[night]
+        assert verify(job.output).problems == []
+        num_looks += looks() + 1
+    print(f"{storm.num_kills} kills, {storm.num_refused} attempts refused, {num_looks} looks, no violation")
+    assert num_looks > storm.num_kills
 
 
 MANY = {f"{name}{number}": f"{name} {number}" for name in "ABCDEFGHIJKLMNOP" for number in range(3)}

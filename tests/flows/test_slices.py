@@ -1,6 +1,7 @@
 """Documents read in slices, into one output or each into its own: together they are the whole run."""
 
 import json
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from memagent_batch.run.flows import answer as answer_flow
@@ -77,7 +79,7 @@ def test_slices_that_replace_the_same_files_at_once_lose_and_double_no_row(
         (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     read_plan = answer_flow.read_plan
 
-    def overtaken(*args: Any, **kwargs: Any) -> Any:
+    def overtaken(*args: Any, **kwargs: Any) -> answer_flow.ReadPlan:
         read = read_plan(*args, **kwargs)
         monkeypatch.undo()
         answer(in_slice(job, "2/2"))
@@ -92,6 +94,68 @@ def test_slices_that_replace_the_same_files_at_once_lose_and_double_no_row(
     assert answers(job.output) == answers(whole.output)
     assert main(["verify", job.output]) == 0
     assert answer(in_slice(job, "1/2"))["changes"]["readings"]["read"] == 0
+
+
+@pytest.mark.parametrize("parts", [("1/2", "2/2"), (None, "2/2"), ("1/2", None)], ids=str)
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("name", ["documents", "sources", "answers"])
+def test_jobs_that_commit_at_the_same_moment_lose_and_double_no_row_and_none_is_refused(
+    job: JobConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: tuple[str | None, str | None],
+    has_begun: bool,
+    name: str,
+) -> None:
+    """Another slice, or the whole job, runs just before one of the first commits."""
+    if has_begun:
+        answer(job)
+        documents = (tmp_path / "in/all.jsonl").read_text()
+        (tmp_path / "in/all.jsonl").write_text(documents.replace("Line", "Row"))
+    one, other = (job.model_copy(update={"input": InputConfig(slice=part)}) for part in parts)
+    commit = OutputTable.commit
+
+    def commit_late(table: OutputTable, **arguments: Any) -> int:
+        if table.name == name:
+            monkeypatch.undo()
+            answer(other)
+        return commit(table, **arguments)
+
+    monkeypatch.setattr(OutputTable, "commit", commit_late)
+    answer(one)
+    answer(job)
+    whole = job.model_copy(update={"output": str(tmp_path / "whole")})
+    answer(whole)
+    assert answers(job.output) == answers(whole.output)
+    for table in ("memories", "documents"):
+        assert len(table_rows(job.output, table)) == len(table_rows(whole.output, table)) > 0
+    assert main(["verify", job.output]) == 0
+
+
+def test_question_about_an_attachment_is_asked_by_the_slice_that_has_its_file(tmp_path: Path, text_model: str) -> None:
+    names = [f"mail-{number}.eml" for number in range(6)]
+    (tmp_path / "in").mkdir()
+    for name in names:
+        message = EmailMessage()
+        message.set_content(f"The mail {name}.")
+        message.add_attachment(f"Attached to {name}.", filename="a.txt")
+        (tmp_path / "in" / name).write_bytes(message.as_bytes())
+    job = small_job(tmp_path, text_model, ask="Who?", input=InputConfig(format="files"))
+    answer(job)
+    ids = sorted({row["document_id"] for row in table_rows(job.output, "answers")})
+    assert len(ids) == 2 * len(names)
+    bound = [{"question": "When?", "document_id": name} for name in [*ids, "gone", "mail-0.eml/9-gone.txt"]]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, bound)))
+    settings = {"questions": str(tmp_path / "questions.jsonl"), "ask": ()}
+    outputs = [str(tmp_path / "one")] * 4 + [str(tmp_path / f"slice-{number}") for number in (1, 2)]
+    for part, output in zip(["1/2", "2/2"] * 3, outputs, strict=True):
+        config = InputConfig(format="files", slice=part)
+        answer(job.model_copy(update={**settings, "input": config, "output": output}))
+    for shown in (outputs[:1], outputs[4:]):
+        rows = [row for output in shown for row in table_rows(output, "answers")]
+        status = {row["document_id"]: row["status"] for row in rows}
+        assert len(status) == len(rows) == len(bound)
+        assert [name for name in status if status[name] != "ok"] == [name for name in status if "gone" in name]
 
 
 def test_condition_with_other_questions_leaves_the_values_of_other_documents(job: JobConfig, tmp_path: Path) -> None:

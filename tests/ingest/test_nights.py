@@ -1,5 +1,6 @@
 """Nights of one output: only what is new or changed is opened and written."""
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.data.documents import data_files
+from memagent_batch.data.documents import data_files, listing
 from memagent_batch.data.ingest import row_tasks
 from memagent_batch.data.ingest.changes import SMALL_FILES
 from memagent_batch.data.ingest.sources import compare_sources
@@ -120,6 +121,44 @@ def test_documents_move_to_a_file_of_a_new_name_in_an_ingest_of_several_commits(
     put_jsonl(tmp_path / "in/c.jsonl", items("e", "d", "f"))
     with pytest.raises(InputError, match=r"'d' is there twice: in .*b\.jsonl and in .*c\.jsonl, line 2"):
         night(tmp_path / "in/*.jsonl", tmp_path / "out")
+
+
+def test_source_that_has_lost_a_document_to_another_is_read_again_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would see that both have the document, once it is as it was before."""
+    monkeypatch.setattr(module, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(module, "CHECKPOINT_SHARE", 0)
+    monkeypatch.setattr(row_tasks, "MIN_TASK_FILES", 1)
+    monkeypatch.setattr(listing, "_disk_version", lambda status: f"{status.st_size} {status.st_mtime_ns}")  # as an ETag
+    old = tmp_path / "in/c.jsonl"
+    put_jsonl(tmp_path / "in/b.jsonl", items("b"))
+    put_jsonl(old, items("c", "d"))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    before, times = old.read_bytes(), old.stat()
+    put_jsonl(tmp_path / "in/b.jsonl", items("b", "c"))
+    put_jsonl(old, items("d"))
+    commit = module._Ingest._commit_sources
+
+    def commit_and_die(*args: Any, **named: Any) -> None:
+        commit(*args, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module._Ingest, "_commit_sources", commit_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    old.write_bytes(before)
+    os.utime(old, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(InputError, match="'c' is there twice"):
+        night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    put_jsonl(tmp_path / "in/b.jsonl", items("b"))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    assert {name: row["source"] for name, row in by_id(tmp_path / "out").items()} == {
+        "b": "b.jsonl",
+        "c": "c.jsonl",
+        "d": "c.jsonl",
+    }
 
 
 def test_bad_lines_and_files_fail_the_run_or_become_rows(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from memagent_batch.loop.policies.direct import RetrievePolicy, TruncatePolicy
 from memagent_batch.loop.policies.overwrite import GatedPolicy, OverwritePolicy
 from memagent_batch.loop.policies.parallel import ParallelPolicy
 from memagent_batch.plugins import POLICIES
-from memagent_batch.run.reading.read import LoadedAgent
+from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
 from memagent_batch.types import Completion, FinishReason, Policy, Prompt
 

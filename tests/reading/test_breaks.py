@@ -85,6 +85,16 @@ def test_no_number_or_word_is_cut_by_a_chunk_border(words: list[str], gap: str, 
     assert not [border for border in borders for start, end in inside if start < border < end]
 
 
+def test_chunk_closes_at_the_end_of_a_sentence_and_one_that_is_too_long_between_words() -> None:
+    agent = agent_of(break_at="sentences", chunk_tokens=40)
+    short = "It rains in May. The sun shines on the whole town. "
+    text = short + "A very long sentence goes on and on without any mark " * 8
+    document = with_breaks(make_tokenizer(agent).document(text), text, agent=agent)
+    chunks = [text[chunk.span.char_start : chunk.span.char_end] for chunk in document.chunks(40)]
+    assert chunks[0].startswith(short.rstrip())
+    assert {chunk.strip().split()[-1] for chunk in chunks} <= set(text.split())
+
+
 def test_page_that_is_longer_than_a_chunk_closes_at_its_sentences() -> None:
     page = "One sentence is here. Another one is there. " * 4
     rows = [

@@ -20,7 +20,8 @@ from memagent_batch.errors import EngineUnavailableError
 from memagent_batch.loop.addresses import ReadingAddress, text_hash, token_hash
 from memagent_batch.loop.policies.overwrite import GatedPolicy, OverwritePolicy
 from memagent_batch.loop.policies.parallel import ParallelPolicy
-from memagent_batch.run.reading.read import LoadedAgent, Reading, ReadingTurns, ReplayOnly, read
+from memagent_batch.run.reading.agent import LoadedAgent
+from memagent_batch.run.reading.read import Reading, ReadingTurns, ReplayOnly, read
 from memagent_batch.types import Completion, Document, FinishReason, Policy, Prompt, Question, Status
 from tests.policies.token_documents import PROMPTS
 

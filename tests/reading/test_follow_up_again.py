@@ -14,8 +14,9 @@ from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.loop.follow_ups.answer_types import Bool, Label, Number, ValueType
 from memagent_batch.loop.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.follow_ups import FollowUps
-from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, make_agent
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly
 from memagent_batch.run.wiring import make_follow_up_tokens
 from memagent_batch.types import Completion, FinishReason
 from tests.reading.test_follow_ups import PLAN, TEXT, Scripted, address_of, cut, finished

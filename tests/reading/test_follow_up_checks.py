@@ -44,6 +44,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def test_types_of_a_list_have_the_first_question_that_asks_for_them() -> None:
+    assert asked_types(read_questions(None, ask=QUESTIONS)) == {
+        Bool(): "question 'is'",
+        PRICE: "question 'price'",
+        NAME: "question 'name'",
+    }
+
+
 def test_schema_that_cannot_be_compiled_is_refused_with_its_question(compiled: list[str], agent: AgentConfig) -> None:
     with pytest.raises(ValueTypeError, match=r"^question 'name': schema: .*\(Unsupported keyword\): \{.*\"name\""):
         require_compiled(asked_types(read_questions(None, ask=QUESTIONS)), agent)

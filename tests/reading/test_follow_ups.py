@@ -22,8 +22,9 @@ from memagent_batch.loop.follow_ups.values import ValueStatus
 from memagent_batch.loop.guides import GuideKind
 from memagent_batch.loop.texts.sentences import split_sentences
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.run.reading.agent import LoadedAgent, make_agent
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading
-from memagent_batch.run.reading.read import LoadedAgent, Reading, ReadingTurns, ReplayOnly, make_agent, read
+from memagent_batch.run.reading.read import Reading, ReadingTurns, ReplayOnly, read
 from memagent_batch.run.wiring import make_follow_up_tokens
 from memagent_batch.types import Completion, Document, FinishReason, Prompt, Question, Status
 
@@ -170,6 +171,20 @@ async def test_follow_up_prompts_show_no_control_token_of_the_texts_and_keep_to_
         own = [token for piece in template.pieces if isinstance(piece, tuple) for token in piece if token in control]
         assert [token for token in prompt.token_ids if token in control] == own
         assert len(prompt.token_ids) + prompt.max_tokens <= largest[prompt.kind] + 40
+
+
+async def test_question_without_a_type_has_no_value_turn_and_a_plan_without_evidence_none_at_all(close: Closer) -> None:
+    close.follow_ups = replace(close.follow_ups, config=FollowUpConfig())
+    result = await close()
+    found = {name: value for name, value in result.items() if value and name != "finished_at"}
+    assert found == {"coverage": 1.0}
+    assert close.asked_kinds() == {"update", "answer"}
+
+
+async def test_document_that_says_nothing_has_no_sentence_and_asks_for_none(close: Closer) -> None:
+    result = await close(text=FILLER)
+    assert (result["evidence"], result["support"], result["coverage"]) == ([], None, 1.0)
+    assert close.asked_kinds() == {"update", "answer"}
 
 
 async def test_value_that_is_not_stated_rests_on_no_sentence(close: Closer) -> None:

@@ -21,8 +21,9 @@ from memagent_batch.errors import (
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
 from memagent_batch.loop.prompts import Memory, PromptTokens
+from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.run.reading.documents import unreadable
-from memagent_batch.run.reading.read import LoadedAgent, Reading, ReadingTurns, ReplayOnly, read
+from memagent_batch.run.reading.read import Reading, ReadingTurns, ReplayOnly, read
 from memagent_batch.types import (
     Completion,
     Cost,
@@ -235,6 +236,20 @@ async def test_reading_of_a_policy_whose_cost_raises_fails_alone() -> None:
     assert (reading.num_chunks, reading.response) == (0, None)
     empty = await read_with(PathEngine(), document=unreadable(DocumentError("empty")), agent=agent)
     assert (empty.status, empty.num_chunks) == (Status.FAILED, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FractionalPolicy(ParagraphPolicy):
+    """Divides where it should round up."""
+
+    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+        num_pieces: Any = num_tokens / 4
+        return Cost(num_chunks=num_pieces, num_turns=num_pieces, num_prompt_tokens=num_tokens, num_completion_tokens=0)
+
+
+async def test_reading_of_a_policy_that_counts_parts_of_chunks_fails_with_a_row_that_the_log_can_hold() -> None:
+    reading = await read_with(PathEngine(), agent=replace(AGENT, policy=FractionalPolicy()))
+    assert (reading.status, reading.error_type, reading.num_chunks) == (Status.FAILED, "TypeError", 0)
 
 
 async def test_reading_whose_answer_the_log_cannot_hold_fails() -> None:

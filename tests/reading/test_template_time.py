@@ -14,10 +14,12 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.tokens.tokenizer import _load_tokenizer
-from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, make_agent, read
+from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
 from memagent_batch.run.wiring import (
     identify_reader,
     make_engine,
+    make_follow_up_tokens,
     make_prompt_tokens,
     make_tokenizer,
 )
@@ -85,6 +87,18 @@ async def test_reading_with_a_template_that_prints_the_time_is_replayed_and_foll
     assert resumed.counts.num_replayed_turns == resumed.counts.num_turns == first.counts.num_turns
     followed_up = await read_later(agent, output, run_id="20260202T235959.123Z.07af", asks_turns=False)
     assert (followed_up.status, followed_up.error_type) == (Status.OK, None)
+
+
+def test_prompts_of_a_template_that_prints_the_time_are_the_same_on_every_node(tmp_path: Path) -> None:
+    agent, made = agent_with(tmp_path, PRINTS_NOW), []
+    for _ in range(2):
+        _load_tokenizer.cache_clear()
+        prompts, templates = make_prompt_tokens(agent), make_follow_up_tokens(agent).templates
+        made.append((prompts.update, prompts.answer, prompts.direct, templates, identify_reader(agent).fingerprint))
+    assert made[0] == made[1]
+    fixed = made[0][0].pieces[0]
+    assert not isinstance(fixed, str)
+    assert "Now: 26 Jul 2024 00:00:00.000000" in make_tokenizer(agent).text_of(fixed)
 
 
 def test_identity_names_the_time_only_where_prompts_show_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import NotLoggedError, TurnUnansweredError
 from memagent_batch.loop.addresses import ReadingAddress, token_hash
 from memagent_batch.run.reading.places import ALONE_DEATHS, Suspects, TurnPlaces
-from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.types import Completion, FinishReason, Prompt, Writes
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
@@ -44,6 +44,11 @@ class FreshEngine(ReplayOnly):
         self.seeds.append(seed)
         await asyncio.sleep(0)
         return FRESH
+
+
+class FailingEngine(ReplayOnly):
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        raise TimeoutError(prompt.path)
 
 
 def prompt_of(path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11)) -> Prompt:
@@ -90,6 +95,11 @@ def turns_of(
     return ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=logged, observe=observe, is_sampled=is_sampled)
 
 
+async def test_turn_that_the_log_holds_is_replayed_and_marked_so() -> None:
+    completion = await turns_of(FailingEngine(), prompt_of())(prompt_of())
+    assert (completion.text, completion.replayed) == ("held", True)
+
+
 @pytest.mark.parametrize(
     ("prompt", "is_sampled", "text"),
     [
@@ -98,9 +108,8 @@ def turns_of(
         (prompt_of("update/1"), False, "held"),
         (prompt_of("update/1"), True, "fresh"),
         (prompt_of(), True, "held"),
-        (prompt_of(), False, "held"),
     ],
-    ids=["another prompt", "another kind", "another path", "another path, sampled", "the same, sampled", "the same"],
+    ids=["another prompt", "another kind", "another path", "another path that is sampled", "the same that is sampled"],
 )
 async def test_turn_without_a_logged_one_of_its_prompt_asks_the_engine_with_its_own_seed(
     prompt: Prompt, text: str, *, is_sampled: bool
@@ -158,6 +167,15 @@ async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_p
     may_end.set()
     await asyncio.gather(*asked)
     await log.flush()
+
+
+async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
+    seen: list[Prompt] = []
+    turns = turns_of(FailingEngine(), observe=lambda prompt, _: seen.append(prompt))
+    with pytest.raises(TimeoutError):
+        await turns(prompt_of())
+    assert not seen
+    assert turns.counts == TurnCounts()
 
 
 @given(num_reused=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())

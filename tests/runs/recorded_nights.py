@@ -27,7 +27,7 @@ from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows import answer as answer_flow
-from memagent_batch.run.flows.answer import answer_plan
+from memagent_batch.run.flows.answer import ReadPlan, answer_plan
 from memagent_batch.run.flows.check import CheckedJob
 from memagent_batch.run.flows.plan import scan_plan
 from memagent_batch.run.history import LATEST, PastRun, find_run
@@ -124,18 +124,15 @@ class Nights:
         """
         job = job.model_copy(update={"retry_failed": retried})
 
-        def read(
-            plan: Plan, index: LogIndex, batches: list[pa.Table], *, run: ActiveRun, **_: Any
-        ) -> tuple[LogIndex, pa.Table]:
-            not_read = self._read(run, plan, texts, batches, retried=retried, away=away)
+        def read(plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, **_: Any) -> ReadPlan:
+            not_read = self._read(run, plan, texts, bundles, retried=retried, away=away)
             self._close(run, plan, texts, values=values, retried=retried)
             _die_at("reading", killed_at)
-            return self._scan(plan, reader=reader), not_read
+            return ReadPlan(index=self._scan(plan, reader=reader), not_read=not_read)
 
         checked = CheckedJob(
             job=job,
-            sources=cast("Any", None),  # they are in the plan, as the questions
-            questions=plan.asked.table,
+            inputs=cast("Any", None),  # they are in the plan
             executor=LocalExecutor(),
             reader=ReaderIdentity(fingerprint=reader, parts={}),
             follow_ups=plan.asked.follow_ups,

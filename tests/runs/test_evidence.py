@@ -11,7 +11,7 @@ from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.loop.texts.sentences import split_sentences
-from memagent_batch.run.evidence import AnsweredReading, spans_of_part
+from memagent_batch.run.evidence import AnsweredReading, PartSpans, spans_of_part
 from memagent_batch.run.projection import NOT_CLOSED
 from memagent_batch.run.tables import AnswerRow
 from tests.documents.stored_documents import paged_row, store_documents, stored_row
@@ -50,7 +50,7 @@ def part_of(folder: Path, *rows: dict[str, Any]) -> tuple[pa.Table, StoredDocume
 
 def rows_of(folder: Path, answered: list[AnsweredReading]) -> list[Any]:
     part, documents = part_of(folder, *(stored_row(name, text) for name, text in TEXTS.items()))
-    return spans_of_part(part, answered, documents=documents, has_evidence=True)[0] or []
+    return spans_of_part(part, answered, documents=documents, has_evidence=True).evidence or []
 
 
 def test_chosen_sentences_have_their_text_character_for_character(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ WHOLE = "\n\n".join(PAGES.values())
 
 def spans_of_pages(
     folder: Path, *, sentences: list[str], turns: list[tuple[int, int] | None], has_evidence: bool = True
-) -> tuple[Any, Any]:
+) -> PartSpans:
     """What the pages say of spans of their document; one reading of it has evidence and turns."""
     part, documents = part_of(folder, paged_row("case", PAGES))
     places = [WHOLE.index(sentence) for sentence in sentences]
@@ -125,18 +125,18 @@ def spans_of_pages(
 
 def test_spans_are_led_back_to_the_rows_that_they_lie_in(tmp_path: Path) -> None:
     end, third = len(WHOLE), WHOLE.index("Ann")
-    evidence, memories = spans_of_pages(
+    spans = spans_of_pages(
         tmp_path,
         sentences=["Ann signed 😀.", "It rained."],
         turns=[(0, third), (0, third + 1), (third, end), (end - 1, end), None],
     )
-    found = [(row["how"], row["text"], row["locator"]) for row in evidence]
+    found = [(row["how"], row["text"], row["locator"]) for row in spans.evidence or ()]
     assert found == [
         ("chosen", "Ann signed 😀.", "page 3"),
         ("chosen", "It rained.", "page 1"),
         ("aligned", "Bob did not.", "page 3"),
     ]
-    assert [turn["locator"] for turn in memories] == [
+    assert [turn["locator"] for turn in spans.memories] == [
         "page 1",
         "page 1 to page 3",
         "page 3 to page 4",
@@ -146,5 +146,5 @@ def test_spans_are_led_back_to_the_rows_that_they_lie_in(tmp_path: Path) -> None
 
 
 def test_turns_have_locators_in_a_run_without_evidence(tmp_path: Path) -> None:
-    evidence, memories = spans_of_pages(tmp_path, sentences=[], turns=[(0, 3)], has_evidence=False)
-    assert (evidence, [turn["locator"] for turn in memories]) == (None, ["page 1"])
+    spans = spans_of_pages(tmp_path, sentences=[], turns=[(0, 3)], has_evidence=False)
+    assert (spans.evidence, [turn["locator"] for turn in spans.memories]) == (None, ["page 1"])

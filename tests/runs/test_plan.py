@@ -15,6 +15,7 @@ from memagent_batch.run import parts as parts_module
 from memagent_batch.run.plan import (
     BATCH_BYTES,
     CALL_COLUMN,
+    CALL_READINGS,
     CALLS_PER_READING,
     WORK_COLUMNS,
     Plan,
@@ -88,6 +89,24 @@ def batches_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
     return list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
 
 
+def test_pending_batches_hold_short_documents_of_several_files_in_their_order() -> None:
+    documents = [document_of(f"{number:04}", file=f"{number // 100}.parquet", num_bytes=600) for number in range(1000)]
+    (batch,) = batches_of(documents)
+    assert batch["document_id"].to_pylist() == [document["document_id"] for document in documents]
+
+
+def test_pending_batches_hold_about_their_bytes_or_one_document() -> None:
+    sizes = [3 * BATCH_BYTES, 2 * BATCH_BYTES, *[BATCH_BYTES // 4] * 8]
+    batches = batches_of([document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)])
+    found = [batch["num_bytes"].to_pylist() for batch in batches]
+    assert found == [sizes[:1], sizes[1:2], *[[BATCH_BYTES // 4] * 4] * 2]
+
+
+def test_pending_batches_of_a_great_many_tiny_documents_are_bounded() -> None:
+    batches = batches_of([document_of(str(row), row=row, num_bytes=3) for row in range(40_000)])
+    assert [batch.num_rows for batch in batches] == [16_384, 16_384, 7_232]
+
+
 @given(
     documents=st.lists(
         st.builds(
@@ -142,6 +161,16 @@ def test_pending_documents_of_one_text_are_read_once_and_all_counted() -> None:
     assert plan.num_readings == 4
     index = index_of({("h", text_hash("q"), sample): Status.OK for sample in range(2)})
     assert plan.counts(index).done == 4
+
+
+def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
+    index = index_of({}, turn_files={(text_hash("a"), text_hash("q")): ["1.parquet", "2.parquet"]})
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
+        "a": ["1.parquet", "2.parquet"],
+        "b": [],
+    }
 
 
 def test_pending_names_the_log_files_of_the_same_text_and_of_other_versions_of_the_document() -> None:
@@ -204,6 +233,20 @@ def test_parts_cover_every_reading_once_in_input_order(
     assert all(sum(map(len, part["readings"].to_pylist())) < most for part in parts)
 
 
+def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "PART_READINGS", 5)
+    names = [str(number) for number in range(40)]
+    log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
+    outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
+    plan = plan_of([document_of(name) for name in names], [question_of("q")])
+    parts = parts_of(plan, log_index(outcomes))
+    held = [part["document_id"].to_pylist() for part in parts]
+    assert sorted(name for part in held for name in part) == sorted(names)
+    assert all(part == sorted(part, key=int) for part in held)
+    read = [len({log_files[name] for name in part}) for part in held]
+    assert sum(read) < len(set(log_files.values())) + len(parts)
+
+
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 10)
     names = [str(number) for number in range(50)]
@@ -239,6 +282,12 @@ def calls_of(batches: Sequence[pa.Table], *, readings_in_flight: int = 4) -> lis
         for call, size in zip(grouped[CALL_COLUMN].to_pylist(), grouped["num_bytes"].to_pylist(), strict=True):
             calls.setdefault((number, call), []).append(size)
     return list(calls.values())
+
+
+def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
+    assert max(len(call) for call in calls_of([batch_of([100] * 100_000)])) == CALL_READINGS
+    many_questions = calls_of([batch_of([100] * 10_000, num_readings=20)])
+    assert max(len(call) for call in many_questions) == CALL_READINGS // 20
 
 
 @given(

@@ -66,8 +66,8 @@ class Attempts:
     def memories(self) -> list[str]:
         """What the rows of `memories` show: the path and the run of each turn that wrote, and `answer`."""
         (part,) = parts_of(self.plan, scan_log(self.output, fingerprint="f"))
-        tables, _ = project(part, projection=projection_at(self.output))
-        rows = tables["memories"].to_pylist()
+        tables = project(part, projection=projection_at(self.output))
+        rows = tables.memories.to_pylist()
         return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
 
 
@@ -161,8 +161,8 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | outcome_row(Status.NOT_READ, run_id="second", fingerprint="f")
     projection = projection_at(output, run_id="second", follow_up_readings=plan.asked.turns_by_follow_up())
-    tables, _ = project(part, projection=projection, not_read=[unread])
-    rows = {row["question_id"]: row for row in tables["answers"].to_pylist()}
+    tables = project(part, projection=projection, not_read=[unread])
+    rows = {row["question_id"]: row for row in tables.answers.to_pylist()}
     shown = {
         name: (row["status"], row["answer"], row["value_number"], row["read_run_id"]) for name, row in rows.items()
     }

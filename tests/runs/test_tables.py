@@ -19,7 +19,7 @@ from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.document import ChunkSpan
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.run.plan import Plan
-from memagent_batch.run.projection import project
+from memagent_batch.run.projection import PartTables, project
 from memagent_batch.run.tables import ANSWERS, MEMORIES
 from memagent_batch.types import Completion, FinishReason, Prompt, Status, Writes
 from tests.documents.stored_documents import store_documents, stored_row
@@ -83,7 +83,7 @@ class RecordedRun:
         result = outcome_row(status, memory_truncations=cuts, num_turns=len(memories) + 1, **found)
         await self.writer.record_outcome(address, result)
 
-    def tables(self, *, keep_word: str = "") -> dict[str, pa.Table]:
+    def tables(self, *, keep_word: str = "") -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         store_documents(self.output, self.documents, carried=self.carried)
         stored = StoredDocuments(output=self.output)
@@ -92,12 +92,10 @@ class RecordedRun:
         (part,) = parts_of(plan, scan_log(self.output, fingerprint="f"))
         fields: dict[str, Any] = {"keep_word": keep_word, "extraction": Extraction.AUTO, "opens_thought": False}
         projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **fields)
-        tables, missing = project(part, projection=projection)
-        assert not missing
-        return tables
+        return project(part, projection=projection)
 
 
-async def mixed_tables(folder: Path) -> dict[str, pa.Table]:
+async def mixed_tables(folder: Path) -> PartTables:
     """One answered reading, two without an answer, one failed, and a document that can't be read."""
     run = RecordedRun(folder, documents=["good", "mumbling", "cut", "failing", "broken"])
     run.documents[4] = stored_row("broken", None, error="p: the text is null")
@@ -116,13 +114,14 @@ async def test_answers_hold_one_row_for_each_reading_asked(tmp_path: Path) -> No
         await run.read(name, question, sample=sample)
         await run.read(name, question, sample=sample, error="a second outcome")
     tables = run.tables()
-    rows = tables["answers"].select(["document_id", "question_id", "sample"]).to_pylist()
+    rows = tables.answers.select(["document_id", "question_id", "sample"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == asked
+    assert not tables.missing
 
 
 async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
     tables = await mixed_tables(tmp_path)
-    rows = {row["document_id"]: row for row in tables["answers"].to_pylist()}
+    rows = {row["document_id"]: row for row in tables.answers.to_pylist()}
     good, mumbling, cut, failing, broken = rows.values()
     assert (good["status"], good["answer"], good["response"], good["memory"]) == ("ok", "42", "\\boxed{42}", "b")
     assert (good["memory_truncations"], good["error_type"], good["read_run_id"]) == (1, None, "first")
@@ -137,7 +136,7 @@ async def test_answers_say_how_each_reading_ended(tmp_path: Path) -> None:
     assert (broken["status"], broken["error_type"]) == ("failed", "DocumentError")
     assert broken["error_message"] == "p: the text is null"
     assert (broken["num_turns"], broken["document_hash"], broken["run_id"]) == (0, None, "second")
-    memories = [(row["document_id"], row["memory"]) for row in tables["memories"].to_pylist()]
+    memories = [(row["document_id"], row["memory"]) for row in tables.memories.to_pylist()]
     assert [memory for name, memory in memories if name == "failing"] == ["noted"], "a failed one keeps its trace"
     assert {name for name, _ in memories} == {"good", "mumbling", "cut", "failing"}
 
@@ -148,7 +147,7 @@ async def test_answers_carried_columns_follow_the_constants(tmp_path: Path) -> N
     run.documents[0]["signed"] = date(2026, 11, 29)
     await run.read("a")
     await run.read("b")
-    answers = run.tables()["answers"]
+    answers = run.tables().answers
     assert answers["signed"].to_pylist() == [date(2026, 11, 29), None]
     assert answers.schema.names == [*ANSWERS.names, *SOURCE_COLUMNS.names, "signed"]
     assert answers["source"].to_pylist() == [None] * 2  # rows of a data file
@@ -159,15 +158,15 @@ async def test_answers_documents_of_one_text_share_the_reading(tmp_path: Path) -
     run.documents.append(stored_row("twin", "a"))
     await run.read("a")
     tables = run.tables()
-    assert tables["answers"]["document_id"].to_pylist() == ["a", "twin"]
-    assert tables["answers"]["answer"].to_pylist() == ["42", "42"]
-    assert tables["memories"]["document_id"].to_pylist() == ["a", "a", "twin", "twin"]
+    assert tables.answers["document_id"].to_pylist() == ["a", "twin"]
+    assert tables.answers["answer"].to_pylist() == ["42", "42"]
+    assert tables.memories["document_id"].to_pylist() == ["a", "a", "twin", "twin"]
 
 
 async def test_memories_tell_which_span_put_what_into_the_memory(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("one", STOP), (" \n", STOP), ("one", STOP), ("two", CUT)])
-    rows = run.tables()["memories"].to_pylist()
+    rows = run.tables().memories.to_pylist()
     assert [row["memory"] for row in rows] == ["one", "one", "one", "two", "two"]
     assert [row["changed"] for row in rows] == [True, False, False, True, False]
     assert [row["kind"] for row in rows] == ["update"] * 4 + ["answer"]
@@ -180,7 +179,7 @@ async def test_memories_tell_which_span_put_what_into_the_memory(tmp_path: Path)
 async def test_memories_are_in_the_order_of_reading_whatever_the_policy(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("end", STOP), ("middle", STOP), ("begin", STOP)], is_backwards=True)
-    rows = run.tables()["memories"].to_pylist()
+    rows = run.tables().memories.to_pylist()
     shown = [(row["turn"], row["chunk_index"], row["memory"]) for row in rows]
     assert shown == [(0, 2, "end"), (1, 1, "middle"), (2, 0, "begin"), (3, None, "begin")]
 
@@ -189,7 +188,7 @@ async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them
     run = RecordedRun(tmp_path, documents=["a"])
     memories = [("one", STOP), ("none", STOP), ("three", STOP), ("one and three", STOP)]
     await run.read("a", memories=memories, notes=3)
-    rows = run.tables(keep_word="none")["memories"].to_pylist()
+    rows = run.tables(keep_word="none").memories.to_pylist()
     assert [(row["kind"], row["memory"], row["changed"]) for row in rows] == [
         ("read", "one", True),
         ("read", "", False),
@@ -201,15 +200,15 @@ async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them
 
 async def test_tables_have_their_schemas_and_no_null_where_none_may_be(tmp_path: Path) -> None:
     tables = await mixed_tables(tmp_path)
-    for table, schema in ((tables["answers"], ANSWERS), (tables["memories"], MEMORIES)):
+    for table, schema in ((tables.answers, ANSWERS), (tables.memories, MEMORIES)):
         assert table.select(schema.names).schema.equals(schema, check_metadata=True)
         assert all(table[field.name].null_count == 0 for field in schema if not field.nullable)
-    assert tables["answers"].num_rows == 5
+    assert tables.answers.num_rows == 5
 
 
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("keep", STOP), ("news", STOP), ("keep\n\nNothing new.", STOP)])
-    gated = [(row["memory"], row["changed"]) for row in run.tables(keep_word="keep")["memories"].to_pylist()]
+    gated = [(row["memory"], row["changed"]) for row in run.tables(keep_word="keep").memories.to_pylist()]
     assert gated == [(FIRST_MEMORY, False), ("news", True), ("news", False), ("news", False)]
-    assert run.tables()["memories"]["memory"].to_pylist() == ["keep", "news", *["keep\n\nNothing new."] * 2]
+    assert run.tables().memories["memory"].to_pylist() == ["keep", "news", *["keep\n\nNothing new."] * 2]

@@ -31,9 +31,10 @@ from memagent_batch.loop.follow_ups.values import TypedValue, ValueStatus, state
 from memagent_batch.loop.texts.sentences import Sentences, split_sentences
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.run.budgets import fit_budgets_to_window
+from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import unreadable, with_breaks
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, checked_follow_ups, close_reading, require_compiled
-from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, make_agent, read
+from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, read
 from memagent_batch.run.wiring import identify_reader, make_engine, make_tokenizer
 from memagent_batch.types import Completion, Document, Prompt, Question, Status
 

@@ -137,6 +137,7 @@ def _checked_task(
         board=start_board(),
         place=place,
         log=LogConfig(),
+        is_planned=False,
         load_turn_files=partial(ray.get, ray.put(turn_files)),
         load_questions=partial(_same, asked),
         follow_ups=None if closes is None else follow_ups,

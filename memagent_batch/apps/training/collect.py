@@ -46,8 +46,9 @@ from memagent_batch.run.history import require_newest, run_number_of
 from memagent_batch.run.manifest import require_read, require_success
 from memagent_batch.run.parts import PART_COLUMN, plan_parts
 from memagent_batch.run.plan import WORK_COLUMNS, Plan
+from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents, unreadable
-from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, make_agent, read
+from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
 from memagent_batch.run.row_changes import row_changes
 from memagent_batch.run.run import SHOWN_MISSING
 from memagent_batch.run.tables import ANSWERS_TABLE, ROLLOUTS_TABLE

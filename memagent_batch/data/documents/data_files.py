@@ -114,17 +114,17 @@ def read_records(
     """
     if file.format is Format.UNKNOWN:
         format_of(file.location.path, where=file.location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
-    file_columns = file.columns(columns)
+    found = file.columns(columns)
     if file.format is Format.TEXT:
-        yield _text_record(file, file_columns)
+        yield _text_record(file, found)
     elif file.format is Format.JSONL:
-        yield from read_jsonl(file.location, columns=file_columns, keep_bad=keep_bad)
+        yield from read_jsonl(file.location, columns=found, keep_bad=keep_bad)
     elif file.format not in GROUPED:
         separator = _CSV_SEPARATORS[file.format]
-        yield from read_csv(file.location, columns=file_columns, separator=separator, keep_bad=keep_bad)
+        yield from read_csv(file.location, columns=found, separator=separator, keep_bad=keep_bad)
     else:
         try:
-            yield from _grouped_records(file, columns=file_columns, where=where, keep_bad=keep_bad)
+            yield from _grouped_records(file, columns=found, where=where, keep_bad=keep_bad)
         except InputUnreachableError as error:
             if file.lake_file is None or not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -179,10 +179,8 @@ def _text_record(file: DataFile, columns: Sequence[FileColumn]) -> Record:
     else:
         text = read_text(file.location, max_bytes=max_bytes)
     values = [file.name, text, *(each.constant for each in columns[2:])]
-    checked = [
-        column_value(value, column=each.column, where=where) for value, each in zip(values, columns, strict=True)
-    ]
-    return Record(place=(0, 0), where=where, values=tuple(checked))
+    found = (column_value(value, column=each.column, where=where) for value, each in zip(values, columns, strict=True))
+    return Record(place=(0, 0), where=where, values=tuple(found))
 
 
 def _grouped_records(
@@ -225,11 +223,6 @@ def _filter_table(file: DataFile, grouped: GroupedFile, group: int, *, columns: 
     for name, value in zip(others, key_columns([others], numbers=file.number_keys).columns, strict=True):
         table = table.append_column(name, pa.repeat(value[0], grouped.num_rows(group)))
     return table
-
-
-def has_vanished(file: DataFile, error: InputError) -> bool:
-    """Whether a file can't be read since it was removed after it was listed; a table of a lake needs all its files."""
-    return file.lake_file is None and isinstance(error.__context__, FileNotFoundError)
 
 
 def why_unreadable(text: Value) -> str:

@@ -4,7 +4,7 @@ import difflib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
@@ -196,12 +196,28 @@ def most_questions(questions: pa.Table) -> int:
     return of_every_document + max(counts.values(), default=0)
 
 
-def rows_of_slice(rows: pa.Table, settings: InputConfig) -> pa.Table:
-    """The rows without those of documents in other slices; a question of every document has a null for its id."""
+def are_in_slice(
+    document_ids: pa.ChunkedArray, settings: InputConfig, *, files: Container[str] = frozenset()
+) -> pa.BooleanArray:
+    """Returns for each document id whether it is in `input.slice`; a null, for all documents, is in each one.
+
+    Args:
+        document_ids: Ids of documents that may be there or not.
+        settings: The settings of the job.
+        files: Names of all document files: their attachments are in the slice of their file.
+    """
     if settings.slice is None:
-        return rows
-    taken = [each is None or is_in_slice(settings, each) for each in rows["document_id"].to_pylist()]
-    return rows.filter(pa.array(taken, pa.bool_()))
+        return pa.array([True] * len(document_ids), pa.bool_())
+    ids = document_ids.to_pylist()
+    return pa.array([each is None or is_in_slice(settings, _file_of(each, files)) for each in ids], pa.bool_())
+
+
+def _file_of(document_id: str, files: Container[str]) -> str:
+    """The file that a document is read from, whose name its id begins with; the id itself if there is none."""
+    name = document_id
+    while name and name not in files:
+        name = name.rpartition("/")[0]
+    return name or document_id
 
 
 def missing_documents(

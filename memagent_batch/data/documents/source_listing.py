@@ -238,7 +238,7 @@ def _reads_documents(files: Listing, settings: InputConfig, *, named_endings: Co
         return False
     endings = {format_ending(file.path) for file in files if file.left_out is None}
     if settings.format == "files":
-        tables = {*TABLE_ENDINGS, ".json"} - {*named_endings}
+        tables = TABLE_ENDINGS - {*named_endings}
         return not endings or not all(ending and f".{ending.lower().split('.')[1]}" in tables for ending in endings)
     kinds = {ENDINGS.get(ending_of(f"x{ending}"), FileKind.TEXT) for ending in endings}
     return not any(is_data_file(f"x{ending}") for ending in endings) and not kinds <= PLAIN
@@ -280,12 +280,11 @@ def _select_data(
         by_format[Format.TEXT] = texts = texts.filtered(is_named)
     if where is not None:
         filtered = partial(_filtered_by_keys, where=where, numbers=numbers)
-        filled = [(format_, listed) for format_, listed in by_format.items() if listed]
-        by_format = {format_: listed if format_ in GROUPED else filtered(listed) for format_, listed in filled}
+        by_format = {each: found if each in GROUPED else filtered(found) for each, found in by_format.items() if found}
     if settings.slice and Format.TEXT in by_format:
         texts = by_format[Format.TEXT]
         by_format[Format.TEXT] = texts.filtered(_mask(texts, lambda file: is_in_slice(settings, file.name)))
-    tables = [_with_format(listed, format_) for format_, listed in sorted(by_format.items()) if listed]
+    tables = [_with_format(found, each) for each, found in sorted(by_format.items()) if found]
     return _Selected(tables=tables, left_out=left_out, number_keys=numbers)
 
 

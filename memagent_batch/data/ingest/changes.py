@@ -92,7 +92,7 @@ union all
 select document_id, 'removed' from judged anti join seen using (document_id) where may_go and is_inside
 """
 _REMOVED = """
-select judged.document_id, judged.file
+select judged.document_id, judged.source, judged.file
 from judged left join seen using (document_id)
 where may_change and if(seen.document_id is null, may_go and is_inside, is_written)
 """
@@ -152,7 +152,7 @@ class Changes:
     documents: pa.Table
     """`CHANGED`."""
     removed: pa.Table
-    """Columns `document_id` and `file`: rows of the table that are no longer those of its documents."""
+    """Columns `document_id`, `source` and `file`: rows of the table that are no longer those of its documents."""
 
 
 def judge_by_source(

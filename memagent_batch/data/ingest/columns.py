@@ -14,7 +14,7 @@ from pyarrow import types
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
-from memagent_batch.data.documents.data_files import DataFile, has_vanished
+from memagent_batch.data.documents.data_files import DataFile
 from memagent_batch.data.documents.formats.columnar import open_grouped, present_columns
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
 from memagent_batch.data.documents.formats.lines import open_lines
@@ -147,8 +147,7 @@ def find_columns(
         try:
             types_of_file = _file_types(file, [*carried], where=where)
         except InputError as error:
-            is_refused = settings.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError)
-            if is_refused and not has_vanished(file, error):
+            if settings.on_bad_file != OnBadFile.RECORD or isinstance(error, InputUnreachableError):
                 raise
             continue
         for target, found in zip((carried, conditioned), types_of_file, strict=True):
@@ -191,8 +190,8 @@ def _file_types(file: DataFile, names: Sequence[str], *, where: Condition | None
         conditioned = [] if where is None else where.columns_among(keys)
         return {name: keys.get(name) or found.get(name) for name in names}, {name: keys[name] for name in conditioned}
     with open_grouped(file.location) as grouped:
-        names_in_file = file.lake_columns or [*grouped.schema.names, *keys]
-        conditioned = [] if where is None else where.columns_among(names_in_file)
+        there = file.lake_columns or [*grouped.schema.names, *keys]
+        conditioned = [] if where is None else where.columns_among(there)
         wanted = [
             InputColumn(name=name, kind=ColumnKind.TYPED, presence=Presence.OPTIONAL)
             for name in dict.fromkeys([*names, *conditioned])

@@ -1,13 +1,14 @@
 """Which documents of many rows have changed: by the sources of their parts, and by the rows that were read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
 
+from memagent_batch.data.ingest.document_files import read_row_groups
 from memagent_batch.data.ingest.part_tasks import JoinTask, bucket_of
-from memagent_batch.data.store.database import open_database, query_to_disk
+from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.data.store.delta import OutputTable
 
 BUCKET_BYTES = 32 << 20
@@ -27,10 +28,6 @@ PART_SOURCES = pa.schema(
     ]
 )
 """The sources of the parts of stored documents; `num_bytes` is the size of the whole document."""
-_PART_SOURCES = """
-select distinct document_id, unnest(parts).source as source, num_bytes, text_hash is not null as has_text
-from documents
-"""
 _AFFECTED = """
 select document_id from read_documents
 union
@@ -87,10 +84,17 @@ class PartChanges:
 
 def read_part_sources(table: OutputTable, version: int | None) -> pa.Table:
     """The sources of the parts of all documents of a version, `PART_SOURCES`; none if there is no table."""
-    if version is None:
-        return PART_SOURCES.empty_table()
-    with open_database({"documents": table.dataset(version)}) as database:
-        return query_to_disk(database, _PART_SOURCES, schema=PART_SOURCES)
+    sql = """
+        select distinct document_id, num_bytes, text_hash is not null as has_text, unnest(parts).source as source
+        from documents
+    """
+    columns = ["document_id", "num_bytes", "text_hash", "parts.list.element.source"]
+    found = (
+        run_query(sql, {"documents": documents}).select(PART_SOURCES.names).cast(PART_SOURCES)
+        for path in (table.files(version) if version is not None else ())
+        for documents in read_row_groups(table.place / path, columns=columns)
+    )
+    return on_disk(found, schema=PART_SOURCES)
 
 
 def choose_buckets(*, source_bytes: int, table_bytes: int) -> int:
@@ -135,3 +139,11 @@ def _by_bucket(rows: pa.Table, column: str, num_buckets: int) -> dict[int, list[
     for document_id, value in zip(rows["document_id"].to_pylist(), rows[column].to_pylist(), strict=True):
         found.setdefault(bucket_of(document_id, num_buckets), []).append((document_id, value))
     return found
+
+
+def read_ids(reports: Sequence[pa.Table]) -> pa.Table:
+    """Column `document_id`: documents that have rows in the sources of some reports."""
+    schema = pa.schema([pa.field("document_id", _TEXT)])
+    with open_database({"reports": pa.concat_tables(reports)}) as database:
+        sql = "select distinct unnest(documents).document_id as document_id from reports"
+        return query_to_disk(database, sql, schema=schema)

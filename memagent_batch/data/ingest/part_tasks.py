@@ -95,7 +95,7 @@ def read_parts(
     report = TaskReport(context)
     schema = pa.schema([*PART_ROWS, *(pa.field(each.stored, each.type) for each in settings.columns)])
     with PartWriter(folder, schema=schema, num_buckets=num_buckets) as writer:
-        for file in task_files(task, place=settings.place, storage_options=settings.storage_options):
+        for file in task_files(task, settings=settings):
             source, ids = new_report(file), dict[str, bool]()
             try:
                 for row in _file_parts(file, settings=settings):

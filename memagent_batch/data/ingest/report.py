@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from memagent_batch.data.documents.data_files import DataFile, has_vanished
+from memagent_batch.data.documents.data_files import DataFile
 from memagent_batch.data.ingest.document_files import FILES, DocumentWriter, files_table
 from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues
@@ -148,7 +148,7 @@ class TaskReport:
         Raises:
             InputUnreachableError: the error itself, if it has another reason, or the file is one of a lake's table.
         """
-        if not has_vanished(file, error):
+        if file.lake_file is not None or not isinstance(error.__context__, FileNotFoundError):
             raise error
         self.add_unfetched(source.source, reason=str(error), kind=source.kind, reader=source.reader)
 

@@ -14,7 +14,6 @@ from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
 from memagent_batch.data.documents.data_files import (
     DataFile,
-    has_vanished,
     id_column,
     read_records,
     text_column,
@@ -113,16 +112,15 @@ def plan_row_tasks(
 def _group_bytes(
     place: SourcePlace, task: RowTask, *, settings: InputConfig, storage_options: Options
 ) -> tuple[int, ...]:
-    """Size of each row group of a large file, bytes; none for one that is damaged or gone: the task finds that too."""
-    (file,) = task_files(task, place=place, storage_options=storage_options)
-    if file.format not in GROUPED:
+    """Size of each row group of a large file, bytes; none for one that is damaged: the task finds and records it."""
+    (row,) = unpack_rows(task.sources).to_pylist()
+    if row["format"] not in GROUPED:
         return ()
     try:
-        with open_grouped(file.location) as grouped:
+        with open_grouped(documents_place(place.uri, storage_options).at(row["path"])) as grouped:
             return grouped.group_bytes()
     except InputError as error:
-        is_refused = settings.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError)
-        if is_refused and not has_vanished(file, error):
+        if settings.on_bad_file == OnBadFile.FAIL or isinstance(error, InputUnreachableError):
             raise
         return ()
 
@@ -137,11 +135,11 @@ def _split(task: RowTask, sizes: Sequence[int]) -> Iterator[RowTask]:
         yield replace(task, groups=(batch[0][0], batch[-1][0] + 1))
 
 
-def task_files(task: RowTask, *, place: SourcePlace, storage_options: Options) -> list[DataFile]:
+def task_files(task: RowTask, *, settings: RowSettings) -> list[DataFile]:
     """Returns the files of a task."""
-    documents = documents_place(place.uri, storage_options)
+    documents = documents_place(settings.place.uri, settings.storage_options)
     return [
-        place.data_file(row, documents, lake_file=task.lake_files.get(row["path"]), groups=task.groups)
+        settings.place.data_file(row, documents, lake_file=task.lake_files.get(row["path"]), groups=task.groups)
         for row in unpack_rows(task.sources).to_pylist()
     ]
 
@@ -167,8 +165,7 @@ def read_rows(task: RowTask, *, context: TaskContext, settings: RowSettings) -> 
         InputError: a file, column or value can't be read; with `on_bad_file: record` only if a store does not answer.
     """
     with TaskReport(context, old_rows=read_old_rows(task.old_rows)) as report:
-        files = task_files(task, place=settings.place, storage_options=settings.storage_options)
-        for file, rows in _read_files(files, settings=settings):
+        for file, rows in _read_files(task_files(task, settings=settings), settings=settings):
             source = new_report(file)
             try:
                 for row, place in rows:
@@ -191,8 +188,8 @@ def _read_files(files: Sequence[DataFile], *, settings: RowSettings) -> Iterator
             continue
         threads = ThreadPoolExecutor(TEXT_THREADS)
         try:
-            futures = [threads.submit(lambda file: [*read(file)], file) for file in batch]
-            yield from ((file, _result(rows)) for file, rows in zip(batch, futures, strict=True))
+            found = [threads.submit(lambda file: [*read(file)], file) for file in batch]
+            yield from ((file, _result(rows)) for file, rows in zip(batch, found, strict=True))
         finally:
             threads.shutdown(wait=False, cancel_futures=True)  # a run that is stopped waits for no store that hangs
 

@@ -8,10 +8,12 @@ from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.sources import IS_REWRITTEN
 from memagent_batch.data.ingest.tables import SOURCES
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk
-from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, write_table_files
+from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, write_table_files
 
 FILE_ROWS = 200_000
 """Rows of a file of `sources`: a source that changes has so many written again."""
+COMMIT_TRIES = 20
+"""Tries of a commit where other slices commit to the table at the same moment."""
 LAST_COMMITS = 5
 """Commits that are looked at for the place of the sources."""
 SMALL_FILES = 16
@@ -66,6 +68,10 @@ select {", ".join(f"merged.{name}" for name in SOURCES.names)}
 from merged left join old using (source)
 where old.source is null or merged.source in (from overtaken) or ({", ".join(f"merged.{name}" for name in _COMPARED)})
     is distinct from ({", ".join(f"old.{name}" for name in _COMPARED)})
+union all
+select {", ".join("null as version" if name == "version" else f"old.{name}" for name in SOURCES.names)}
+from old semi join moved using (source) anti join new using (source)
+where version is not null
 """
 
 
@@ -75,6 +81,7 @@ def commit_sources(
     *,
     listed: pa.Table,
     gone: pa.Table,
+    moved: pa.Table,
     scope: str | None,
     run: RunNumber,
     place: str,
@@ -86,32 +93,55 @@ def commit_sources(
         reported: `REPORTS`.
         listed: `LISTED`.
         gone: Column `source`.
+        moved: Column `source`: sources, not reported, that had documents which are now those of others. They are read
+            again by the next ingest if this one does not reach them.
         scope: The part of the documents that the job covers. A job that covers all removes rows of every scope.
         run: The run that commits.
         place: Where the sources are, for the table's history.
+
+    Raises:
+        SupersededError: a newer run has committed to the table.
+        FilesChangedError: other runs commit to it again and again.
     """
-    version = table.version()
-    rows = _new_rows(table, reported, listed=listed, scope=scope)
-    others, old = _other_rows(table, rows["source"], gone=gone["source"], scope=scope)
-    if not rows.num_rows and not old:
-        return
-    kept = pa.concat_tables([rows, others])
-    new = [
-        file
-        for start in range(0, kept.num_rows, FILE_ROWS)
-        for file in write_table_files(table.place, kept.slice(start, FILE_ROWS).combine_chunks(), stem=run.run_id)
-    ]
-    table.commit(run=run, schema=SOURCES, add=new, remove=old, read_version=version, metadata={PLACE: place})
+    for tries_left in reversed(range(COMMIT_TRIES)):
+        version = table.version()
+        rows = _new_rows(table, reported, listed=listed, moved=moved, scope=scope)
+        others, old = _other_rows(table, rows["source"], gone=gone["source"], scope=scope)
+        if not rows.num_rows and not old:
+            return
+        kept = pa.concat_tables([rows, others])
+        new = [
+            file
+            for start in range(0, kept.num_rows, FILE_ROWS)
+            for file in write_table_files(table.place, kept.slice(start, FILE_ROWS).combine_chunks(), stem=run.run_id)
+        ]
+        try:
+            table.commit(
+                run=run,
+                schema=SOURCES,
+                add=new,
+                remove=old,
+                is_serial=True,
+                read_version=version,
+                metadata={PLACE: place},
+            )
+        except FilesChangedError:
+            if not tries_left:
+                raise
+        else:
+            return
 
 
-def _new_rows(table: OutputTable, reported: pa.Table, *, listed: pa.Table, scope: str | None) -> pa.Table:
+def _new_rows(
+    table: OutputTable, reported: pa.Table, *, listed: pa.Table, moved: pa.Table, scope: str | None
+) -> pa.Table:
     """Rows of `sources` that are new, or differ from the old ones in more than the run."""
     tables = {"reported": reported, "listed": listed}
     if not table.exists():
         with open_database(tables) as database:
             sql = f"select {', '.join(SOURCES.names)} from ({_REPORTED})"
             return query_to_disk(database, sql, schema=SOURCES)
-    with open_database({**tables, "sources": table.dataset()}) as database:
+    with open_database({**tables, "moved": moved, "sources": table.dataset()}) as database:
         return query_to_disk(database, _CHANGED_ROWS, schema=SOURCES, scope=scope)
 
 

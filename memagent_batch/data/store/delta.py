@@ -1,8 +1,7 @@
 """The Delta tables of an output. Tasks write Parquet files; the driver commits them; anyone reads any version.
 
 Every commit of a run carries the run's number as an application transaction. A table refuses the commit of a run whose
-number is smaller than the one it has seen, or that opened the table before another run committed to it: a run that was
-replaced by a newer one can't change anything any more.
+number is smaller than the one it has seen: a run that was replaced by a newer one can't change anything any more.
 """
 
 import json
@@ -13,12 +12,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from memagent_batch.config.storage import Options
 from memagent_batch.data.store.errors import storage_errors
@@ -44,7 +44,10 @@ S3_OPTIONS: Mapping[str, str] = {
 }
 """Arguments of fsspec's S3 and their names in deltalake."""
 
-
+ERASER = "memagent/forget"
+"""Writer of `memagent forget`, whose commits end all runs that began before."""
+SERIAL = "memagent/serial"
+"""Application transaction of serial commits: of two that were made for the same version, one is refused."""
 _OPENED: ContextVar[dict[tuple[str, int | None], "DeltaTable"] | None] = ContextVar("opened", default=None)
 """Tables that are open, by place and version; None outside `shared_tables`."""
 
@@ -62,16 +65,20 @@ def shared_tables() -> "Iterator[None]":
         _OPENED.reset(token)
 
 
+class FilesChangedError(SupersededError):
+    """Another run has changed files of a table, for which what this one would commit was not made."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNumber:
-    """Which run commits. Numbers of one writer grow; writers with different names don't fence each other."""
+    """Which run commits. Numbers of one writer grow; only `ERASER` fences others."""
 
     number: int
     run_id: str
     writer: str = "memagent"
     """Name of the application transaction: one for an output, and one for each slice of a corpus."""
-    fences: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of other writers that this run takes too, so that their older runs can't commit any more."""
+    num_erasures: int = 0
+    """Number of the last `memagent forget` that began before this run: it can't commit after a later one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,13 +152,6 @@ def _partition_text(value: object) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def as_stored(schema: pa.Schema) -> pa.Schema:
-    """A schema as a Delta table gives it back: it has one type for each kind of text."""
-    from deltalake import Schema
-
-    return pa.schema(Schema.from_arrow(schema).to_arrow())
-
-
 def named_hash(path: str) -> str:
     """The digits of the content's SHA-256 in the name of a table file."""
     return path.rpartition("-")[2].removesuffix(".parquet")
@@ -205,9 +205,36 @@ class OutputTable:
         table = self._open()
         return 0 if table is None else int(table.transaction_version(writer) or 0)
 
+    def require_newest(self, run: RunNumber) -> None:
+        """Returns if no newer run of the same writer has committed, and no erasure that the run does not know.
+
+        Raises:
+            SupersededError: one has.
+            StorageError: nobody can tell: the store does not answer.
+        """
+        table = self._open()
+        if table is not None:
+            self._require_newest(table, run)
+
+    def _require_newest(self, table: "DeltaTable", run: RunNumber, *, is_first: bool = False) -> None:
+        known = {ERASER: run.num_erasures, run.writer: run.number - is_first}
+        if any(int(table.transaction_version(writer) or 0) > number for writer, number in known.items()):
+            raise SupersededError(
+                f"output: {self.output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes "
+                "nothing. What it has read is in the log, and is not read again"
+            )
+
     def schema(self, version: int | None = None) -> pa.Schema:
         """The schema as Arrow."""
         return self.dataset(version).schema
+
+    def has_layout(self, schema: pa.Schema, partition_by: Sequence[str], *, version: int | None = None) -> bool:
+        """Whether the table has the columns of a schema with their types, and is partitioned by these."""
+        from deltalake import Schema
+
+        wanted = pa.schema(Schema.from_arrow(schema).to_arrow())  # Delta has one type for each kind of text
+        types, wanted_types = ({field.name: field.type for field in each} for each in (self.schema(version), wanted))
+        return types == wanted_types and self.open(version).metadata().partition_columns == [*partition_by]
 
     def dataset(self, version: int | None = None) -> ds.Dataset:
         """A version as an Arrow dataset: it streams, and reads only the columns and files that are asked for."""
@@ -215,9 +242,9 @@ class OutputTable:
             return self._dataset_of(self.open(version))
 
     def _dataset_of(self, table: "DeltaTable") -> ds.Dataset:
-        # with deltalake's own reader of local files, Python may abort when it exits
-        local = SubTreeFileSystem(self.place.path, LocalFileSystem()) if self.place.is_local else None
-        return table.to_pyarrow_dataset(filesystem=local)
+        # with deltalake's own file system, Python may abort when it exits
+        fs = LocalFileSystem() if self.place.is_local else PyFileSystem(FSSpecHandler(self.place.fs))
+        return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(self.place.path, fs))
 
     def files(self, version: int | None = None) -> dict[str, TableFile]:
         """The files of a version, by their paths below the table."""
@@ -244,7 +271,8 @@ class OutputTable:
         remove: Iterable[TableFile] = (),
         partition_by: Sequence[str] = (),
         replaces_all: bool = False,
-        most: int | None = None,
+        is_first: bool = False,
+        is_serial: bool = False,
         read_version: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> int:
@@ -257,67 +285,49 @@ class OutputTable:
             remove: Files of the latest version whose rows are no longer those of the table.
             partition_by: Columns that the table is partitioned by.
             replaces_all: Whether the added files are all files from now on; the schema may differ then.
-            most: Largest number of a run of this writer that the table may have seen; by default that of the run.
-            read_version: The version that the changes were made for: nothing is committed if another run of the same
-                writer has committed since. By default the latest.
+            is_first: Whether the run commits to the table once: nothing is committed if it has done so already.
+            is_serial: Whether nothing is committed if another serial commit was made after `read_version`.
+            read_version: The version that the changes were made for, by default the latest. Of a serial commit, None
+                says that there was no table.
             metadata: Texts for the table's history, beside the run's id.
 
         Raises:
             SupersededError: a newer run has committed to the table; nothing was changed.
+            FilesChangedError: another run has committed something that this commit does not know; nothing was changed.
             StorageError: the store does not answer.
         """
-        from deltalake.transaction import AddAction, RemoveAction
-
-        table = self._open(read_version) or self._create(schema, partition_by)
-        below = 0 if most is None else run.number - most
-        for writer, number in {run.writer: run.number, **run.fences}.items():
-            if int(table.transaction_version(writer) or 0) > number - below:
-                raise _superseded(self.output, run)
-        now = int(time.time() * 1000)
-        actions: list[Any] = [
-            AddAction(
-                path=each.path,
-                size=each.num_bytes,
-                partition_values={**each.partition},
-                modification_time=now,
-                data_change=True,
-                stats=json.dumps({"numRecords": each.num_rows}),
-            )
-            for each in add
-        ]
-        actions += [
-            RemoveAction(
-                path=each.path,
-                data_change=True,
-                deletion_timestamp=now,
-                size=each.num_bytes,
-                partition_values={**each.partition},
-            )
-            for each in remove
-        ]
-        properties = self._properties(run, metadata or {})
-        with self._commit_errors(run):
+        table = self._open(0 if is_serial and read_version is None else read_version)
+        if table is None:
+            table = self._create(schema, partition_by)
+        self._require_newest(table, run, is_first=is_first)
+        transactions = {run.writer: run.number}
+        if is_serial:
+            transactions[SERIAL] = int(table.transaction_version(SERIAL) or 0) + 1
+        with self._commit_errors(run, is_first=is_first):
             table.create_write_transaction(
-                actions,
+                _actions(add, remove),
                 "overwrite" if replaces_all else "append",
                 schema,
                 partition_by=list(partition_by) or None,
-                commit_properties=properties,
+                commit_properties=_properties(run, transactions, metadata or {}),
             )
         return self._version_of(run)
 
-    def add_columns(self, columns: pa.Schema, *, run: RunNumber) -> None:
-        """Adds columns, which are null in all rows of the table, in a commit.
+    def add_columns(self, columns: pa.Schema, *, run: RunNumber, is_first: bool = False) -> None:
+        """Adds columns, which are null in all rows of the table, in a commit; see `commit`.
 
         Raises:
             SupersededError: a newer run has committed to the table.
+            FilesChangedError: another run has committed to it at the same moment.
             StorageError: the store does not answer.
         """
         from deltalake import Schema
 
-        properties = self._properties(run)
-        with self._commit_errors(run):
-            self.open().alter.add_columns(Schema.from_arrow(columns).fields, commit_properties=properties)
+        table = self.open()
+        self._require_newest(table, run, is_first=is_first)
+        properties = _properties(run, {run.writer: run.number})
+        with self._commit_errors(run, is_first=is_first):
+            table.alter.add_columns(Schema.from_arrow(columns).fields, commit_properties=properties)
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
         """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
@@ -349,14 +359,6 @@ class OutputTable:
         hours = ceil(days * 24)
         table = self.open()
         return list(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full))
-
-    def _properties(self, run: RunNumber, metadata: Mapping[str, str] = {}) -> "CommitProperties":
-        from deltalake import CommitProperties, Transaction
-
-        return CommitProperties(
-            app_transactions=[Transaction(*each) for each in {run.writer: run.number, **run.fences}.items()],
-            custom_metadata={"run_id": run.run_id, "run_writer": run.writer, **metadata},
-        )
 
     def _open(self, version: int | None = None) -> "DeltaTable | None":
         from deltalake import DeltaTable
@@ -395,17 +397,21 @@ class OutputTable:
                 configuration={"delta.enableChangeDataFeed": "true"},
                 storage_options=deltalake_options(place.storage_options),
             )
-        return self.open()
+        return self.open(0)
 
     @contextmanager
-    def _commit_errors(self, run: RunNumber) -> "Iterator[None]":
+    def _commit_errors(self, run: RunNumber, *, is_first: bool = False) -> "Iterator[None]":
         from deltalake.exceptions import CommitFailedError
 
         with storage_errors(self.place.uri, done="written"):
             try:
                 yield
             except CommitFailedError as error:
-                raise _superseded(self.output, run) from error
+                self._require_newest(self.open(), run, is_first=is_first)
+                raise FilesChangedError(
+                    f"output: another run has changed {self.place} at the same moment as run {run.run_id}; run the "
+                    "same command again. What was read is in the log, and is not read again"
+                ) from error
 
     def _version_of(self, run: RunNumber) -> int:
         """The version that a run has just committed: another writer may have committed since."""
@@ -414,8 +420,41 @@ class OutputTable:
         return next(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
 
 
-def _superseded(output: Location, run: RunNumber) -> SupersededError:
-    return SupersededError(
-        f"output: {output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes nothing. What "
-        "it has read is in the log, and is not read again"
+def _actions(add: Iterable[TableFile], remove: Iterable[TableFile]) -> list[Any]:
+    """The actions of a transaction."""
+    from deltalake.transaction import AddAction, RemoveAction
+
+    now = int(time.time() * 1000)
+    added = [
+        AddAction(
+            path=file.path,
+            size=file.num_bytes,
+            partition_values={**file.partition},
+            modification_time=now,
+            data_change=True,
+            stats=json.dumps({"numRecords": file.num_rows}),
+        )
+        for file in add
+    ]
+    removed = [
+        RemoveAction(
+            path=file.path,
+            data_change=True,
+            deletion_timestamp=now,
+            size=file.num_bytes,
+            partition_values={**file.partition},
+        )
+        for file in remove
+    ]
+    return [*added, *removed]
+
+
+def _properties(
+    run: RunNumber, transactions: Mapping[str, int], metadata: Mapping[str, str] = MappingProxyType({})
+) -> "CommitProperties":
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        app_transactions=[Transaction(*each) for each in transactions.items()],
+        custom_metadata={"run_id": run.run_id, **metadata},
     )

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from itertools import chain, takewhile
@@ -55,8 +56,8 @@ class LocalExecutor:
     ) -> Iterator[pa.Table]:
         """One item after the other."""
         for item in items:
-            tables = function(item)
-            yield from [tables] if isinstance(tables, pa.Table) else tables
+            made = function(item)
+            yield from [made] if isinstance(made, pa.Table) else made
 
     def start_board(self) -> Board:
         """A board in this process."""
@@ -82,25 +83,23 @@ class Readings:
         self._calls, self._make_reader = calls, make_reader
         self._num_given = 2 * readings_in_flight
         """Calls inside the reader: more than are in flight, since some of them wait for the log."""
-        self._next_table: asyncio.Future[pa.Table | None] | None = None
+        self._coming: asyncio.Future[pa.Table | None] | None = None
         self._unfinished: dict[int, pa.Table] = {}
         self._num_calls = 0
         self._reader = make_reader(ReaderProcess())
-        self._results: SimpleQueue[pa.Table | BaseException | None] = SimpleQueue()
+        self._ended: SimpleQueue[pa.Table | BaseException | None] = SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="reading")
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._reading = asyncio.run_coroutine_threadsafe(self._read_all(), self._loop)
-        self._reading.add_done_callback(
-            lambda reading: self._results.put(None if reading.cancelled() else reading.exception())
-        )
+        self._reading.add_done_callback(self._note_end)
         return self
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Rows of `ENDED`, as readings end."""
-        while (ended := self._results.get()) is not None:
+        while (ended := self._ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended
             yield ended
@@ -118,6 +117,9 @@ class Readings:
         if not self._thread.is_alive():
             self._loop.close()
             closing.result()
+
+    def _note_end(self, reading: "Future[None]") -> None:
+        self._ended.put(None if reading.cancelled() else reading.exception())
 
     async def _read_all(self) -> None:
         """Reads all calls; after the death of an engine, those that are unfinished by the next one.
@@ -157,31 +159,31 @@ class Readings:
 
     async def _feed(self, group: asyncio.TaskGroup) -> None:
         """Gives the reader its calls, those that a dead reader has left first."""
-        places = asyncio.Semaphore(self._num_given)
-        left_over = iter(list(self._unfinished))
+        inside = asyncio.Semaphore(self._num_given)
+        again = iter(list(self._unfinished))
         while True:
-            await places.acquire()
-            number = next(left_over, None) or await self._next_call()
+            await inside.acquire()
+            number = next(again, None) or await self._next_call()
             if number is None:
                 return
-            group.create_task(self._read(number, places))
+            group.create_task(self._read(number, inside))
 
     async def _next_call(self) -> int | None:
         """Number of the next call, from 1. One that a dead reader had asked for goes to the next reader."""
-        if self._next_table is None:
-            self._next_table = asyncio.ensure_future(asyncio.to_thread(next, self._calls, None))
-        call = await asyncio.shield(self._next_table)
-        self._next_table = None
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(asyncio.to_thread(next, self._calls, None))
+        call = await asyncio.shield(self._coming)
+        self._coming = None
         if call is None:
             return None
         self._num_calls += 1
         self._unfinished[self._num_calls] = call
         return self._num_calls
 
-    async def _read(self, number: int, places: asyncio.Semaphore) -> None:
-        self._results.put(await self._reader(self._unfinished[number]))
+    async def _read(self, number: int, inside: asyncio.Semaphore) -> None:
+        self._ended.put(await self._reader(self._unfinished[number]))
         del self._unfinished[number]
-        places.release()
+        inside.release()
 
     async def _close(self) -> None:
         await self._reader.close()

@@ -58,12 +58,12 @@ class Progress:
         self._bound_met = bound_met
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
-        labels = {"model": model, "policy": policy}
-        self._started = counter("memagent_runs_started", "runs that began to read", labels=labels)
-        self._closed = counter("memagent_runs_closed", "runs whose counts closed", labels=labels)
-        self._counters = {name: counter(*texts, labels=labels) for name, texts in COUNTERS.items()}
-        self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=labels)
-        self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=labels)
+        own = {"model": model, "policy": policy}
+        self._started = counter("memagent_runs_started", "runs that began to read", labels=own)
+        self._closed = counter("memagent_runs_closed", "runs whose counts closed", labels=own)
+        self._counters = {name: counter(*texts, labels=own) for name, texts in COUNTERS.items()}
+        self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=own)
+        self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=own)
         self._board = Board()
         self._done_before = self._pending_bytes = 0
         self._starting = ""
@@ -232,8 +232,7 @@ class Progress:
         seconds_left = self._seconds_left()
         to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
         doing = rate if sums["readings"] or sums["turns"] else self._starting
-        if self._replicas is not None and self._replicas.ready < self._replicas.asked:
-            doing += f", {self._replicas.ready} of {self._replicas.asked} replicas"
+        doing += _missing_replicas(self._replicas)
         if self._bar is not None:
             self._bar.n = self._done
             self._bar.set_postfix_str(", ".join(part for part in (doing, to_go) if part))
@@ -245,6 +244,12 @@ class Progress:
 
     def _log(self, message: str, **fields: int) -> None:
         log.info(message, extra={"event": EventKind.PROGRESS, "run_id": self._run_id, **fields})
+
+
+def _missing_replicas(replicas: ReplicaCounts | None) -> str:
+    if replicas is None or replicas.ready >= replicas.asked:
+        return ""
+    return f", {replicas.ready} of {replicas.asked} replicas"
 
 
 def _duration(seconds: float) -> str:

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
 from typing import NoReturn
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
-from memagent_batch.data.documents.questions import value_types
 from memagent_batch.data.store.turn_log.index import ReadingKey, read_outcomes, reading_key, scan_turn_files
 from memagent_batch.data.store.turn_log.rows import ClosedRow, OutcomeRow, outcome_row
 from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurns
@@ -28,16 +26,16 @@ from memagent_batch.data.store.turn_log.writer import TurnLogWriter
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError, ReplicaLostError, StorageError
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.engines.engine import Completer, Engine
-from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.follow_ups.prompts import guide_kinds
 from memagent_batch.run.executors.reports import Board, ReadingShare, Reporter
 from memagent_batch.run.parts import ENDED, EndedRow
+from memagent_batch.run.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading, make_follow_ups, unclosed
 from memagent_batch.run.reading.places import TURNS_AT_ONCE, Suspects, TurnPlaces
-from memagent_batch.run.reading.read import FollowUpsOnly, LoadedAgent, Reading, ReadingTurns, make_agent, read
+from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
 from memagent_batch.run.wiring import make_engine, make_output, require_reader
-from memagent_batch.types import Completion, Prompt, Question, Status
+from memagent_batch.types import Completion, Prompt, Status
 
 MAX_STARTS = 3
 """Starts in a row of an engine that could start before, or of one replica beside others that can read."""
@@ -64,10 +62,12 @@ class ReaderTask:
     log: LogConfig
     load_questions: Callable[[], pa.Table]
     """Gives the question list with its hashes; a job's is in its log."""
+    is_planned: bool = True
+    """Whether a plan names the log files of each document."""
     is_repeated: bool = False
     """Whether this run has read of these documents already, so that its log has turns of them."""
-    load_turn_files: Callable[[], Mapping[str, Sequence[str]]] | None = None
-    """Gives turn files of earlier runs by document hash and by document id; None if a plan names those of documents."""
+    load_turn_files: Callable[[], Mapping[str, Sequence[str]]] = dict
+    """Gives turn files of earlier runs by document hash and by document id, where no plan names them."""
     follow_ups: FollowUpConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
     is_bounded: bool = False
@@ -107,7 +107,7 @@ class Reader:
     """Many readings at once on one event loop; lives as long as its engine."""
 
     agent: LoadedAgent
-    questions: "Questions"
+    questions: Questions
     engine: Completer
     follow_ups: FollowUps | None
     """What closes readings; None where nothing is asked after their answers."""
@@ -144,32 +144,32 @@ class Reader:
     async def read(self, documents: Sequence[PlannedDocument]) -> list[FinishedReading]:
         """The readings of some documents, each ended and durable."""
         await self.start()
-        of_documents = [_DocumentReadings(self, document) for document in documents]
-        readings = [self._read(each, pending) for each in of_documents for pending in each.pending()]
-        return list(chain.from_iterable(await asyncio.gather(*readings)))
+        shared = [_DocumentReadings(self, document) for document in documents]
+        finished = [self._read(of_document, asked) for of_document in shared for asked in of_document.asked()]
+        return [each for of_address in await asyncio.gather(*finished) for each in of_address]
 
-    async def _read(self, document_readings: "_DocumentReadings", pending: "_PendingReading") -> list[FinishedReading]:
+    async def _read(self, shared: "_DocumentReadings", asked: "_Asked") -> list[FinishedReading]:
         """Reads a document for one question, in a place among the readings in flight."""
-        sampling, reporter, address = self.task.agent.sampling, self.reporter, pending.address
+        sampling, reporter, address = self.task.agent.sampling, self.reporter, asked.address
         reporter.waiting += 1
         async with self._slots:
             reporter.waiting -= 1
             reporter.in_flight += 1
             turns = ReadingTurns(
-                engine=FollowUpsOnly(self.engine) if pending.is_answered else self.engine,
+                engine=FollowUpsOnly(self.engine) if asked.is_answered else self.engine,
                 address=address,
-                document_id=document_readings.document.document_id,
+                document_id=shared.document.document_id,
                 seed=sampling.seed,
                 is_sampled=sampling.temperature > 0,
-                from_log=await document_readings.turns_of(address, is_answered=pending.is_answered),
+                from_log=await shared.turns_of(address, is_answered=asked.is_answered),
                 log=self.log,
                 suspects=self.suspects,
                 places=self.places,
-                document=document_readings.number,
+                document=shared.number,
             )
-            share = document_readings.share(pending)
+            share = shared.share(asked)
             try:
-                result = await self._result(document_readings.document, pending, turns=turns, share=share)
+                result = await self._result(shared.document, asked, turns=turns, share=share)
             except EngineDeadError as error:
                 await self._die(error)
             except EngineRefusedError:
@@ -178,19 +178,19 @@ class Reader:
             reporter.in_flight -= 1
             if result.reading.status is not Status.NOT_READ:
                 share.end()
-        return await self._end(document_readings.document, pending, result)
+        return await self._end(shared.document, asked, result)
 
     async def _result(
-        self, document: PlannedDocument, pending: "_PendingReading", *, turns: ReadingTurns, share: ReadingShare
-    ) -> "_ReadingResult":
+        self, document: PlannedDocument, asked: "_Asked", *, turns: ReadingTurns, share: ReadingShare
+    ) -> "_Result":
         """Reads, or replays what the log holds, and asks what is asked after the answer."""
-        question, turns.observe = self.questions[pending.rows[0]], share.count_turn
+        question, turns.observe = self.questions[asked.rows[0]], share.count_turn
         if self.follow_ups is None:
-            return _ReadingResult(reading=await read(document.document, question, agent=self.agent, turns=turns))
+            return _Result(reading=await read(document.document, question, agent=self.agent, turns=turns))
         turns.observe = tracer = Tracer(self.agent.prompts, share.count_turn)
         reading = await read(document.document, question, agent=self.agent, turns=turns)
         closed: dict[str, ClosedRow] = {}
-        for row in pending.rows:
+        for row in asked.rows:
             fingerprint = self.follow_ups.of_type(self.questions.types[row])
             if fingerprint is None or fingerprint in closed:
                 continue
@@ -207,18 +207,16 @@ class Reader:
                         turns=turns,
                     )
                 except NotReadError as error:
-                    return _ReadingResult(reading=reading, closed=closed, not_closed=error)
-            elif pending.is_answered and reading.status is Status.FAILED:
+                    return _Result(reading=reading, closed=closed, not_closed=error)
+            elif asked.is_answered and reading.status is Status.FAILED:
                 closed[fingerprint] = unclosed(reading)
-        return _ReadingResult(reading=reading, closed=closed)
+        return _Result(reading=reading, closed=closed)
 
-    async def _end(
-        self, document: PlannedDocument, pending: "_PendingReading", result: "_ReadingResult"
-    ) -> list[FinishedReading]:
+    async def _end(self, document: PlannedDocument, asked: "_Asked", result: "_Result") -> list[FinishedReading]:
         """Keeps and reports how a reading ended; returns when that and its turns are durable."""
-        log, reporter, reading, address = self.log, self.reporter, result.reading, pending.address
-        keeps = reading.status is not Status.NOT_READ and not pending.is_answered
-        if self.task.load_turn_files and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
+        log, reporter, reading, address = self.log, self.reporter, result.reading, asked.address
+        keeps = reading.status is not Status.NOT_READ and not asked.is_answered
+        if not self.task.is_planned and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
             keeps = False  # nothing was asked: the log says which run read it
         kept = [log.record_outcome(address, reading.to_row())] if keeps else [log.settle()]
         for fingerprint, closed in result.closed.items():
@@ -227,21 +225,21 @@ class Reader:
         if reporter.in_flight == 0:
             log.flush_soon()
         await durable
-        reported = result.to_report(is_answered=pending.is_answered)
-        for row in pending.rows:
-            reporter.count_reading(reported.status)
-            if reported.status is not Status.OK:
+        shown = result.shown(is_answered=asked.is_answered)
+        for row in asked.rows:
+            reporter.count_reading(shown.status)
+            if shown.status is not Status.OK:
                 reporter.add_failure(
                     document_id=document.document_id,
                     question_id=self.questions[row].question_id,
                     sample=address.sample,
-                    is_failed=reported.status is Status.FAILED,
-                    error_type=reported.error_type,
-                    error_message=reported.error_message,
+                    is_failed=shown.status is Status.FAILED,
+                    error_type=shown.error_type,
+                    error_message=shown.error_message,
                 )
         if reporter.in_flight == 0:
             await reporter.settle()
-        outcome = outcome_row(address, reported.to_row(), run_id=self.task.run_id)
+        outcome = outcome_row(address, shown.to_row(), run_id=self.task.run_id)
         of_type = self.follow_ups.of_type if self.follow_ups else lambda _: None
         return [
             FinishedReading(
@@ -250,7 +248,7 @@ class Reader:
                 outcome=outcome,
                 closed=result.closed.get(of_type(self.questions.types[row]) or ""),
             )
-            for row in pending.rows
+            for row in asked.rows
         ]
 
     async def start(self) -> None:
@@ -307,12 +305,11 @@ class Reader:
         task = self.task
         if self._output is None:
             return {}
-        is_of_all = task.is_repeated or task.load_turn_files is not None
-        begins = task.run_id if is_of_all else f"{task.run_id}-{self._process.writer}"
+        is_other = task.is_repeated or not task.is_planned
+        begins = task.run_id if is_other else f"{task.run_id}-{self._process.writer}"
         look = partial(scan_turn_files, self._output, fingerprints=self._fingerprints, begins=begins)
-        files = await asyncio.to_thread(look)
-        earlier = await asyncio.to_thread(task.load_turn_files) if task.load_turn_files else {}
-        return {**earlier, **{name: sorted({*new, *earlier.get(name, ())}) for name, new in files.items()}}
+        files, before = await asyncio.to_thread(look), await asyncio.to_thread(task.load_turn_files)
+        return {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
 
     async def logged_turns(self, document: PlannedDocument) -> DocumentTurns | None:
         """Turns of a document, in all its versions; None if the log has none."""
@@ -405,29 +402,6 @@ class Reader:
             os._exit(1)
 
 
-class Questions:
-    """Questions, and the addresses of their readings."""
-
-    def __init__(self, asked: pa.Table, *, fingerprint: str) -> None:
-        """Takes the question list (`PlannedQuestions.hashed`) and the reader, which is part of every address."""
-        self._asked = asked
-        self._reader_fingerprint = fingerprint
-        self.types: list[ValueType | None] = value_types(asked)
-        """The type that the question in each row asks for."""
-
-    def __getitem__(self, row: int) -> Question:
-        return Question(question_id=self._asked["question_id"][row].as_py(), text=self._asked["question"][row].as_py())
-
-    def address(self, row: int, *, document_hash: str, sample: int) -> ReadingAddress:
-        """Where the log keeps the reading of this question."""
-        return ReadingAddress(
-            document_hash=document_hash,
-            question_hash=self._asked["question_hash"][row].as_py(),
-            sample=sample,
-            fingerprint=self._reader_fingerprint,
-        )
-
-
 class _LostEngine:
     """Stands for an engine that can't start again."""
 
@@ -439,7 +413,7 @@ class _LostEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PendingReading:
+class _Asked:
     """One reading of a document, for one row of the question list or several: the same text, of several types."""
 
     address: ReadingAddress
@@ -449,15 +423,15 @@ class _PendingReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ReadingResult:
+class _Result:
     reading: Reading
     closed: Mapping[str, ClosedRow] = field(default_factory=dict)
     """What was asked after its answer, by the fingerprint of what was asked."""
     not_closed: NotReadError | None = None
     """What kept the rest from being asked now; the next run asks."""
 
-    def to_report(self, *, is_answered: bool) -> Reading:
-        """The reading as this run counts and reports it.
+    def shown(self, *, is_answered: bool) -> Reading:
+        """The reading as this run counts and shows it.
 
         One that is answered and can't be closed now is not read: the next run closes it. One that the log holds and no
         longer can replay has its answer all the same.
@@ -479,7 +453,7 @@ class _DocumentReadings:
         self.document = document
         self.number = reader.places.begin_document()
 
-    def pending(self) -> list[_PendingReading]:
+    def asked(self) -> list[_Asked]:
         """Its readings: rows of the question list with one address are one."""
         rows: dict[ReadingAddress, list[int]] = {}
         document, is_answered = self.document, set[ReadingAddress]()
@@ -490,13 +464,13 @@ class _DocumentReadings:
                     is_answered.add(address)
                 rows.setdefault(address, []).append(row)
         return [
-            _PendingReading(address=address, rows=of_address, is_answered=address in is_answered)
+            _Asked(address=address, rows=of_address, is_answered=address in is_answered)
             for address, of_address in rows.items()
         ]
 
-    def share(self, pending: _PendingReading) -> ReadingShare:
+    def share(self, asked: _Asked) -> ReadingShare:
         """How much of a reading is done; it has the bytes of the document once for each row of the question list."""
-        num_bytes = self.document.num_bytes * len(pending.rows)
+        num_bytes = self.document.num_bytes * len(asked.rows)
         return ReadingShare(self._reader.reporter, num_bytes=num_bytes, most_turns=lambda: self._most_turns)
 
     @cached_property

@@ -160,12 +160,10 @@ class Reporter:
         self._board = board
         self._log = log
         self._run_id = run_id
-        labels = {"model": model, "policy": policy}
-        self._in_flight = gauge("memagent_readings_in_flight", "readings that an actor keeps going", labels=labels)
-        self._waiting = gauge(
-            "memagent_readings_waiting", "readings inside an actor that wait for a place", labels=labels
-        )
-        self._turn_histogram = turn_histogram(labels=labels)
+        own = {"model": model, "policy": policy}
+        self._in_flight = gauge("memagent_readings_in_flight", "readings that an actor keeps going", labels=own)
+        self._waiting = gauge("memagent_readings_waiting", "readings inside an actor that wait for a place", labels=own)
+        self._turn_histogram = turn_histogram(labels=own)
         self._counts = dict.fromkeys(READER_COUNTS, 0)
         self._events: list[Event] = []
         self._reported_log = Counter[str]()

@@ -23,8 +23,8 @@ from memagent_batch.loop.texts.locators import LocatedRow
 from memagent_batch.loop.texts.sentences import Sentences, split_sentences
 from memagent_batch.loop.tokens.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.run.plan import CALL_COLUMN, WORK_COLUMNS
+from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import chunk_breaks, planned_documents
-from memagent_batch.run.reading.read import make_agent
 from memagent_batch.run.wiring import make_tokenizer
 
 TOKENISED = pa.schema(

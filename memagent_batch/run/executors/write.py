@@ -16,6 +16,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.run.history import require_newest
 from memagent_batch.run.parts import PART_COLUMN, CopiedPart, detach_not_read
 from memagent_batch.run.projection import Projection, project
+from memagent_batch.run.tables import ANSWERS_TABLE, EVIDENCE_TABLE, MEMORIES_TABLE, RESULTS_TABLE
 
 
 class WrittenFile(TypedDict):
@@ -89,11 +90,17 @@ def write_part(part: pa.Table, *, projection: Projection, task: WriteTask) -> pa
         SupersededError: a newer run has begun.
     """
     planned, not_read = detach_not_read(part)
-    tables, missing = project(planned, projection=projection, not_read=not_read)
+    tables = project(planned, projection=projection, not_read=not_read)
+    rows = {
+        ANSWERS_TABLE: tables.answers,
+        MEMORIES_TABLE: tables.memories,
+        EVIDENCE_TABLE: tables.evidence,
+        RESULTS_TABLE: tables.results,
+    }
     stem = f"part-{part[PART_COLUMN][0].as_py():05d}-{task.run.run_id}"
-    reports = list(task.write(tables, stem=stem))
+    reports = list(task.write({name: table for name, table in rows.items() if table is not None}, stem=stem))
     nothing = written_file("", TableFile(path="", num_bytes=0, num_rows=0))
-    reports += [{**nothing, "missing": reading} for reading in missing]
+    reports += [{**nothing, "missing": reading} for reading in tables.missing]
     return pa.Table.from_pylist(reports, schema=WRITTEN)
 
 

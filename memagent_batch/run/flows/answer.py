@@ -1,9 +1,11 @@
-"""The main job: check, plan, begin, read, write. Every reading asked for gets exactly one row."""
+"""The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
 
 import logging
+import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,12 +13,13 @@ import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.data.store.delta import OutputTable, as_stored, shared_tables
+from memagent_batch.data.store.delta import FilesChangedError, OutputTable, shared_tables
 from memagent_batch.data.store.turn_log.index import LogIndex
 from memagent_batch.data.store.turn_log.merge import merge_log
 from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.plugins import engine_settings
+from memagent_batch.run.commits import TableUpdate, end_commits
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.executors.leaving import GracefulShutdown, can_be_interrupted, noted_stop
 from memagent_batch.run.executors.progress import Progress
@@ -25,7 +28,7 @@ from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.executors.write import WriteTask, copy_part, table_file, write_part
 from memagent_batch.run.flows.check import CheckedJob, check
 from memagent_batch.run.flows.plan import make_plan, scan_plan
-from memagent_batch.run.history import PastRun, has_unfinished, last_run, require_newest, undo_unfinished
+from memagent_batch.run.history import PastRun, has_unfinished, last_run, require_newest
 from memagent_batch.run.manifest import Manifest, public_settings
 from memagent_batch.run.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
 from memagent_batch.run.plan import Plan, count_pending, group_documents
@@ -35,8 +38,6 @@ from memagent_batch.run.retention import vacuum_tables
 from memagent_batch.run.row_changes import RowChanges, row_changes
 from memagent_batch.run.run import (
     ActiveRun,
-    FilesChangedError,
-    TableUpdate,
     begin_run,
     close_quiet_run,
     close_run,
@@ -84,11 +85,10 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
     executor, job, output = checked.executor, checked.job, make_output(checked.job)
     index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
-    batches = list(plan.pending(index, retry_failed=job.retry_failed))
-    if not batches and (manifest := _answer_unchanged(plan, index, checked)) is not None:
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+    if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
         return manifest
-    run = begin_run(output, job, reader=checked.reader, plan=plan, last_number=checked.last_number)
-    before = last_run(output)
+    run = begin_run(output, job, reader=checked.reader, plan=plan, latest=checked.latest)
     progress = Progress(
         run_id=run.run_id,
         asked=run.record.asked,
@@ -97,10 +97,11 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
         bound_met=run.bound_met,
     )
     with noted_stop(output, run_id=run.run_id):
-        undo_unfinished(output, run.number)
+        end_commits(output, run.number)
+        before = last_run(output)
         progress.begin()
-        index, not_read = read_plan(plan, index, batches, run=run, executor=executor, progress=progress)
-        manifest = write(plan, index, not_read, run=run, executor=executor, before=before, progress=progress)
+        read = read_plan(plan, index, bundles, run=run, executor=executor, progress=progress)
+        manifest = write(plan, read, run=run, executor=executor, before=before, progress=progress)
         progress.close()
         if before is not None and manifest["table_versions"] != before.manifest["table_versions"]:
             vacuum_tables(output, keep_days=job.record.keep_days)
@@ -113,7 +114,7 @@ def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manif
     before = last_run(output)
     if before is None or has_unfinished(output, writer=writer_of(job)):
         return None
-    run = quiet_run(output, job, reader=checked.reader, plan=plan, last_number=checked.last_number)
+    run = quiet_run(output, job, reader=checked.reader, plan=plan, latest=checked.latest)
     last = before.manifest
     was = [last["sample"], last["again"], last["counts"]["asked"], *_scope(last["settings"])]
     now = [run.record.sample, run.record.again, run.record.asked, *_scope(public_settings(job))]
@@ -139,18 +140,33 @@ def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
     return {**run.projection.rules(), "layout": layout}
 
 
-def read_plan(
-    plan: Plan, index: LogIndex, batches: list[pa.Table], *, run: ActiveRun, executor: Executor, progress: Progress
-) -> tuple[LogIndex, pa.Table]:
-    """Reads the documents of `batches` (`Plan.pending`), which `index`, what the log holds, does not answer yet.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What was read of a plan."""
 
-    Returns what the log holds then, and the readings that could not be read now, as rows of `OUTCOME_LOG`.
+    index: LogIndex
+    not_read: pa.Table
+    """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
+
+
+def read_plan(
+    plan: Plan, index: LogIndex, bundles: list[pa.Table], *, run: ActiveRun, executor: Executor, progress: Progress
+) -> ReadPlan:
+    """Reads what the log does not answer yet of a plan.
+
+    Args:
+        plan: What is asked for.
+        index: What the log holds of it.
+        bundles: Documents with readings to do, `Plan.pending`.
+        run: The run.
+        executor: Where the work is done.
+        progress: What is shown meanwhile.
 
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """
-    not_read = read_documents(batches, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
-    if batches:
+    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
+    if bundles:
         merged = merge_log(
             run.output,
             require_claim=partial(require_newest, run.output, run.number),
@@ -159,11 +175,11 @@ def read_plan(
         scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
         is_own = all(name.startswith(f"{run.run_id}-") for name in merged)
         index = scan(run_id=run.run_id, before=index) if is_own else scan()
-    return index, not_read
+    return ReadPlan(index=index, not_read=not_read)
 
 
 def read_documents(
-    batches: list[pa.Table],
+    bundles: list[pa.Table],
     *,
     run: ActiveRun,
     executor: Executor,
@@ -179,12 +195,12 @@ def read_documents(
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """
-    if not batches:
+    if not bundles:
         return collect_not_read([])
     job = run.job
     if bound := progress.bound_met():
         raise BoundReachedError(run.stopping_line(bound, progress.spent()))
-    calls = group_documents(batches, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
+    calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = executor.start_board()
     task = ReaderTask(
         agent=job.agent,
@@ -207,36 +223,29 @@ def read_documents(
     )
     read = executor.read(calls, tokenise=tokenise_batch, reader=Reader, task=task)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
-    pending, ended = count_pending(batches), Counter[str]()
+    pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
     leave = GracefulShutdown(
         require_claim=partial(require_newest, run.output, run.number), stop=partial(board.stop_turns, CLAIM_LOST)
     )
     with read as rows, shown, leave:
-        not_read = collect_not_read(_count_statuses(rows, ended))
+        not_read = collect_not_read(_counted(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
     if not is_whole and (bound := progress.bound_met()):
         raise BoundReachedError(run.stopping_line(bound, progress.spent()))
     return not_read
 
 
-def _count_statuses(batches: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-    """Yields the tables of `ENDED` unchanged and adds their statuses to `counts`."""
-    for batch in batches:
+def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    """The tables of `ENDED` as they are, while their statuses are counted."""
+    for batch in ended:
         counts.update(batch["status"].to_pylist())
         yield batch
 
 
-def _starting(agent: AgentConfig) -> str:
-    """What the run waits for until the first turn."""
-    engine = engine_settings(agent)
-    return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step
-
-
 def write(
     plan: Plan,
-    index: LogIndex,
-    not_read: pa.Table,
+    read: ReadPlan,
     *,
     run: ActiveRun,
     executor: Executor,
@@ -245,54 +254,43 @@ def write(
 ) -> Manifest:
     """Writes the rows that changed, and commits the tables; returns the manifest.
 
-    Files of which no row changes stay as they are. If another slice has replaced files that this run replaces too, the
-    rows are written once more, beside those of the other slice.
+    Files of which no row changes stay as they are. If another run has replaced files that this run replaces too, the
+    rows are written once more, beside those of the other run.
 
     Raises:
-        FilesChangedError: another slice still has the files; nothing was committed.
+        FilesChangedError: other runs replace the files again and again; nothing was committed.
     """
-    write_once = partial(
-        _write_once, plan, index, not_read, run=run, executor=executor, before=before, progress=progress
-    )
-    base = before
+    write_once = partial(_write_once, plan, read, run=run, executor=executor, before=before, progress=progress)
     for attempt in range(1, WRITE_ATTEMPTS):
         try:
-            return write_once(base=base)
+            return write_once()
         except FilesChangedError as error:
             log.info("%s", error, extra={"run_id": run.run_id})
-            time.sleep(attempt - 1)  # the other slice commits its tables one after another
-            base = last_run(run.output)
-    return write_once(base=base)
+            time.sleep(random.uniform(0, attempt))
+    return write_once()
 
 
 def _write_once(
-    plan: Plan,
-    index: LogIndex,
-    not_read: pa.Table,
-    *,
-    run: ActiveRun,
-    executor: Executor,
-    before: PastRun | None,
-    base: PastRun | None,
-    progress: Progress,
+    plan: Plan, read: ReadPlan, *, run: ActiveRun, executor: Executor, before: PastRun | None, progress: Progress
 ) -> Manifest:
-    """The same for the tables as the run `base` left them."""
-    versions = base.manifest["table_versions"] if base else {}
-    answers = OutputTable(output=run.output, name=ANSWERS_TABLE)
-    version = versions.get(ANSWERS_TABLE)
-    rules = _rules(run, plan)
-    compared = row_changes(plan, index, answers=answers, version=version, rules=rules, not_read=not_read)
+    """The same for the tables as they are now."""
+    end_commits(run.output, run.number)
+    tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
+    versions = {name: version for name, table in tables.items() if (version := table.version()) is not None}
+    answers, rules, not_read = tables[ANSWERS_TABLE], _rules(run, plan), read.not_read
+    compared = row_changes(
+        plan, read.index, answers=answers, version=versions.get(ANSWERS_TABLE), rules=rules, not_read=not_read
+    )
     with compared as (changes, database):
         parts = list(attach_not_read(plan_parts(plan, database), not_read))
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, versions=versions)
-    folder, schema = answers.place, updates[ANSWERS_TABLE].schema or pa.schema([])
     update = updates[ANSWERS_TABLE]
     sums = sum_readings(
-        answers_dataset(folder, update.files, schema),
+        answers_dataset(answers.place, update.files, update.schema),
         documents=plan.documents.select(["document_id"]) if changes.has_others else None,
         since=before.run_id if before else "",
-        before=answers_dataset(folder, update.removed, schema),
-        after=answers_dataset(folder, update.added, schema),
+        before=answers_dataset(answers.place, update.removed, update.schema),
+        after=answers_dataset(answers.place, update.added, update.schema),
     )
     return close_run(
         run,
@@ -302,7 +300,7 @@ def _write_once(
         missing=missing,
         questions=plan.asked.hashed,
         before=before,
-        turns=count_turns(index.turns, since=before.run_id if before else ""),
+        turns=count_turns(read.index.turns, since=before.run_id if before else ""),
         spent=progress.spent(),
         replicas_given_up=progress.replicas_given_up,
     )
@@ -318,49 +316,50 @@ def _write_files(
     versions: Mapping[str, int],
 ) -> tuple[dict[str, TableUpdate], list[str]]:
     """Writes new files beside those that are there; returns what changes in each table, and missing readings."""
-    partition_by = run.job.record.partition_by
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
-    tables = {name: table for name, table in tables.items() if table.exists()}
-    files = {name: table.files(versions.get(name)) for name, table in tables.items()}
-    old_schemas = {name: table.schema(versions.get(name)) for name, table in tables.items()}
-    schemas = table_schemas(run.projection, plan.documents.schema)
-    if changes.has_others:  # rows of documents that the run leaves out keep the values of columns that it lacks
-        for name in schemas.keys() & old_schemas.keys():
-            old_fields = [field for field in old_schemas[name] if field.name not in schemas[name].names]
-            schemas[name] = pa.schema([*schemas[name], *old_fields])
-    rewritten = {
+    files = {name: tables[name].files(version) for name, version in versions.items()}
+    there = {name: tables[name].schema(version) for name, version in versions.items()}
+    asked = table_schemas(run.projection, plan.documents.schema)
+    if changes.has_others:  # rows of documents that the run leaves out keep the values of all their columns
+        asked |= {name: _with_columns_of(schema, there[name]) for name, schema in asked.items() if name in there}
+    schemas = {name: asked.get(name, there.get(name)) for name in READING_TABLES if name in asked or name in there}
+    partition_by = {name: partition_columns(run.job, schema) for name, schema in schemas.items()}
+    changed_layout = {
         name
-        for name in schemas.keys() & old_schemas.keys()
-        if not _has_layout(tables[name], versions.get(name), schemas[name], partition_columns(run.job, schemas[name]))
+        for name, version in versions.items()
+        if name in asked and not tables[name].has_layout(asked[name], partition_by[name], version=version)
     }
-    unwritten = old_schemas.keys() - schemas.keys()
-    schemas |= {name: old_schemas[name] for name in unwritten}  # documents that the run leaves out keep their rows
-    copied, replaced = copied_parts(changes, files, copies_all=bool(rewritten))
-    task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=partition_by)
+    copied, replaced = copied_parts(changes, files, copies_all=bool(changed_layout))
+    task = WriteTask(output=run.output, run=run.number, schemas=schemas, partition_by=run.job.record.partition_by)
     written = [
         *executor.map(partial(write_part, projection=run.projection, task=task), parts),
         *executor.map(partial(copy_part, task=task), copied),
     ]
     rows = [row for table in written for row in table.to_pylist()]
     updates = {}
-    for name in READING_TABLES:
+    for name, schema in schemas.items():
         removed = replaced.get(name, [])
         gone = {file.path for file in removed}
         kept = [file for path, file in files.get(name, {}).items() if path not in gone]
         added = [table_file(row) for row in rows if row["table"] == name]
         updates[name] = TableUpdate(
-            schema=schemas.get(name) if name not in unwritten or kept or added else None,
+            schema=schema,
+            partition_by=partition_by[name],
             kept=kept,
             added=added,
             removed=removed,
-            replaces_all=name in rewritten,
-            is_new=name not in tables,
+            replaces_all=name in changed_layout,
+            is_of_run=name in asked or bool(kept or added),
         )
     return updates, [row["missing"] for row in rows if row["missing"] is not None]
 
 
-def _has_layout(table: OutputTable, version: int | None, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
-    """Whether a table has these columns with these types, and is partitioned so."""
-    old_types = {field.name: field.type for field in table.schema(version)}
-    is_same = old_types == {field.name: field.type for field in as_stored(schema)}
-    return is_same and list(table.open(version).metadata().partition_columns) == list(partition_by)
+def _with_columns_of(schema: pa.Schema, there: pa.Schema) -> pa.Schema:
+    """A schema with the columns that only the table has."""
+    return pa.schema([*schema, *(field for field in there if field.name not in schema.names)])
+
+
+def _starting(agent: AgentConfig) -> str:
+    """What the run waits for until the first turn."""
+    engine = engine_settings(agent)
+    return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step

@@ -9,27 +9,29 @@ import pyarrow.compute as pc
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents.document_index import SOURCE_COLUMNS, require_carry_columns
-from memagent_batch.data.documents.questions import asked_types, most_questions, read_questions, rows_of_slice
+from memagent_batch.data.documents.questions import are_in_slice, asked_types, most_questions, read_questions
+from memagent_batch.data.documents.source_listing import list_sources
 from memagent_batch.data.documents.where import parse_where
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.data.store.database import limit_memory
-from memagent_batch.data.store.delta import OutputTable, shared_tables
+from memagent_batch.data.store.delta import OutputTable, RunNumber, shared_tables
 from memagent_batch.data.store.location import Location
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.prompt_sets.built_in import BUILT_IN_PROMPTS
 from memagent_batch.run.budgets import fit_budgets_to_window
 from memagent_batch.run.claim import claim_output
 from memagent_batch.run.executors.executor import Executor, choose_executor, why_ray
-from memagent_batch.run.history import read_run_record
+from memagent_batch.run.history import latest_number, read_run_record
 from memagent_batch.run.ingest import FoundSources, find_sources
 from memagent_batch.run.manifest import public_settings
 from memagent_batch.run.reading.documents import require_rows
 from memagent_batch.run.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.run.run import writer_of
-from memagent_batch.run.tables import ANSWERS, RUNS_TABLE
+from memagent_batch.run.tables import ANSWERS
 from memagent_batch.run.wiring import (
     ReaderIdentity,
     identify_reader,
+    make_documents,
     make_engine,
     make_output,
     make_prompt_tokens,
@@ -40,20 +42,31 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a run reads, before ingest opens it."""
+
+    sources: FoundSources
+    questions: pa.Table
+    """Without those that are bound to documents of other slices."""
+    other_documents: pa.ChunkedArray
+    """The ids of the documents of other slices that questions are bound to."""
+    file_names: frozenset[str]
+    """Of a slice that is asked something of single documents: the names of the document files of all slices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedJob:
     """A run that may start."""
 
     job: JobConfig
     """All settings, with window and budgets that fit the model."""
-    sources: FoundSources
-    """The sources of the documents, before ingest opens them."""
-    questions: pa.Table
+    inputs: Inputs
     executor: Executor
     reader: ReaderIdentity
     follow_ups: FollowUps | None
     """What is asked after each answer; None for nothing."""
-    last_number: int | None = None
-    """Number of the latest run when the sources were listed: no run may begin between that one and this one."""
+    latest: RunNumber | None = None
+    """The latest run when the sources were listed: no run may begin between that one and this one."""
 
 
 @shared_tables()
@@ -70,28 +83,31 @@ def check(job: JobConfig) -> CheckedJob:
         job = job.model_copy(update={"output": output.path})
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
-    last_number = OutputTable(output=output, name=RUNS_TABLE).run_number(writer_of(job))
-    questions = _read_questions(job)
-    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed)
-    num_files, num_bytes = _size_of(sources)
+    latest = latest_number(output, writer=writer_of(job))
+    inputs = read_inputs(job)
+    num_files, num_bytes = _size_of(inputs.sources)
     make_engine(job.agent)
-    agent = fit_budgets_to_window(_with_prompt_order(job, questions))
-    is_one_row = not job.input.order_columns and not sources.reads_files and not sources.is_in_place
+    agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
+    is_one_row = not job.input.order_columns and not inputs.sources.reads_files and not inputs.sources.is_in_place
     require_rows(agent, has_rows=not is_one_row)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
     _warn_of_another_agent(output, job.with_agent(agent), fingerprint=reader.fingerprint)
-    types = asked_types(questions)
+    types = asked_types(inputs.questions)
     follow_ups = checked_follow_ups(job.follow_ups, agent, types=types, fingerprint=reader.fingerprint)
     require_compiled(types, agent)
     return CheckedJob(
         job=job.with_agent(agent),
-        sources=sources,
-        questions=questions,
-        executor=choose_executor(job.executor, num_files=num_files, num_bytes=num_bytes, why_ray=why_ray(job)),
+        inputs=inputs,
+        executor=choose_executor(
+            job.executor,
+            num_files=num_files,
+            num_bytes=num_bytes,
+            why_ray=why_ray(job),
+        ),
         reader=reader,
         follow_ups=follow_ups,
-        last_number=last_number,
+        latest=latest,
     )
 
 
@@ -109,10 +125,32 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     return with_prompt_order(job.agent, num_questions=most_questions(questions))
 
 
-def _read_questions(job: JobConfig) -> pa.Table:
+def read_inputs(job: JobConfig) -> Inputs:
+    """Lists the sources of the documents, and reads the questions.
+
+    Raises:
+        InputError: a file or column can't be used; names it.
+    """
     listed = Location(uri=job.questions, storage_options=job.storage_options) if job.questions else None
     require_carry_columns(job.input, reserved=(*ANSWERS.names, *SOURCE_COLUMNS.names))
-    return rows_of_slice(read_questions(listed, ask=job.ask), job.input)
+    questions = read_questions(listed, ask=job.ask)
+    sources = find_sources(job, make_output(job), retry_failed=job.retry_failed)
+    names_documents = questions["document_id"].null_count < questions.num_rows or job.again_where is not None
+    file_names = _file_names(job) if job.input.slice and sources.reads_files and names_documents else frozenset()
+    is_taken = are_in_slice(questions["document_id"], job.input, files=file_names)
+    return Inputs(
+        sources=sources,
+        questions=questions.filter(is_taken),
+        other_documents=questions["document_id"].filter(pc.invert(is_taken)),
+        file_names=file_names,
+    )
+
+
+def _file_names(job: JobConfig) -> frozenset[str]:
+    """Names of the document files of all slices."""
+    settings = job.input.model_copy(update={"slice": None})
+    listing = list_sources(make_documents(job), settings=settings, named_endings=job.ingest.converters)
+    return frozenset(listing.sources["source"].to_pylist())
 
 
 def _size_of(sources: FoundSources) -> tuple[int, int]:

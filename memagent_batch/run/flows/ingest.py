@@ -22,9 +22,10 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.logs import EventKind, log_step
 from memagent_batch.run.claim import require_disjoint
-from memagent_batch.run.executors.executor import LOCAL_FILES, choose_executor
+from memagent_batch.run.executors.executor import LOCAL_FILES, Executor, choose_executor
 from memagent_batch.run.history import next_number, require_readable
-from memagent_batch.run.ingest import find_sources, ingest, sources_place
+from memagent_batch.run.ingest import FoundSources, find_sources, ingest, sources_place
+from memagent_batch.run.retention import remove_leftovers
 from memagent_batch.run.run import WRITER
 
 MAX_LOCAL_FILES = 100
@@ -72,15 +73,11 @@ def ingest_documents(job: IngestJob) -> IngestReport:
     if before not in (None, now):
         raise OutputError(f"output: {output} holds the documents of {before}; choose another output for those of {now}")
     run = next_run(output)
-    executor = choose_executor(
-        job.executor,
-        num_files=found.num_changed,
-        num_bytes=found.changed_bytes,
-        most_files=MAX_LOCAL_FILES if found.reads_files else LOCAL_FILES,
-    )
+    executor = choose_ingest_executor(found, job)
     with executor.session():
         log_step(f"reading {found.num_changed:,} of {found.num_sources:,} sources")
         ingested = ingest(found, executor=executor, run=run)
+    remove_leftovers(output)
     counts = {**ingested.counts, "documents": ingested.num_documents, **log_unread(output, ocr=job.ingest.ocr)}
     seconds = round(time.monotonic() - began, 3)
     fields = {"event": EventKind.RUN_CLOSED, "run_id": run.run_id, "seconds": seconds, **counts}
@@ -94,6 +91,16 @@ def next_run(output: Location, *, writer: str = WRITER) -> RunNumber:
     run = next_number(output, writer=writer, after="")
     tables = (OutputTable(output=output, name=name) for name in (DOCUMENTS_TABLE, SOURCES_TABLE))
     return replace(run, number=max(run.number, *(1 + table.run_number(writer) for table in tables)))
+
+
+def choose_ingest_executor(found: FoundSources, job: IngestJob) -> Executor:
+    """The executor for what there is to read."""
+    return choose_executor(
+        job.executor,
+        num_files=found.num_changed,
+        num_bytes=found.changed_bytes,
+        most_files=MAX_LOCAL_FILES if found.reads_files else LOCAL_FILES,
+    )
 
 
 def with_files_format(settings: InputConfig, *, documents: Sequence[str]) -> InputConfig:

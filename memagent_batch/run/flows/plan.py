@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents.document_index import (
+    SampledDocuments,
     documents_named,
     log_documents,
     require_readable,
@@ -143,9 +145,9 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    job, questions, follow_ups = checked.job, checked.questions, checked.follow_ups
+    job, questions, follow_ups = checked.job, checked.inputs.questions, checked.follow_ups
     run = next_run(make_output(job), writer=writer_of(job))
-    ingested = ingest(checked.sources, executor=checked.executor, run=run, scratch=scratch)
+    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=run, scratch=scratch)
     stored = StoredDocuments(
         output=ingested.output,
         version=ingested.documents_version,
@@ -155,27 +157,24 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
     documents = stored.read_index(job.input)
     index = documents.taken
     known = index if documents.outside is None else pa.concat_tables([index, documents.outside])
-    if not index.num_rows:
-        part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
-        raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")
-    require_readable(index)
+    _require_documents(index, job)
     is_slice = job.input.slice is not None  # which may have none of the documents that are asked for
     bound = questions["document_id"].drop_null()
     is_all_bound = len(bound) == questions.num_rows and not is_slice
     missing = missing_documents(bound, known, refusal=_NO_BOUND_DOCUMENT if is_all_bound else None)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
-    again = select_again(job)
+    elsewhere = missing_documents(checked.inputs.other_documents, known)  # for another slice to say
+    again = select_again(job, files=checked.inputs.file_names)
     if again is not None:
         document_ids = pc.unique(again.readings["document_id"])
         sample = documents_named(index, document_ids)
         missing = missing_documents(document_ids, known, refusal=None if is_slice else _NO_DOCUMENT_AGAIN)
-    outside = [each for each in (documents.outside, sample.outside) if each is not None]
     plan = Plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
         samples=job.agent.sampling.samples,
         follow_ups=follow_ups,
-        outside=pa.concat_tables(outside) if outside else None,
+        outside=_all_outside(documents, sample, missing=elsewhere),
         stored=stored,
         lake_versions=ingested.versions,
         again=again,
@@ -183,7 +182,7 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)
-    log_documents(index, num_sources=checked.sources.num_sources, left_out=ingested.left_out)
+    log_documents(index, num_sources=checked.inputs.sources.num_sources, left_out=ingested.left_out)
     warn_of_bad_files(index)
     warn_of_missing(missing)
     if engine_settings(job.agent).has_weights:
@@ -226,6 +225,21 @@ def summarise_plan(
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
         "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
     }
+
+
+def _require_documents(index: pa.Table, job: JobConfig) -> None:
+    if not index.num_rows:
+        part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
+        raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")
+    require_readable(index)
+
+
+def _all_outside(documents: SampledDocuments, sample: SampledDocuments, *, missing: list[str]) -> pa.Table | None:
+    """The documents that the run leaves as they are: outside its scope, missing ones among them, or its sample."""
+    outside = [each for each in (documents.outside, sample.outside) if each is not None]
+    if missing:
+        outside.append(with_missing(sample.taken.slice(0, 0), missing))
+    return pa.concat_tables(outside) if outside else None
 
 
 def _follow_up_cost(plan: Plan, batches: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:

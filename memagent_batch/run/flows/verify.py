@@ -14,9 +14,9 @@ from memagent_batch.data.store.delta import TableFile, named_hash, shared_tables
 from memagent_batch.data.store.errors import FILE_ERRORS, storage_errors, table_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.texts.shares import quantity
+from memagent_batch.run.commits import digest_of
 from memagent_batch.run.document_texts import documents_of
 from memagent_batch.run.history import GONE_REMEDY, PastRun, find_run
-from memagent_batch.run.run import digest_of
 from memagent_batch.run.tables import EVIDENCE_TABLE, RUNS_TABLE
 from memagent_batch.types import Status
 

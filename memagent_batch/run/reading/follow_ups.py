@@ -60,7 +60,7 @@ from memagent_batch.loop.texts.sentences import SPLIT, Sentences
 from memagent_batch.loop.texts.words import folded_words
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.budgets import fitted_follow_ups, require_follow_up_window
-from memagent_batch.run.reading.read import Reading, ReadingTurns, place_of
+from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, place_of
 from memagent_batch.run.wiring import make_engine, make_follow_up_tokens
 from memagent_batch.types import Completion, Document, FinishReason, Prompt, Turns
 
@@ -241,9 +241,7 @@ async def close_reading(
     except Exception as error:  # a fault met by what one model wrote must not end every night; its row shows it
         log.exception("the follow-up questions of a reading failed")
         row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}{place_of(error)}", True
-    for name in ("num_turns", "num_prompt_tokens", "num_completion_tokens"):
-        row[name] = getattr(turns.counts, name) - getattr(before, name)
-    row["finished_at"] = datetime.now(UTC)
+    _count_turns(row, turns.counts, before=before)
     return row
 
 
@@ -275,6 +273,14 @@ class _Answered:
     def brief(self) -> str:
         """The answer in few words: as it was taken out of the response, else the response."""
         return self.response if self.answer is None else self.answer
+
+
+def _count_turns(row: ClosedRow, counts: TurnCounts, *, before: TurnCounts) -> None:
+    """Adds to the row what the follow-up questions took, which have ended now."""
+    row["num_turns"] = counts.num_turns - before.num_turns
+    row["num_prompt_tokens"] = counts.num_prompt_tokens - before.num_prompt_tokens
+    row["num_completion_tokens"] = counts.num_completion_tokens - before.num_completion_tokens
+    row["finished_at"] = datetime.now(UTC)
 
 
 def _nothing_asked() -> ClosedRow:

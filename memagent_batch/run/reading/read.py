@@ -8,92 +8,26 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from operator import index
 from pathlib import Path
 from typing import cast
 
-from memagent_batch.config.agent import AgentConfig
 from memagent_batch.data.store.turn_log.rows import EndedRow, TurnRow, completion_of, hash_turn, require_outcome
 from memagent_batch.data.store.turn_log.turns import LoggedTurns
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
-from memagent_batch.errors import (
-    MemagentError,
-    NotLoggedError,
-    NotReadError,
-    QuestionTooLongError,
-    ReadingError,
-    TurnUnansweredError,
-)
+from memagent_batch.errors import MemagentError, NotLoggedError, NotReadError, ReadingError, TurnUnansweredError
 from memagent_batch.loop.addresses import ReadingAddress, token_hash
 from memagent_batch.loop.completions import why_unanswered
 from memagent_batch.loop.engines.engine import Completer
 from memagent_batch.loop.follow_ups.prompts import WHOLE_OR_FAILED
-from memagent_batch.loop.prompts import PromptTokens
-from memagent_batch.plugins import make_policy
+from memagent_batch.run.reading.agent import LoadedAgent
 from memagent_batch.run.reading.places import Suspects, TurnPlaces
-from memagent_batch.run.wiring import make_prompt_tokens, make_tokenizer, model_name
-from memagent_batch.types import (
-    Completion,
-    Cost,
-    Document,
-    FinishReason,
-    Outcome,
-    Policy,
-    Prompt,
-    Question,
-    QuestionTokens,
-    Status,
-)
+from memagent_batch.types import Completion, Document, FinishReason, Outcome, Prompt, Question, QuestionTokens, Status
 
 log = logging.getLogger(__name__)
 
 NO_TURNS = LoggedTurns()
-KEPT_QUESTIONS = 4096
-"""Questions whose tokens are kept: all of a list that every document is asked, and a bounded part of a longer one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedAgent:
-    """Policy, prompts and tokeniser in this process."""
-
-    policy: Policy
-    prompts: PromptTokens
-    encode: Callable[[str], Sequence[int]]
-    """Token ids of a question; keeps those that it has tokenised."""
-    question_tokens: int
-    model: str
-
-    def cost(self, document: Document) -> Cost:
-        """What a reading of a document costs."""
-        cost: Callable[..., Cost] = self.policy.cost
-        breaks = {"breaks": document.breaks} if document.breaks else {}  # a policy without `break_at` takes none
-        return cost(self.prompts, num_tokens=document.num_tokens, **breaks)
-
-    def tokenise(self, question: Question) -> QuestionTokens:
-        """The question as its policy sees it.
-
-        Raises:
-            QuestionTooLongError: names the question, its length and the setting.
-        """
-        token_ids = self.encode(question.text)
-        if len(token_ids) > self.question_tokens:
-            raise QuestionTooLongError(
-                f"question {question.question_id!r} has {len(token_ids)} tokens, "
-                f"policy.question_tokens is {self.question_tokens}; shorten it or raise the setting"
-            )
-        return QuestionTokens(token_ids=token_ids)
-
-
-def make_agent(agent: AgentConfig) -> LoadedAgent:
-    """The agent that a configuration describes."""
-    return LoadedAgent(
-        policy=make_policy(agent),
-        prompts=make_prompt_tokens(agent),
-        encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(agent).encode),
-        question_tokens=agent.policy.question_tokens,
-        model=model_name(agent),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

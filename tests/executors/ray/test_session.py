@@ -10,11 +10,11 @@ from ray.exceptions import RayActorError
 
 from memagent_batch.errors import RunFailedError, SettingsError
 from memagent_batch.run.executors.ray import session
-from memagent_batch.run.executors.ray.session import project_error, require_cluster, set_long_loops
+from memagent_batch.run.executors.ray.session import own_error, require_cluster, set_long_loops
 
 
 def test_own_error_of_ray_itself_says_that_the_run_can_go_on() -> None:
-    error = project_error(RayActorError())
+    error = own_error(RayActorError())
     assert isinstance(error, RunFailedError)
     assert "the same command goes on" in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -23,7 +23,7 @@ from memagent_batch.plugins import engine_settings
 from memagent_batch.run.executors.executor import Tokenise, WorkItem
 from memagent_batch.run.executors.ray.board import RayBoard, start_board
 from memagent_batch.run.executors.ray.replicas import Replica, RunNotice
-from memagent_batch.run.executors.ray.session import CPU_SHARE, START_SECONDS, project_error, ray_session
+from memagent_batch.run.executors.ray.session import CPU_SHARE, START_SECONDS, own_error, ray_session
 from memagent_batch.run.executors.reader import Reader, ReaderTask
 from memagent_batch.run.executors.reports import Board
 
@@ -63,15 +63,15 @@ class RayExecutor:
         is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
         """One task for each item; a single light one is done here, since Ray's first task takes 3 s to start."""
-        work, num_cpus = list(items), 1 if is_heavy else CPU_SHARE
-        if not work or (len(work) == 1 and not is_heavy):
-            yield from _apply({"item": work}, function=function)
-        elif isinstance(work[0], pa.Table):
-            yield from _blocks(mapped(ray.data.from_arrow(work), function, num_cpus=num_cpus))
+        given, num_cpus = list(items), 1 if is_heavy else CPU_SHARE
+        if not given or (len(given) == 1 and not is_heavy):
+            yield from _each({"item": given}, function=function)
+        elif isinstance(given[0], pa.Table):
+            yield from _blocks(mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus))
         else:
-            rows = ray.data.from_items([{"item": item} for item in work], override_num_blocks=len(work))
-            tables = rows.map_batches(partial(_apply, function=function), batch_size=1, num_cpus=num_cpus)
-            yield from _blocks(tables)
+            rows = ray.data.from_items([{"item": item} for item in given], override_num_blocks=len(given))
+            each = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
+            yield from _blocks(each)
 
     def start_board(self) -> RayBoard:
         """A board as an actor."""
@@ -123,19 +123,19 @@ def mapped(data: Dataset, function: Callable[[Any], Any], *, num_cpus: float = C
     return data.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
 
 
-def _apply(
+def _each(
     batch: Mapping[str, Iterable[Any]], *, function: Callable[[Any], pa.Table | Iterable[pa.Table]]
 ) -> Iterator[pa.Table]:
     for item in batch["item"]:
-        tables = function(item)
-        yield from [tables] if isinstance(tables, pa.Table) else tables
+        made = function(item)
+        yield from [made] if isinstance(made, pa.Table) else made
 
 
 def _blocks(data: Dataset) -> Iterator[pa.Table]:
     try:
         yield from data.iter_batches(batch_size=None, batch_format="pyarrow")
     except ray.exceptions.RayError as error:
-        raise project_error(error) from error
+        raise own_error(error) from error
 
 
 def _unless_stopped(batch: pa.Table, *, board: Board) -> pa.Table:

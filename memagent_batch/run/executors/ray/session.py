@@ -69,7 +69,7 @@ def ray_session() -> Iterator[bool]:
             with terminable():
                 yield is_own
         except ray.exceptions.RayError as error:
-            raise project_error(error) from error
+            raise own_error(error) from error
         finally:
             if started:
                 with handling(signal.SIGTERM, signal.SIG_IGN):  # it is leaving already
@@ -110,7 +110,7 @@ def require_cluster(address: str) -> None:
         time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
 
 
-def project_error(error: ray.exceptions.RayError) -> MemagentError:
+def own_error(error: ray.exceptions.RayError) -> MemagentError:
     """This project's error as a task or an actor raised it; else a RunFailedError with Ray's own words."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, MemagentError):
@@ -121,7 +121,7 @@ def project_error(error: ray.exceptions.RayError) -> MemagentError:
 
 @contextmanager
 def _silent_ray_data() -> Iterator[None]:
-    """Keeps errors of Ray Data's from being logged; they are raised too, see `project_error`."""
+    """Keeps errors of Ray Data's from being logged; they are raised too, see `own_error`."""
     logger = logging.getLogger("ray.data")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -145,9 +145,9 @@ def set_long_loops(context: DataContext) -> None:
 
 def with_long_loops(dataset: Dataset) -> Dataset:
     """The dataset with its own settings for long loops, for all that follows it; the one that was given stays."""
-    copy = Dataset.copy(dataset, _deep_copy=True)  # the one way to a dataset with another context
-    set_long_loops(copy.context)
-    return copy
+    own = Dataset.copy(dataset, _deep_copy=True)  # the one way to a dataset with another context
+    set_long_loops(own.context)
+    return own
 
 
 def _without_advice(message: str) -> str:
