@@ -75,40 +75,22 @@ def test_diff_shows_answers_to_a_new_question_and_texts_that_changed_without_an_
     ]
 
 
-def test_diff_as_json_is_one_object_a_line(nights: Location, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diff(nights.uri, "--json") == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(row["document_id"], row["change"], row["why"]) for row in rows] == [
-        ("b", "changed", ["document"]),
-        ("c", "removed", ["document"]),
-        ("d", "added", ["document"]),
-    ]
-    assert (rows[0]["memory_before"], rows[0]["memory_after"]) == ("noted: left", "noted: right\x1b[2J")
-
-
-def test_diff_of_two_outputs_compares_their_latest_runs(
-    nights: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_diff_as_json_is_one_object_a_line_also_of_two_outputs_and_a_run_that_is_not_there_is_named(
+    nights: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def changes(*arguments: str) -> list[tuple[str, ...]]:
+        assert diff(*arguments, "--json") == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return [(row["document_id"], row["change"], *row["why"], row["memory_after"]) for row in rows]
+
+    now = "noted: right\x1b[2J"
+    gone, new = ("c", "removed", "document", None), ("d", "added", "document", "noted: new")
+    assert changes(nights.uri) == [("b", "changed", "document", now), gone, new]
     other = Location(uri=str(tmp_path / "other"))
     write_answers(other, asked(a="same", b="other"), run_id=MONDAY, questions=QUESTIONS, columns={"fingerprint": "g"})
-    monkeypatch.chdir(tmp_path)
-    assert diff("run", "other", "--json") == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(row["document_id"], *row["why"]) for row in rows] == [("b", "document", "reader"), ("d", "document")]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["{output}", "--before", "monday"], f"no finished run 'monday' at {{output}}; there are {MONDAY}, {TUESDAY}"),
-        (["latest", "previous", "--output", "{output}"], "'latest' belongs to no option"),
-    ],
-)
-def test_diff_mistake_is_named_with_its_remedy(
-    nights: Location, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    assert diff(*(argument.format(output=nights.uri) for argument in arguments)) == 2
-    assert said.format(output=nights.uri) in capsys.readouterr().err
+    assert changes(other.uri, nights.uri) == [("b", "changed", "document", "reader", now), new]
+    assert diff(nights.uri, "--before", "monday") == 2
+    assert f"no finished run 'monday' at {nights.uri}; there are {MONDAY}, {TUESDAY}" in capsys.readouterr().err
 
 
 def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(

@@ -63,17 +63,11 @@ def test_ending_shows_what_this_run_has_read_first_and_answers_of_different_docu
     assert "\n  3 of 4; all: " in said
     of_this = rewrite_answers(output, "2", lambda rows: [*rows[:3], {**rows[3], "read_run_id": "2"}])
     assert ending_of(of_this).index("    b  ") < ending_of(of_this).index("    a  ")
-    one = write_answers(output, {"a": {"q": "Ann"}}, run_id="3", questions=questions)
-    assert "; all: " not in ending_of(one)
-
-
-def test_ending_shows_a_response_without_an_answer_as_such_and_how_to_take_it_whole(output: Location) -> None:
     response = {"answer": None, "response": "\\boxed{it never closes {"}
-    said = ending_of(
-        write_answers(output, {"a": {"q": "x"}}, run_id="1", questions={"q": "Who signed?"}, columns=response)
-    )
-    assert "no answer; the response: \\boxed{it never closes {" in said
-    assert "--extraction raw" in said
+    one = ending_of(write_answers(output, {"a": {"q": "x"}}, run_id="3", questions=questions, columns=response))
+    assert "; all: " not in one
+    assert "no answer; the response: \\boxed{it never closes {" in one
+    assert "--extraction raw" in one
 
 
 @contextmanager

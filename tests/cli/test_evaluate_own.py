@@ -74,16 +74,6 @@ def test_run_of_own_questions_reads_the_documents_that_they_ask_about(tmp_path: 
     assert pq.read_table(tmp_path / "out" / "scores" / "overwrite.parquet")["score"].to_pylist() == [0.0]
 
 
-def test_own_question_without_a_document_is_asked_of_every_one(score: Score) -> None:
-    everywhere = [{"question_id": "q", "question": "Which currency?", "references": ["EUR"]}]
-    told = {"document_id": ["a", "b"], "question_id": ["q", "q"], "answer": ["EUR", "USD"]}
-    rows = score(told, metric=Metric.EM, gold=everywhere)
-    assert [(row["document_id"], row["task"], row["metric"], row["score"]) for row in rows] == [
-        ("a", "q", "em", 1.0),
-        ("b", "q", "em", 0.0),
-    ]
-
-
 @pytest.mark.parametrize(
     ("changed", "metric", "warned"),
     [
@@ -99,17 +89,6 @@ def test_own_question_with_a_short_reference_is_warned_of_where_containing_it_is
     told = {name: cells[:1] for name, cells in ANSWERS.items()} | {"answer": ["12"]}
     score(told, metric=metric, gold=[GOLD[0] | changed])
     assert ("question_id 'price': a wrong answer may contain the reference '12'" in caplog.text) is warned
-
-
-def test_own_typed_questions_are_scored_by_their_values(score: Score) -> None:
-    typed = {"answer_type": "number", "unit": "EUR", "references": ["12.0"]}
-    number, absent = score(
-        {name: cells[::2] for name, cells in ANSWERS.items()}
-        | {"answer": ["12", "May"], "value": ["12", None], "value_status": ["ok", None]},
-        gold=[GOLD[0] | typed, GOLD[2]],
-    )
-    assert (number["metric"], number["value_right"], number["score"]) == ("value", True, 1.0)
-    assert (absent["metric"], absent["answer_type"], absent["abstained"]) == ("sub_em", None, False)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +111,19 @@ def test_own_questions_are_scored_like_a_suite(score: Score) -> None:
     rows = score({**ANSWERS, "answer": ["12 EUR", "16", "Not stated."]})
     assert [(row["task"], row["score"]) for row in rows] == [("price", 1.0), ("price", 0.0), ("gold", 1.0)]
     assert [(row["is_absent"], row["abstained"]) for row in rows] == [(False, False), (False, False), (True, True)]
+    typed = GOLD[0] | {"answer_type": "number", "unit": "EUR", "references": ["12.0"]}
+    everywhere = {"question_id": "q", "question": "Which currency?", "references": ["EUR"]}
+    told = {
+        "document_id": ["a", "a", "b", "b"],
+        "question_id": ["price", "q", "q", "end"],
+        "answer": ["12", "EUR", "USD", "May"],
+        "value": ["12", None, None, None],
+        "value_status": ["ok", None, None, None],
+    }
+    rows = score(told, metric=Metric.EM, gold=[typed, everywhere, GOLD[2]])
+    assert [(row["metric"], row["value_right"], row["score"]) for row in rows] == [
+        ("value", True, 1.0),
+        ("em", None, 1.0),
+        ("em", None, 0.0),
+        ("em", None, 0.0),
+    ]

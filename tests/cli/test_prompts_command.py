@@ -36,16 +36,11 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return run_command
 
 
-def test_show_without_a_name_lists_every_built_in_set_with_its_hash(run: Callable[..., str]) -> None:
+def test_show_lists_every_built_in_set_with_its_hash_and_the_texts_of_one(run: Callable[..., str]) -> None:
+    texts = [DEFAULT_PROMPTS.first_memory, DEFAULT_PROMPTS.update, DEFAULT_PROMPTS.answer, DEFAULT_PROMPTS.direct]
+    assert [text for text in (DEFAULT_PROMPTS.sha256, *texts) if text not in run("show", "default")] == []
     listed = run("show")
     assert all(prompts.sha256 in listed and name in listed for name, prompts in BUILT_IN_PROMPTS.items())
-
-
-def test_show_holds_hash_version_and_every_text(run: Callable[..., str]) -> None:
-    first, update = DEFAULT_PROMPTS.first_memory, DEFAULT_PROMPTS.update
-    shown = run("show", "default")
-    texts = [DEFAULT_PROMPTS.sha256, first, update, DEFAULT_PROMPTS.answer, DEFAULT_PROMPTS.direct]
-    assert all(text in shown for text in texts)
 
 
 def test_import_writes_a_set_that_can_be_shown(official: Path, tmp_path: Path, run: Callable[..., str]) -> None:

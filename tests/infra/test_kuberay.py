@@ -1,7 +1,6 @@
 """The Kubernetes manifests, against the schemas of KubeRay and Kubernetes, and the project's own settings."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +44,18 @@ def pod_templates(ray: dict[str, Any]) -> list[dict[str, Any]]:
     return [group["template"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
 
 
-def require_valid(ray: dict[str, Any]) -> None:
-    """Raises ValidationError where a field is unknown, missing or of a wrong type."""
+@each_manifest
+def test_manifest_is_valid_and_runs_the_pinned_ray_with_token_authentication(path: Path) -> None:
+    ray = resource(path)
     jsonschema.validate(ray, KUBERAY)
     for template in pod_templates(ray):
         pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": ray["metadata"], "template": template}
         kubernetes_validate.validate(pod, KUBERNETES, strict=True)
-
-
-@each_manifest
-def test_manifest_fields_are_those_of_kubernetes_and_kuberay(path: Path) -> None:
-    require_valid(resource(path))
-
-
-@each_manifest
-def test_manifest_runs_the_pinned_ray_with_token_authentication(path: Path) -> None:
-    cluster = cluster_spec(resource(path))
-    lock = (ROOT / "requirements" / "gpu.txt").read_text()
-    assert f"\nray=={cluster['rayVersion']} " in lock
+        (container,) = template["spec"]["containers"]
+        mounted = [mount["name"] for mount in container["volumeMounts"]]
+        assert [volume["name"] for volume in template["spec"]["volumes"]] == mounted
+    cluster = cluster_spec(ray)
+    assert f"\nray=={cluster['rayVersion']} " in (ROOT / "requirements" / "gpu.txt").read_text()
     assert cluster["authOptions"] == {"mode": "token"}
 
 
@@ -79,18 +72,14 @@ def test_manifest_job_file_is_read_as_settings_that_fit_the_cluster(path: Path, 
     assert limits["nvidia.com/gpu"] == "1"
 
 
-@each_manifest
-def test_manifest_volumes_are_those_that_are_mounted(path: Path) -> None:
-    for template in pod_templates(resource(path)):
-        volumes = [volume["name"] for volume in template["spec"]["volumes"]]
-        (container,) = template["spec"]["containers"]
-        assert [mount["name"] for mount in container["volumeMounts"]] == volumes
-
-
 @each_job
 def test_manifest_entrypoint_reads_the_job_file_of_its_own_resource(path: Path) -> None:
-    """A RayJob that is created again, under its own name, can't read the job file of another one."""
+    """A RayJob that is created again, under its own name, can't read the job file of another one.
+
+    Its script alone repeats it: KubeRay would repeat any failure, a bound that costs money included.
+    """
     ray = resource(path)
+    assert (job_spec(ray)["backoffLimit"], job_spec(ray)["shutdownAfterJobFinishes"]) == (0, True)
     head, _ = pod_templates(ray)
     command = "python -m memagent_batch answer --config /etc/memagent/job.yaml"
     assert job_spec(ray)["entrypoint"] == f"bash /app/jobs/again.sh {command}"
@@ -100,26 +89,3 @@ def test_manifest_entrypoint_reads_the_job_file_of_its_own_resource(path: Path) 
     (item,) = volume["downwardAPI"]["items"]
     (annotation,) = head["metadata"]["annotations"]
     assert item == {"path": "job.yaml", "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
-
-
-def without_job(cluster: dict[str, Any]) -> dict[str, Any]:
-    """The cluster without the job file of its head."""
-    template = cluster["headGroupSpec"]["template"]
-    template.pop("metadata", None)
-    for place in (template["spec"]["volumes"], template["spec"]["containers"][0]["volumeMounts"]):
-        place[:] = [volume for volume in place if volume["name"] != "job"]
-    return cluster
-
-
-def test_manifests_describe_one_and_the_same_cluster() -> None:
-    first, *others = [without_job(cluster_spec(resource(path))) for path in MANIFESTS]
-    assert all(other == first for other in others)
-    assert re.search(r":\d+\.\d+\.\d+-gpu$", first["headGroupSpec"]["template"]["spec"]["containers"][0]["image"])
-
-
-@each_job
-def test_manifest_job_is_repeated_by_its_own_script_alone(path: Path) -> None:
-    """KubeRay would repeat any failure, a bound that costs money included."""
-    spec = job_spec(resource(path))
-    assert spec["backoffLimit"] == 0
-    assert spec["shutdownAfterJobFinishes"]

@@ -1,5 +1,6 @@
-"""The scrape configurations and the alert rules, by Prometheus's own tool."""
+"""The scrape configurations and alert rules, by Prometheus's own tool, and what the dashboard of Grafana asks for."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from memagent_batch.run.executors.ray.metrics import COUNTERS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "infra" / "prometheus"
@@ -56,3 +59,13 @@ def test_scrape_configuration_of_kuberay_is_valid_but_for_its_discovery(tmp_path
     (tmp_path / "alerts.yaml").write_text((FOLDER / "alerts.yaml").read_text())
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
     promtool("check", "config", tmp_path / "prometheus.yaml")
+
+
+def test_dashboard_shows_every_counter_and_asks_the_chosen_source_with_the_chosen_variables() -> None:
+    dashboard = json.loads((ROOT / "infra" / "grafana" / "memagent.json").read_text())
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    shown = " ".join(target["expr"] for target in targets)
+    assert [name for name, _ in COUNTERS.values() if f"ray_{name}_total" not in shown] == []
+    assert set(re.findall(r"\$([a-z]+)", shown)) <= variables
+    assert all(target["datasource"] == {"type": "prometheus", "uid": "${datasource}"} for target in targets)

@@ -7,18 +7,9 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 CLUSTER = Path(__file__).parents[2] / "infra" / "aws.yaml"
 
 
-def cluster() -> dict[str, Any]:
-    """The file with Ray's own defaults filled in."""
-    prepared: dict[str, Any] = prepare_config(yaml.safe_load(CLUSTER.read_text()))
-    return prepared
-
-
-def test_cluster_file_passes_ray_s_own_check() -> None:
-    validate_config(cluster())
-
-
-def test_cluster_file_has_spot_workers_an_on_demand_head_and_a_token() -> None:
-    config = cluster()
+def test_cluster_file_passes_rays_own_check_and_has_spot_workers_an_on_demand_head_and_a_token() -> None:
+    config: dict[str, Any] = prepare_config(yaml.safe_load(CLUSTER.read_text()))  # with Ray's own defaults
+    validate_config(config)
     types = config["available_node_types"]
     assert types["gpu-spot"]["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
     assert "InstanceMarketOptions" not in types[config["head_node_type"]]["node_config"]
