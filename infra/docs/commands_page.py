@@ -19,8 +19,9 @@ from memagent_batch.cli.settings import (
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 INTRODUCTION = """# Commands
 
-`memagent --help` lists the commands, `memagent NAME --help` the common options of one, `--help-all` all of them. See
-also [exit codes and log events](exit-codes-and-events.md). This page is made by `python -m infra.docs.commands_page`.
+`memagent --help` lists the commands, `memagent NAME --help` the common options of one with examples, `--help-all` all
+options. See also [exit codes and log events](exit-codes-and-events.md). This page is made by
+`python -m infra.docs.commands_page`.
 
 - Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON),
   better given as MEMAGENT_STORAGE_OPTIONS.
@@ -60,7 +61,6 @@ def _section(kind: type[Command]) -> str:
         "[Settings](settings.md)." if is_settings else "",
         f"[Settings](settings.md) of {' and '.join(groups)}, and:" if groups and not is_settings else "",
         "\n".join(lines),
-        f"```bash\n{kind.examples[-1]}\n```",
     ]
     return "\n\n".join(filter(None, paragraphs)) + "\n"
 

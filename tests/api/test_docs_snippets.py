@@ -19,7 +19,6 @@ from tests.engines.test_chat import chat_reply
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8000/v1"
 ELSEWHERE = {
-    "how-to/other-trainers.md": "bridges",
     "how-to/plugins.md": "plugins/test_example.py",
     "how-to/collections.md": "flows/test_collections.py",
 }

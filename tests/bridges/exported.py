@@ -15,8 +15,9 @@ from memagent_batch.data.store.location import Location
 from tests.training.rollout_tables import write_table
 
 PACKAGE = Path(memagent_batch.__file__).parent
-TINY_MODEL = str(PACKAGE / "models/tiny")
-PAGE = (PACKAGE.parent / "docs/how-to/other-trainers.md").read_text()
+TINY_MODEL = str(PACKAGE / "loop/models/tiny")
+DOCS = PACKAGE.parent / "docs/how-to"
+PAGE = (DOCS / "other-trainers.md").read_text()
 Groups = list[list[float | None]]
 """Groups, each the rewards of its samples; None is a sample that failed."""
 
@@ -36,9 +37,10 @@ def block_of_page(title: str) -> str:
 
 
 def module_of_page(title: str) -> ModuleType:
-    """The page's module of this file name, importable from then on."""
+    """The module of this file name that the page offers, importable from then on."""
     module = ModuleType(title.removesuffix(".py"))
-    exec(compile(block_of_page(title), title, "exec"), module.__dict__)
+    file = DOCS / "trainers" / title
+    exec(compile(file.read_text(), str(file), "exec"), module.__dict__)
     sys.modules[module.__name__] = module
     return module
 

@@ -34,10 +34,10 @@ class FirstMatch:
     ) -> Outcome:
         """Asks all chunks at once; an empty document is asked about once too."""
         chunks: list[Chunk | None] = [*document.chunks(self.chunk_tokens)] or [None]
-        asked = [self._prompt(number, chunk, question, prompts) for number, chunk in enumerate(chunks)]
-        completions = await asyncio.gather(*[turns(prompt) for prompt in asked])
-        found = [completion for completion in completions if self._answers(completion)]
-        best = (found or completions)[0]
+        requests = [self._prompt(number, chunk, question, prompts) for number, chunk in enumerate(chunks)]
+        completions = await asyncio.gather(*[turns(prompt) for prompt in requests])
+        answers = [completion for completion in completions if self._answers(completion)]
+        best = (answers or completions)[0]
         return Outcome(
             response=prompts.response(best), finish_reason=best.finish_reason, memory=Memory(token_ids=(), text="")
         )
