@@ -22,7 +22,8 @@ A setting has one name and three places. The command line overrides the environm
 
 Lists are `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
 the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off.
-Unknown names are refused. This page is made by `python -m infra.docs.settings_page`.
+Unknown names are refused. A setting whose type is not named is text, or has the type of its default. This page is made
+by `python -m infra.docs.settings_page`.
 
 ## Runs over documents
 
@@ -43,9 +44,12 @@ def settings_page() -> str:
 
 
 def entry(option: Option, *, name: str = "") -> str:
-    """The line of an option: its name, values, default and meaning."""
-    traits = ", ".join(filter(None, [_values(option), _default(option)]))
-    return f"- `{name or option.flag}` ({traits}): {' '.join((option.info.description or '').split())}"
+    """The line of an option: its name, values, default and meaning; a default shows what kind of value it is."""
+    values, default = _values(option), _default(option)
+    kind = "" if (default.startswith("default") and values in KINDS.values()) or values == "text" else values
+    traits = ", ".join(filter(None, [kind, default]))
+    meaning = " ".join((option.info.description or "").split())
+    return f"- `{name or option.flag}`{f' ({traits})' if traits else ''}: {meaning}"
 
 
 def _values(option: Option) -> str:
