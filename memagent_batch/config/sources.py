@@ -147,7 +147,7 @@ class SourceConfig(Storage):
     again_from: str | None = None
     """Another output: reads only those of its readings that `again_where` selects."""
     again_where: Text | None = None
-    """Condition over the answers of `again_from`, in SQL: `confidence < 0.8`."""
+    """Condition over the answers of `again_from`, in SQL: `confidence < 0.8`. On the command line also `--where`."""
     ask: Asked = ()
     """A question for every document; can be repeated. In a job file also a group with the columns of a question
     list."""
