@@ -50,8 +50,8 @@ from memagent_batch.run.manifest import RunCounts, RunRecord
 from memagent_batch.run.retention import data_tables, vacuum_tables
 from memagent_batch.run.run import NOTHING_SPENT
 from memagent_batch.run.state import NOTES_FOLDER, read_progress
-from memagent_batch.run.sums import answers_dataset, changed_questions, sum_readings
-from memagent_batch.run.tables import ANSWERS_TABLE, MEMORIES_TABLE, READING_TABLES
+from memagent_batch.run.sums import changed_questions, sum_readings
+from memagent_batch.run.tables import ANSWERS_TABLE, DOCUMENT_ID, MEMORIES_TABLE, READING_TABLES
 
 ALIVE_SECONDS = 120
 """A run that has noted something since then may still be running."""
@@ -283,15 +283,9 @@ def _manifest(
     last: PastRun, record: RunRecord, updates: Mapping[str, TableUpdate], *, asked: pa.Table, seconds: float
 ) -> dict[str, Any]:
     """The manifest of the last run as the tables will be. Earlier runs can't be compared with: there is no `since`."""
-    update, place = updates[ANSWERS_TABLE], last.table(ANSWERS_TABLE).place
-    left = answers_dataset(place, update.files, update.schema)
-    sums = sum_readings(
-        left,
-        documents=None,
-        since=last.run_id,
-        before=answers_dataset(place, update.removed, update.schema),
-        after=answers_dataset(place, update.added, update.schema),
-    )
+    answers, update = last.table(ANSWERS_TABLE), updates[ANSWERS_TABLE]
+    sums = sum_readings(answers, update, documents=None, since=last.run_id)
+    left = answers.dataset_of(update.files, pa.schema([DOCUMENT_ID]))
     with open_database({"answers": left.scanner(["document_id"], batch_size=BATCH_ROWS).to_reader()}) as database:
         ((num_documents,),) = database.sql("select count(distinct document_id) from answers").fetchall()
     documents = last.manifest["documents_table"]

@@ -34,7 +34,7 @@ from memagent_batch.run.history import (
     read_rows,
 )
 from memagent_batch.run.manifest import Manifest, RunRecord
-from memagent_batch.run.tables import ANSWERS_TABLE, RUNS_TABLE
+from memagent_batch.run.tables import ANSWERS_TABLE, DOCUMENT_ID, RUNS_TABLE
 
 _COMMITS = "commits"
 """Where the manifest of a run that commits has the files of each table."""
@@ -170,20 +170,13 @@ def _require_same_files(table: OutputTable, update: TableUpdate) -> None:
     if is_same and update.added and not update.replaces_all:
         is_same = table.has_layout(update.schema, update.partition_by)
     if is_same and others and table.name == ANSWERS_TABLE:
-        names, other_names = (_document_ids(table, files) for files in (update.added, others))
-        is_same = not pc.any(pc.is_in(names, value_set=other_names), min_count=0).as_py()
+        ids = [table.dataset_of(files, pa.schema([DOCUMENT_ID])).to_table()[0] for files in (update.added, others)]
+        is_same = not pc.any(pc.is_in(ids[0], value_set=ids[1].combine_chunks()), min_count=0).as_py()
     if not is_same:
         raise FilesChangedError(
             f"output: another run has changed files of {table.place} that this one replaces too; run the same command "
             "again. What was read is in the log, and is not read again"
         )
-
-
-def _document_ids(table: OutputTable, files: Sequence[TableFile]) -> pa.Array:
-    schema = pa.schema([("document_id", pa.string())])
-    paths = [(table.place / file.path).path for file in files]
-    rows = ds.dataset(paths, filesystem=table.place.fs, format="parquet", schema=schema) if paths else None
-    return (schema.empty_table() if rows is None else rows.to_table())["document_id"].combine_chunks()
 
 
 def digest_of(files: Mapping[str, Sequence[str]], *, before: str) -> str:

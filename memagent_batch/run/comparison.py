@@ -1,19 +1,17 @@
 """Compares the answers of two finished runs, of one output or of two, by the files that they don't share."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from memagent_batch.data.documents.questions import type_fields, value_types
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.database import BATCH_ROWS, on_disk, open_database
-from memagent_batch.data.store.delta import OutputTable, TableFile
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 from memagent_batch.data.store.turn_log.rows import ENDED_STATUS, SampleNumber, TypedJson, TypedStatus
@@ -194,16 +192,10 @@ def _rows(run: PastRun, *, other: PastRun) -> pa.Table:
     with table_errors(table.place.uri, remedy=GONE_REMEDY):
         if run.output.uri == other.output.uri:
             shared = table.files(other.version(ANSWERS_TABLE))
-            dataset = _dataset_of(table, [file for path, file in files.items() if path not in shared], dataset.schema)
+            others = [file for path, file in files.items() if path not in shared]
+            dataset = table.dataset_of(others, dataset.schema)
         rows = dataset.scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
         return on_disk(rows, schema=rows.schema)
-
-
-def _dataset_of(table: OutputTable, files: Sequence[TableFile], schema: pa.Schema) -> ds.Dataset:
-    if not files:
-        return ds.dataset(schema.empty_table())
-    paths = [(table.place / file.path).path for file in files]
-    return ds.dataset(paths, filesystem=table.place.fs, format="parquet", schema=schema)
 
 
 def _questions(run: PastRun) -> pa.Table:

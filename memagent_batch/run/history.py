@@ -27,6 +27,7 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.data.store.turn_log.writer import new_run_id
 from memagent_batch.errors import OutputError, StorageError, SupersededError
+from memagent_batch.run.document_texts import documents_of
 from memagent_batch.run.manifest import FORMAT, Manifest, RunRecord
 from memagent_batch.run.tables import EVIDENCE, EVIDENCE_TABLE, READING_TABLES, RUNS_TABLE
 
@@ -126,11 +127,8 @@ class PastRun:
             OutputError: the run has no such table, or files of that version were vacuumed.
         """
         if name == DOCUMENTS_TABLE:
-            documents = self.manifest["documents_table"]
-            options = self.output.storage_options
-            uri = documents["output"]
-            output = self.output if uri is None else Location(uri=uri, storage_options=options)
-            return OutputTable(output=output, name=name).dataset(documents["version"])
+            documents = documents_of(self.output, self.manifest)
+            return documents.table.dataset(documents.version)
         if name in READING_TABLES or name in self.manifest["table_versions"]:
             return self.table(name).dataset(self.version(name))
         return self.table(name).dataset()

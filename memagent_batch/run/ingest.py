@@ -30,8 +30,8 @@ from memagent_batch.data.ingest.changes import (
     SEEN,
     Changes,
     find_changes,
-    judge_by_id,
-    judge_by_source,
+    mark_by_id,
+    mark_by_source,
     pack_old_rows,
     read_stored,
     require_readable,
@@ -451,7 +451,7 @@ class _Ingest:
         is_same = reported["is_unchanged"]
         stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))
         stored = self._read_stored()
-        judged = judge_by_source(
+        marked = mark_by_source(
             stored,
             read=read.cast(_SOURCE_NAMES),
             unchanged=pa.concat_tables([unchanged, stays.cast(_SOURCE_NAMES)]),
@@ -462,7 +462,7 @@ class _Ingest:
         seen = on_disk(map(seen_documents, batches), schema=SEEN)
         if not stored.num_rows:
             require_readable(seen, reported)
-        changes = find_changes(seen, judged, root=self._root)
+        changes = find_changes(seen, marked, root=self._root)
         self._commit_documents(reported, changes, schema=schema)
         return changes
 
@@ -574,7 +574,7 @@ class _Ingest:
         seen = on_disk(map(seen_documents, joined), schema=SEEN)
         if not stored.num_rows:
             require_readable(seen, reported)
-        found = find_changes(seen, judge_by_id(stored, changes.affected()), root=self._root)
+        found = find_changes(seen, mark_by_id(stored, changes.affected()), root=self._root)
         files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
         self._commit_documents(files, found, schema=schema)
         self._commit_sources(reported.select(REPORTS.names), moved=found.removed, is_last=True)

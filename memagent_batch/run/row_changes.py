@@ -6,7 +6,7 @@ their rows; those that are no longer there lose them.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -46,7 +46,7 @@ create temp view {name}_inputs as select {name}, md5(to_json({{{fields}}})::varc
 _WANTED = """
 create temp table wanted as
 select state.document, document_id, state.question, question_id, sample, position,
-       md5(concat($rules::varchar, document_inputs.hash, question_inputs.hash)) as inputs_hash,
+       md5(concat($settings_hash::varchar, document_inputs.hash, question_inputs.hash)) as inputs_hash,
        greatest(outcome_files.run_id, closed_files.run_id) as newest_run_id
 from state join planned_documents using (document) join planned_questions on planned_questions.question = state.question
 join document_inputs using (document) join question_inputs on question_inputs.question = state.question
@@ -120,7 +120,7 @@ class RowChanges:
     """Of each stem of table files: `num_rows`, and `num_dropped`, those that are gone or written again."""
     dropped: pa.Table
     """`stem` and `document_id` of the documents whose rows in these files are gone or written again."""
-    has_others: bool
+    has_rows_outside: bool
     """Whether `answers` has rows of documents that the run leaves out."""
 
     @property
@@ -136,7 +136,7 @@ def row_changes(
     *,
     answers: OutputTable,
     version: int | None,
-    rules: object,
+    settings: Mapping[str, object],
     not_read: pa.Table | None = None,
 ) -> Iterator[tuple[RowChanges, "duckdb.DuckDBPyConnection"]]:
     """Compares what a plan asks for with the rows of `answers`.
@@ -146,7 +146,7 @@ def row_changes(
         index: What the log holds of it.
         answers: The table `answers`.
         version: Its version that is compared with; None if there is none yet.
-        rules: What else decides rows, as JSON: settings and code that turn what was read into rows.
+        settings: What else decides rows: settings and code that turn what was read into rows.
         not_read: Readings that could not be read now, as rows of `OUTCOME_LOG`.
 
     Yields:
@@ -160,13 +160,13 @@ def row_changes(
         hashes = pa.schema([OUTCOME_LOG.field("document_hash")]).empty_table() if not_read is None else not_read
         database.register("not_read", hashes.select(["document_hash"]))
         database.execute(_STORED)
-        digest = sha256(json.dumps(rules, sort_keys=True, default=str).encode()).hexdigest()
-        database.execute(_WANTED, {"rules": digest})
+        digest = sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
+        database.execute(_WANTED, {"settings_hash": digest})
         for sql in (_GONE, _CHANGED, _DROPPED):
             database.execute(sql)
         (documents,) = database.sql(_DOCUMENT_CHANGES).to_arrow_table().to_pylist()
         ((num_changed,),) = database.sql("select count(*) from changed").fetchall()
-        has_others = database.sql(
+        outside = database.sql(
             "from stored anti join planned_documents using (document_id) anti join gone using (document_id) limit 1"
         )
         yield (
@@ -175,7 +175,7 @@ def row_changes(
                 num_changed=num_changed,
                 stems=database.sql(_STEMS).to_arrow_table(),
                 dropped=query_to_disk(database, _DROPPED_OF_STEMS),
-                has_others=bool(has_others.fetchall()),
+                has_rows_outside=bool(outside.fetchall()),
             ),
             database,
         )

@@ -41,7 +41,7 @@ from memagent_batch.run.projection import Projection, make_projection
 from memagent_batch.run.row_changes import RowChanges
 from memagent_batch.run.sums import ReadingSums, changed_questions
 from memagent_batch.run.tables import MEMORIES_TABLE
-from memagent_batch.run.wiring import ReaderIdentity, make_output
+from memagent_batch.run.wiring import ReaderIdentity
 from memagent_batch.types import Status
 
 log = logging.getLogger(__name__)
@@ -105,14 +105,12 @@ def begin_run(
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
-    with output_errors(output.uri):
-        asked_id = write_asked(output, plan.asked.hashed)
-    make = _record_maker(job, reader=reader, plan=plan, asked_id=asked_id)
+    record = _make_record(output, job, reader=reader, plan=plan)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
-    number = begin(output, make, writer=writer_of(job), after=logged, latest=latest)
-    run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
-    _log_started(run)
-    return run
+    number = begin(
+        output, lambda run_id: replace(record, run_id=run_id), writer=writer_of(job), after=logged, latest=latest
+    )
+    return _start(output, job, number, record, reader=reader, plan=plan)
 
 
 def quiet_run(
@@ -123,13 +121,11 @@ def quiet_run(
     Raises:
         SupersededError: another run has begun since `latest`.
     """
-    make = _record_maker(job, reader=reader, plan=plan, asked_id=write_asked(output, plan.asked.hashed))
+    record = _make_record(output, job, reader=reader, plan=plan)
     number = next_number(output, writer=writer_of(job), after=last_run_id(output))
     if latest is not None:
         require_newest(output, latest)
-    run = _active(output, job, number, make(number.run_id), reader=reader, plan=plan)
-    _log_started(run)
-    return run
+    return _start(output, job, number, record, reader=reader, plan=plan)
 
 
 def writer_of(job: JobConfig) -> str:
@@ -137,53 +133,43 @@ def writer_of(job: JobConfig) -> str:
     return WRITER if job.input.slice is None else f"{WRITER}/slice-{job.input.slice.replace('/', '-of-')}"
 
 
-class _RecordMaker:
-    """Makes the record of a run, by its id."""
-
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-
-    def __call__(self, run_id: str) -> RunRecord:
-        return replace(self._record, run_id=run_id)
-
-
-def _record_maker(job: JobConfig, *, reader: ReaderIdentity, plan: Plan, asked_id: str) -> _RecordMaker:
-    return _RecordMaker(
-        RunRecord(
-            run_id="",
-            started_at=datetime.now(UTC).isoformat(),
-            documents=recorded_documents(make_output(job), job),
-            questions=asked_questions(job),
-            asked=plan.num_readings,
-            fingerprint=reader.fingerprint,
-            settings=public_settings(job),
-            tables={**plan.lake_versions},
-            documents_table=documents_record(plan.stored, output=make_output(job)),
-            sample=_sample(job, plan),
-            again=plan.again.record if plan.again else None,
-            asked_id=asked_id,
-        )
+def _make_record(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> RunRecord:
+    """The record of a run, without its id; writes the question list that it names."""
+    with output_errors(output.uri):
+        asked_id = write_asked(output, plan.asked.hashed)
+    return RunRecord(
+        run_id="",
+        started_at=datetime.now(UTC).isoformat(),
+        documents=recorded_documents(output, job),
+        questions=asked_questions(job),
+        asked=plan.num_readings,
+        fingerprint=reader.fingerprint,
+        settings=public_settings(job),
+        tables={**plan.lake_versions},
+        documents_table=documents_record(plan.stored, output=output),
+        sample=_sample(job, plan),
+        again=plan.again.record if plan.again else None,
+        asked_id=asked_id,
     )
 
 
-def _active(
+def _start(
     output: Location, job: JobConfig, number: RunNumber, record: RunRecord, *, reader: ReaderIdentity, plan: Plan
 ) -> ActiveRun:
-    return ActiveRun(
+    """The run with this number, whose beginning is logged."""
+    run = ActiveRun(
         number=number,
-        record=record,
+        record=replace(record, run_id=number.run_id),
         output=output,
         job=job,
         reader=reader,
         began_seconds=time.monotonic(),
         projection=make_projection(output, job, run_id=number.run_id, reader=reader, plan=plan),
     )
-
-
-def _log_started(run: ActiveRun) -> None:
-    fields = {"run_id": run.run_id, "asked": run.record.asked, "output": mask_url(run.job.output)}
-    message = f"run {run.run_id}: {quantity(run.record.asked, 'reading')} asked"
+    fields = {"run_id": run.run_id, "asked": record.asked, "output": mask_url(job.output)}
+    message = f"run {run.run_id}: {quantity(record.asked, 'reading')} asked"
     log.info(message, extra={"event": EventKind.RUN_STARTED, **fields})
+    return run
 
 
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:

@@ -1,6 +1,6 @@
 """Counts over the rows of `answers` as they are about to be committed: by how readings ended, reasons, sums."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
@@ -9,8 +9,8 @@ import pyarrow.dataset as ds
 
 from memagent_batch.data.documents.document_index import SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.store.database import BATCH_ROWS, open_database, run_query
-from memagent_batch.data.store.delta import TableFile
-from memagent_batch.data.store.location import Location
+from memagent_batch.data.store.delta import OutputTable
+from memagent_batch.run.commits import TableUpdate
 from memagent_batch.run.manifest import FOLLOW_UP_FAILED, AnswerSums, ReasonRow, UnreadCounts
 from memagent_batch.types import Status
 
@@ -102,30 +102,19 @@ class ReadingSums:
     """Rows that are new, gone, or have another answer, value or status than in the run before."""
 
 
-def answers_dataset(folder: Location, files: Sequence[TableFile], schema: pa.Schema) -> ds.Dataset:
-    """Files of `answers` that may not be committed yet, as a dataset of the columns that are counted."""
-    names = [*_COLUMNS, *_CHANGED_COLUMNS, SOURCE_UNREAD]
-    fields = [field for field in schema if field.name in names]
-    if not files:
-        return ds.dataset(pa.schema(fields).empty_table())
-    paths = [(folder / file.path).path for file in files]
-    return ds.dataset(paths, filesystem=folder.fs, format="parquet", schema=pa.schema(fields))
-
-
-def sum_readings(
-    answers: ds.Dataset, *, documents: pa.Table | None, since: str, before: ds.Dataset, after: ds.Dataset
-) -> ReadingSums:
-    """Sums over rows of `answers`.
+def sum_readings(answers: OutputTable, update: TableUpdate, *, documents: pa.Table | None, since: str) -> ReadingSums:
+    """Sums over the rows of `answers` as they will be after an update.
 
     Args:
-        answers: The rows of the table as it will be.
+        answers: The table.
+        update: What a run changes in it.
         documents: The documents whose rows count, if the table has rows of others: `document_id`.
         since: The last finished run; empty if there is none.
-        before: Rows of `answers` that are replaced.
-        after: Rows that replace them.
     """
-    columns = [*_COLUMNS, *([SOURCE_UNREAD] if SOURCE_UNREAD in answers.schema.names else [])]
-    rows = answers.scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
+    names = {*_COLUMNS, *_CHANGED_COLUMNS, SOURCE_UNREAD}
+    schema = pa.schema([field for field in update.schema if field.name in names])
+    columns = [*_COLUMNS, *([SOURCE_UNREAD] if SOURCE_UNREAD in schema.names else [])]
+    rows = answers.dataset_of(update.files, schema).scanner(columns=columns, batch_size=BATCH_ROWS).to_reader()
     unread = "" if SOURCE_UNREAD in columns else ", null::varchar as source_unread"
     with open_database({"rows_read": rows}) as database:
         if documents is not None:
@@ -156,7 +145,7 @@ def sum_readings(
             ]
             for kind in kinds
         },
-        num_changed=_num_changed(before, after),
+        num_changed=_num_changed(*(answers.dataset_of(files, schema) for files in (update.removed, update.added))),
     )
 
 

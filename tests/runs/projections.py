@@ -32,5 +32,5 @@ def projection_at(output: Location, **fields: Any) -> Projection:
 def parts_of(plan: Plan, index: LogIndex) -> list[pa.Table]:
     """The parts of a plan whose every row is new."""
     answers = OutputTable(output=plan.stored.output, name="answers")
-    with row_changes(plan, index, answers=answers, version=None, rules=None) as (_, database):
+    with row_changes(plan, index, answers=answers, version=None, settings={}) as (_, database):
         return list(plan_parts(plan, database))

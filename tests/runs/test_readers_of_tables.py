@@ -1,6 +1,8 @@
 """The tables of an output as other programs read them: rows and hashes are those of `ma.table`."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from hashlib import md5
@@ -164,3 +166,29 @@ def test_tables_in_a_bucket_are_read_with_the_same_options(s3_bucket: Location) 
     }
     before = ma.table(output, "answers", run_id="previous", storage_options=options)
     assert set(before["answer"].to_pylist()) == {"fox", "dog"}
+    require_normal_exit(nights.output)
+
+
+def test_python_that_has_read_tables_exits_normally(nights: Nights) -> None:
+    nights.run({"a": "fox", "b": "dog"}, Q)
+    require_normal_exit(nights.output)
+
+
+READ_OFTEN = """
+import json, sys
+import memagent_batch as ma
+
+output, options = sys.argv[1], json.loads(sys.argv[2])
+for _ in range(10):
+    for name in ("answers", "memories", "runs"):
+        table = ma.table(output, name, storage_options=options)
+        assert ma.dataset(output, name, storage_options=options).count_rows() == table.num_rows > 0
+"""
+
+
+def require_normal_exit(output: Location) -> None:
+    """Requires that Python does not abort when it has read tables many times, by its own threads and Arrow's."""
+    for _ in range(2):
+        arguments = [sys.executable, "-c", READ_OFTEN, output.uri, json.dumps({**output.storage_options})]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr

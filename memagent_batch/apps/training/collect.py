@@ -122,7 +122,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, checked: Ch
         scan_log(output, fingerprint=task.reader.fingerprint),
         OutputTable(output=output, name=ANSWERS_TABLE),
     )
-    with row_changes(plan, index, answers=answers, version=None, rules=None) as (_, database):
+    with row_changes(plan, index, answers=answers, version=None, settings={}) as (_, database):
         parts = list(plan_parts(plan, database))
     written = executor.map(partial(project_rollouts, task=task), parts)
     reports = [report for rows in written for report in rows.to_pylist()]

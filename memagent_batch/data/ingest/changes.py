@@ -54,7 +54,7 @@ STORED = pa.schema(
 """Documents of the table, with their files, and whether they are inside the scope of the job."""
 CHANGED = pa.schema([pa.field("document_id", _TEXT, nullable=False), pa.field("change", pa.string(), nullable=False)])
 """Documents that a run has `added`, `changed` or `removed`."""
-_JUDGED = """
+_MARKED = """
 select
     document_id, stored.source, file, is_inside,
     unchanged.source is null and (read.source is not null or ($may_move and is_inside)) as may_change,
@@ -68,12 +68,12 @@ from stored
 Before the last commit, those of a source that will be read or is gone may be replaced, as under its new name, but none
 of them is gone yet.
 """
-_JUDGED_BY_ID = """
+_MARKED_BY_ID = """
 select stored.document_id, source, file, affected.document_id is not null or is_inside as is_inside,
     affected.document_id is not null as may_change, affected.document_id is not null as may_go
 from stored left join affected using (document_id)
 """
-_ALL_IDS = "select document_id from seen union all select document_id from judged where not may_change"
+_ALL_IDS = "select document_id from seen union all select document_id from marked where not may_change"
 _DOUBLED = f"""
 select document_id, count(*) over () as num_ids
 from (select document_id from ({_ALL_IDS}) group by all having count(*) > 1) order by document_id limit 1
@@ -81,19 +81,19 @@ from (select document_id from ({_ALL_IDS}) group by all having count(*) > 1) ord
 _PLACES = """
 select source, kind, start, stop, is_bad from seen where document_id = $document_id
 union all
-select source, null, null, null, false from judged where document_id = $document_id and not may_change
+select source, null, null, null, false from marked where document_id = $document_id and not may_change
 order by source, start, stop
 """
 _CHANGED = """
-select seen.document_id, if(judged.document_id is null, 'added', 'changed') as change
-from seen left join judged using (document_id)
+select seen.document_id, if(marked.document_id is null, 'added', 'changed') as change
+from seen left join marked using (document_id)
 where is_written
 union all
-select document_id, 'removed' from judged anti join seen using (document_id) where may_go and is_inside
+select document_id, 'removed' from marked anti join seen using (document_id) where may_go and is_inside
 """
 _REMOVED = """
-select judged.document_id, judged.source, judged.file
-from judged left join seen using (document_id)
+select marked.document_id, marked.source, marked.file
+from marked left join seen using (document_id)
 where may_change and if(seen.document_id is null, may_go and is_inside, is_written)
 """
 SMALL_BYTES = 4 << 20
@@ -155,10 +155,8 @@ class Changes:
     """Columns `document_id`, `source` and `file`: rows of the table that are no longer those of its documents."""
 
 
-def judge_by_source(
-    stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool, may_move: bool
-) -> pa.Table:
-    """Which stored documents may be replaced or gone, by their sources.
+def mark_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool, may_move: bool) -> pa.Table:
+    """Marks which stored documents may be replaced or gone, by their sources.
 
     Args:
         stored: `STORED`.
@@ -168,28 +166,28 @@ def judge_by_source(
         may_move: Whether documents of other sources in the scope may be replaced by ones of the sources read.
     """
     with open_database({"stored": stored, "read": read, "unchanged": unchanged}) as database:
-        return query_to_disk(database, _JUDGED, is_last=is_last, may_move=may_move)
+        return query_to_disk(database, _MARKED, is_last=is_last, may_move=may_move)
 
 
-def judge_by_id(stored: pa.Table, affected: pa.Table) -> pa.Table:
-    """Which stored documents may be replaced or gone: those named in `affected`, column `document_id`."""
+def mark_by_id(stored: pa.Table, affected: pa.Table) -> pa.Table:
+    """Marks which stored documents may be replaced or gone: those named in `affected`, column `document_id`."""
     with open_database({"stored": stored, "affected": affected}) as database:
-        return query_to_disk(database, _JUDGED_BY_ID)
+        return query_to_disk(database, _MARKED_BY_ID)
 
 
-def find_changes(seen: pa.Table, judged: pa.Table, *, root: Location) -> Changes:
+def find_changes(seen: pa.Table, marked: pa.Table, *, root: Location) -> Changes:
     """Compares the documents that tasks have read with those of the table.
 
     Args:
         seen: `SEEN`.
-        judged: Stored documents, and which of them `may_change`, that is be replaced, and `may_go`.
+        marked: Stored documents, and which of them `may_change`, that is be replaced, and `may_go`.
         root: The folder of the sources, for messages.
 
     Raises:
         InputError: two documents have one id; names both places.
     """
-    require_unique_ids(seen, judged, root=root)
-    with open_database({"seen": seen, "judged": judged}) as database:
+    require_unique_ids(seen, marked, root=root)
+    with open_database({"seen": seen, "marked": marked}) as database:
         return Changes(
             documents=query_to_disk(database, _CHANGED, schema=CHANGED), removed=query_to_disk(database, _REMOVED)
         )
@@ -206,17 +204,17 @@ def require_readable(seen: pa.Table, reported: pa.Table) -> None:
         raise InputError(f"documents: none of the {seen.num_rows} files or rows can be read: {error}")
 
 
-def require_unique_ids(seen: pa.Table, judged: pa.Table, *, root: Location) -> None:
+def require_unique_ids(seen: pa.Table, marked: pa.Table, *, root: Location) -> None:
     """Refuses two documents of one id.
 
     Raises:
         InputError: names the id and both places.
     """
-    doubled = run_query(_DOUBLED, {"seen": seen, "judged": judged}).to_pylist()
+    doubled = run_query(_DOUBLED, {"seen": seen, "marked": marked}).to_pylist()
     if not doubled:
         return
     document_id, num_more = doubled[0]["document_id"], doubled[0]["num_ids"] - 1
-    rows = run_query(_PLACES, {"seen": seen, "judged": judged}, document_id=document_id).to_pylist()
+    rows = run_query(_PLACES, {"seen": seen, "marked": marked}, document_id=document_id).to_pylist()
     first, second = (place_of(each, root=root) for each in rows[:2])
     more = f", and {num_more} more ids are doubled" if num_more else ""
     raise InputError(

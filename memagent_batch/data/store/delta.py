@@ -246,6 +246,13 @@ class OutputTable:
         fs = LocalFileSystem() if self.place.is_local else PyFileSystem(FSSpecHandler(self.place.fs))
         return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(self.place.path, fs))
 
+    def dataset_of(self, files: Iterable[TableFile], schema: pa.Schema) -> ds.Dataset:
+        """Files of the table, which may not be committed yet, as a dataset of these columns."""
+        paths = [(self.place / file.path).path for file in files]
+        if not paths:
+            return ds.dataset(schema.empty_table())
+        return ds.dataset(paths, filesystem=self.place.fs, format="parquet", schema=schema)
+
     def files(self, version: int | None = None) -> dict[str, TableFile]:
         """The files of a version, by their paths below the table."""
         with storage_errors(self.place.uri):

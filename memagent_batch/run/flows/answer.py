@@ -46,7 +46,7 @@ from memagent_batch.run.run import (
     writer_of,
 )
 from memagent_batch.run.state import write_progress
-from memagent_batch.run.sums import answers_dataset, count_turns, sum_readings
+from memagent_batch.run.sums import count_turns, sum_readings
 from memagent_batch.run.tables import ANSWERS_TABLE, READING_TABLES
 from memagent_batch.run.wiring import make_output, model_name
 from memagent_batch.types import Status
@@ -122,7 +122,7 @@ def _answer_unchanged(plan: Plan, index: LogIndex, checked: CheckedJob) -> Manif
         return None
     answers = OutputTable(output=output, name=ANSWERS_TABLE)
     version = before.version(ANSWERS_TABLE)
-    with row_changes(plan, index, answers=answers, version=version, rules=_rules(run, plan)) as (changes, _):
+    with row_changes(plan, index, answers=answers, version=version, settings=_row_settings(run, plan)) as (changes, _):
         if not changes.is_empty:
             return None
     return close_quiet_run(run, before=before, changes=changes, questions=plan.asked.hashed)
@@ -133,7 +133,7 @@ def _scope(settings: Mapping[str, Any]) -> list[object]:
     return [settings["input"].get("where"), settings["input"].get("slice")]
 
 
-def _rules(run: ActiveRun, plan: Plan) -> dict[str, object]:
+def _row_settings(run: ActiveRun, plan: Plan) -> dict[str, object]:
     """What decides rows beside documents and questions, as JSON."""
     schemas = table_schemas(run.projection, plan.documents.schema)
     layout = {name: [str(schema), partition_columns(run.job, schema)] for name, schema in schemas.items()}
@@ -229,16 +229,16 @@ def read_documents(
         require_claim=partial(require_newest, run.output, run.number), stop=partial(board.stop_turns, CLAIM_LOST)
     )
     with read as rows, shown, leave:
-        not_read = collect_not_read(_counted(rows, ended))
+        not_read = collect_not_read(_count_statuses(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
     if not is_whole and (bound := progress.bound_met()):
         raise BoundReachedError(run.stopping_line(bound, progress.spent()))
     return not_read
 
 
-def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-    """The tables of `ENDED` as they are, while their statuses are counted."""
-    for batch in ended:
+def _count_statuses(batches: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    """Yields tables of `ENDED` unchanged, and adds their statuses to `counts`."""
+    for batch in batches:
         counts.update(batch["status"].to_pylist())
         yield batch
 
@@ -277,20 +277,23 @@ def _write_once(
     end_commits(run.output, run.number)
     tables = {name: OutputTable(output=run.output, name=name) for name in READING_TABLES}
     versions = {name: version for name, table in tables.items() if (version := table.version()) is not None}
-    answers, rules, not_read = tables[ANSWERS_TABLE], _rules(run, plan), read.not_read
+    answers, not_read = tables[ANSWERS_TABLE], read.not_read
     compared = row_changes(
-        plan, read.index, answers=answers, version=versions.get(ANSWERS_TABLE), rules=rules, not_read=not_read
+        plan,
+        read.index,
+        answers=answers,
+        version=versions.get(ANSWERS_TABLE),
+        settings=_row_settings(run, plan),
+        not_read=not_read,
     )
     with compared as (changes, database):
         parts = list(attach_not_read(plan_parts(plan, database), not_read))
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, versions=versions)
-    update = updates[ANSWERS_TABLE]
     sums = sum_readings(
-        answers_dataset(answers.place, update.files, update.schema),
-        documents=plan.documents.select(["document_id"]) if changes.has_others else None,
+        answers,
+        updates[ANSWERS_TABLE],
+        documents=plan.documents.select(["document_id"]) if changes.has_rows_outside else None,
         since=before.run_id if before else "",
-        before=answers_dataset(answers.place, update.removed, update.schema),
-        after=answers_dataset(answers.place, update.added, update.schema),
     )
     return close_run(
         run,
@@ -320,7 +323,7 @@ def _write_files(
     files = {name: tables[name].files(version) for name, version in versions.items()}
     there = {name: tables[name].schema(version) for name, version in versions.items()}
     asked = table_schemas(run.projection, plan.documents.schema)
-    if changes.has_others:  # rows of documents that the run leaves out keep the values of all their columns
+    if changes.has_rows_outside:  # rows of documents that the run leaves out keep the values of all their columns
         asked |= {name: _with_columns_of(schema, there[name]) for name, schema in asked.items() if name in there}
     schemas = {name: asked.get(name, there.get(name)) for name in READING_TABLES if name in asked or name in there}
     partition_by = {name: partition_columns(run.job, schema) for name, schema in schemas.items()}

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.data.store.database import open_database
 from memagent_batch.data.store.delta import TableFile, named_hash, shared_tables
 from memagent_batch.data.store.errors import FILE_ERRORS, storage_errors, table_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.commits import digest_of
-from memagent_batch.run.document_texts import documents_of
 from memagent_batch.run.history import GONE_REMEDY, PastRun, find_run
 from memagent_batch.run.tables import EVIDENCE_TABLE, RUNS_TABLE
 from memagent_batch.types import Status
@@ -99,8 +99,7 @@ def open_tables(run: PastRun) -> dict[str, ds.Dataset]:
     """Opens the tables of a run, and with `evidence` also its documents."""
     tables = {name: run.dataset(name) for name in run.manifest["table_versions"]}
     if EVIDENCE_TABLE in tables:
-        documents = documents_of(run.output, run.manifest)
-        tables["documents"] = documents.table.dataset(documents.version)
+        tables[DOCUMENTS_TABLE] = run.dataset(DOCUMENTS_TABLE)
     return tables
 
 
