@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos durations test-bridges metrics demo licences bench docs lock
+.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos durations test-bridges metrics demo licences bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -103,6 +103,14 @@ bench: setup
 	$(PYTHON) -m benchmarks start --runs 1
 	$(PYTHON) -m benchmarks tables --rows 10000 --objects 500 --executors local
 
+bench-peers: setup .venv-peers/.done
+	$(PYTHON) -m benchmarks peers
+
+.venv-peers/.done: requirements/peers.txt
+	test -x .venv-peers/bin/python || $(UV) venv --quiet --python 3.11 .venv-peers
+	$(UV) pip install --quiet --python .venv-peers/bin/python --no-deps -r requirements/peers.txt
+	touch $@
+
 docs: setup
 	$(PYTHON) -m infra.docs.tables_page
 	$(PYTHON) -m infra.docs.settings_page
@@ -116,4 +124,5 @@ lock:
 	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake --extra ocr --extra reader --extra xlsx pyproject.toml -o requirements/cpu.txt
 	$(COMPILE) --extra gpu --extra convert --extra lake --extra reader --extra xlsx pyproject.toml -o requirements/gpu.txt
 	$(COMPILE_CPU) requirements/bridges.in -o requirements/bridges.txt
+	$(COMPILE) requirements/peers.in -o requirements/peers.txt
 	sed -i '/^torch==.*+cpu/,/^    #/{/--hash/d;s/ \\$$//}' requirements/cpu.txt requirements/bridges.txt

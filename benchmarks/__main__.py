@@ -9,6 +9,9 @@ from typing import Any
 
 MEASUREMENTS = {
     "ceiling": "How much of vLLM's own speed reaches the readings?",
+    "peers": "How fast is the job against datatrove, which runs the same loop?",
+    "slow_server": "How many requests are given up at a chat server with one place?",
+    "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }

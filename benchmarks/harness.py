@@ -1,15 +1,27 @@
-"""What several measurements share: documents with known facts, and the form of repeated figures."""
+"""What several measurements share: corpora, the jobs that read them, and the form of repeated figures."""
 
 import random
+import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memagent_batch.apps.evaluation.haystacks import SampleRequest, SuiteSample, TokenMeter
 from memagent_batch.apps.evaluation.tasks import TASKS
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.loop.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.loop.models.shipped import TINY_MODEL
 from memagent_batch.loop.tokens.tokenizer import load_tokenizer
+from memagent_batch.run.wiring import resolve_model
 
+ROOT = Path(__file__).parents[1]
+TINY_JOB = ROOT / "jobs" / "tiny.yaml"
+QUESTION = "What colour is the sky?"
 NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
 """Tasks of the suites that documents are made of, in turn."""
 
@@ -30,3 +42,34 @@ def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[SuiteSample]:
         rng = random.Random(f"{seed}/{number}")
         tasks.append(TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), meter))
     return tasks
+
+
+def write_tasks(folder: Path, tasks: list[SuiteSample]) -> None:
+    """Writes `documents.parquet` and `questions.parquet`; document and question of a task have the same id."""
+    ids = [{"document_id": f"d{number:04d}"} for number in range(len(tasks))]
+    documents = [each | {"text": task.document} for each, task in zip(ids, tasks, strict=True)]
+    questions = [
+        each | {"question_id": each["document_id"], "question": task.question}
+        for each, task in zip(ids, tasks, strict=True)
+    ]
+    pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
+    pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
+
+
+def copy_tokenizer(folder: Path, *, model: Path = TINY_MODEL) -> None:
+    """Copies a model's tokeniser alone: without `config.json`, which transformers would read it by."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(model / name, folder)
+
+
+def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
+    arguments = engine_arguments(
+        agent.vllm,
+        model=resolve_model(agent.model),
+        tokenizer=agent.tokenizer,
+        window_tokens=agent.window_tokens,
+        sampling=agent.sampling,
+    )
+    return arguments, engine_environment(arguments)

@@ -1,0 +1,114 @@
+"""Requests that the client gives up at a chat server that answers one request at a time, as local servers do.
+
+A job with default settings reads short documents. `given_up` requests had waited for `timeout` in the server's queue;
+`seconds` is the time of the job, of which the server takes `seconds_of_server` for the requests that it answers.
+"""
+
+import argparse
+import asyncio
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from pydantic_core import from_json
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.run.flows.answer import answer
+
+TEXT = "The committee read the report, took note of it, and went on to the next item of its list. "
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--documents", type=int, default=60, help="(default: 60)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time of an answer (default: 1)")
+    parser.add_argument("--timeout", type=float, default=10.0, help="openai.timeout_seconds (default: 10)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder, _server(arguments.seconds) as (base_url, counts):
+        documents = Path(folder) / "documents"
+        documents.mkdir()
+        for number in range(arguments.documents):
+            (documents / f"{number}.txt").write_text(f"Minutes {number}. " + TEXT * 10)
+        job = job_of(
+            executor="local",
+            documents=str(documents),
+            ask=("What did the committee read?",),
+            output=f"{folder}/run",
+            engine="openai",
+            model="slow",
+            tokenizer="tiny",
+            openai={"api": "chat", "base_url": base_url, "timeout_seconds": arguments.timeout},
+        )
+        began = time.monotonic()
+        manifest = answer(job)
+        seconds = time.monotonic() - began
+        answered, given_up = counts()
+        yield {
+            "readings": manifest["counts"]["asked"],
+            "ok": manifest["counts"]["ok"],
+            "requests": answered + given_up,
+            "given_up": given_up,
+            "seconds": round(seconds, 1),
+            "seconds_of_server": round(answered * arguments.seconds, 1),
+        }
+
+
+@contextmanager
+def _server(seconds: float) -> Iterator[tuple[str, Any]]:
+    """The server's address up to /v1, and a function that returns how many requests it answered and lost."""
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there, seconds), daemon=True)
+    process.start()
+
+    def counts() -> Any:
+        here.send(None)
+        return here.recv()
+
+    try:
+        yield f"http://127.0.0.1:{here.recv()}/v1", counts
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(connection: Connection, seconds: float) -> None:
+    counts = {"answered": 0, "lost": 0}
+
+    async def complete(request: web.Request) -> web.Response:
+        body = from_json(await request.read())
+        try:
+            async with place:
+                await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            counts["lost"] += 1
+            raise
+        counts["answered"] += 1
+        message = {"role": "assistant", "content": "\\boxed{the report}"}
+        usage = {"prompt_tokens": len(body["messages"][0]["content"]) // 4, "completion_tokens": 4}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
+
+    async def report(app: web.Application) -> None:
+        loop = asyncio.get_running_loop()
+
+        def send() -> None:
+            connection.recv()
+            connection.send((counts["answered"], counts["lost"]))
+
+        loop.add_reader(connection.fileno(), send)
+
+    place = asyncio.Lock()
+    app = web.Application(client_max_size=2**30)
+    app.add_routes([web.post("/v1/chat/completions", complete)])
+    app.on_startup.append(report)
+    listener = socket.create_server(("127.0.0.1", 0))
+    connection.send(listener.getsockname()[1])
+    web.run_app(app, sock=listener, print=None, access_log=None, handle_signals=False, handler_cancellation=True)
