@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 
 from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import SupersededError
+from memagent_batch.errors import OutputError, SupersededError
 from memagent_batch.run.history import (
     COMMITTING,
     FINISHED,
@@ -136,10 +136,21 @@ def _end_commit(output: Location, row: RunRow, *, run: RunNumber) -> Manifest:
 
 
 def _commit_once(table: OutputTable, update: TableUpdate, *, run: RunNumber) -> None:
-    """Commits an update, if there is something to do, unless it was committed before."""
+    """Commits an update, if there is something to do, unless it was committed before.
+
+    Raises:
+        OutputError: files that the update removes are not in the table: their rows would be there twice.
+    """
     is_empty = not update.added and not update.removed and not update.replaces_all
-    if (is_empty and table.exists()) or table.run_number(run.writer) >= run.number:
+    version = table.version()
+    if (is_empty and version is not None) or table.run_number(run.writer) >= run.number:
         return
+    if update.removed and not update.replaces_all and not _has_files(table, update.removed, version=version):
+        raise OutputError(
+            f"output: run {run.run_id} was killed while it changed {table.place}, and another program has rewritten "
+            f"the files of the table since; restore the version before that ({_last_version(table, update.removed)}) "
+            "with `DeltaTable.restore`, and run the same command again"
+        )
     try:
         table.commit(
             run=run,
@@ -149,10 +160,22 @@ def _commit_once(table: OutputTable, update: TableUpdate, *, run: RunNumber) -> 
             partition_by=update.partition_by,
             replaces_all=update.replaces_all,
             is_first=True,
+            read_version=version,
         )
     except SupersededError:
         if table.run_number(run.writer) < run.number:  # else another run has committed it at the same moment
             raise
+
+
+def _has_files(table: OutputTable, files: Sequence[TableFile], *, version: int | None) -> bool:
+    """Whether a version of a table has all of these files."""
+    return {file.path for file in files} <= table.files(version).keys()
+
+
+def _last_version(table: OutputTable, files: Sequence[TableFile]) -> int | str:
+    """The latest version that has all of these files, for a message."""
+    versions = (int(commit["version"]) for commit in table.history(since=-1))
+    return next((each for each in versions if _has_files(table, files, version=each)), "it was vacuumed")
 
 
 def _require_same_files(table: OutputTable, update: TableUpdate) -> None:

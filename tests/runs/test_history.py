@@ -157,6 +157,27 @@ def test_slice_that_was_killed_between_its_commits_doubles_no_row_that_another_s
     assert set(nights.answers().values()) == {"again", "last", "three"}
 
 
+def test_files_that_another_program_has_rewritten_under_a_killed_run_are_named_and_can_be_restored(
+    nights: Nights,
+) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
+    with pytest.raises(Killed):
+        nights.run({"a": "changed"}, QUESTIONS, killed_at="answers")
+    memories = OutputTable(output=nights.output, name="memories")
+    version, before = memories.version(), comparable(nights.table("memories"))
+    assert memories.open().optimize.compact()["numFilesRemoved"] > 1
+    for _ in range(2):
+        with pytest.raises(
+            OutputError, match=rf"memories, and another program .*\({version}\) with `DeltaTable.restore`"
+        ):
+            nights.run({"a": "changed"}, QUESTIONS)
+        assert comparable(memories.dataset().to_table().to_pylist()) == before
+    memories.open().restore(version)
+    nights.run({"a": "changed"}, QUESTIONS)
+    assert {row["memory"] for row in memories.dataset().to_table().to_pylist()} == {"noted: changed"}
+
+
 def test_runs_that_begin_at_the_same_moment_get_different_numbers_and_the_last_one_stands(nights: Nights) -> None:
     nights.run(DOCUMENTS, QUESTIONS)
     with ThreadPoolExecutor(6) as threads:
