@@ -30,8 +30,8 @@ class SameSeat(FirstMatch):
 class Unsaid(OverwritePolicy):
     """The broken twin of `overwrite`: does not say that an `update` turn writes the memory."""
 
-    def _update(self, *arguments: Any) -> Prompt:
-        return replace(OverwritePolicy._update(self, *arguments), writes=Writes.NOTE)
+    def update_prompt(self, *arguments: Any) -> Prompt:
+        return replace(OverwritePolicy.update_prompt(self, *arguments), writes=Writes.NOTE)
 
 
 class TestFirstMatch(PolicyContract):
