@@ -24,7 +24,7 @@ from memagent_batch.config.storage import Options
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
-from memagent_batch.errors import OutputError, SupersededError
+from memagent_batch.errors import OutputError, StorageOutageError, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +44,8 @@ S3_OPTIONS: Mapping[str, str] = {
 }
 """Arguments of fsspec's S3 and their names in deltalake."""
 
+COMMIT_TRIES, COMMIT_PAUSE_SECONDS = 6, 2.0
+"""How often a commit is tried on a store that resets connections, and the pause between."""
 ERASER = "memagent/forget"
 """Writer of `memagent forget`, whose commits end all runs that began before."""
 SERIAL = "memagent/serial"
@@ -310,14 +312,23 @@ class OutputTable:
         transactions = {run.writer: run.number}
         if is_serial:
             transactions[SERIAL] = int(table.transaction_version(SERIAL) or 0) + 1
-        with self._commit_errors(run, is_first=is_first):
-            table.create_write_transaction(
-                _actions(add, remove),
-                "overwrite" if replaces_all else "append",
-                schema,
-                partition_by=list(partition_by) or None,
-                commit_properties=_properties(run, transactions, metadata or {}),
-            )
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            try:
+                with self._commit_errors(run, is_first=is_first):
+                    table.create_write_transaction(
+                        _actions(add, remove),
+                        "overwrite" if replaces_all else "append",
+                        schema,
+                        partition_by=list(partition_by) or None,
+                        commit_properties=_properties(run, transactions, metadata or {}),
+                    )
+                break
+            except StorageOutageError:  # deltalake does not repeat a commit of which no reply came: it may have been made
+                if any(commit.get("run_id") == run.run_id for commit in self.history(since=int(table.version()))):
+                    break
+                if not tries_left:
+                    raise
+                time.sleep(COMMIT_PAUSE_SECONDS)
         return self._version_of(run)
 
     def add_columns(self, columns: pa.Schema, *, run: RunNumber, is_first: bool = False) -> None:
