@@ -323,7 +323,8 @@ class OutputTable:
                         commit_properties=_properties(run, transactions, metadata or {}),
                     )
                 break
-            except StorageOutageError:  # deltalake does not repeat a commit of which no reply came: it may have been made
+            except StorageOutageError:
+                # deltalake does not repeat a commit of which no reply came: it may have been made
                 if any(commit.get("run_id") == run.run_id for commit in self.history(since=int(table.version()))):
                     break
                 if not tries_left:
