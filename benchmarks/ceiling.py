@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import spread
+from benchmarks.harness import engine_of, spread
 from memagent_batch.apps.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
@@ -38,11 +38,10 @@ from memagent_batch.data.store.turn_log.rows import TurnRow
 from memagent_batch.data.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.engines.vllm import orphan_guard
-from memagent_batch.loop.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
-from memagent_batch.run.wiring import identify_reader, make_output, make_tokenizer, resolve_model, with_prompt_order
+from memagent_batch.run.wiring import identify_reader, make_output, make_tokenizer, with_prompt_order
 from memagent_batch.types import Prompt, Question
 
 
@@ -180,14 +179,7 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, i
     from vllm.inputs import tokens_input
 
     agent = job.agent
-    arguments = engine_arguments(
-        agent.vllm,
-        model=resolve_model(agent.model),
-        tokenizer=agent.tokenizer,
-        window_tokens=agent.window_tokens,
-        sampling=agent.sampling,
-    )
-    environment = engine_environment(arguments)
+    arguments, environment = engine_of(agent)
     failure_file = Path(f"{job.output}-failure.txt")
     with orphan_guard.environment({**environment} | orphan_guard.guarded(failure_file)):
         llm = LLM(**arguments)

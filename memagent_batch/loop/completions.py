@@ -116,7 +116,7 @@ def extract_answer(response: str, *, extraction: Extraction) -> str | None:
 
 
 def closed_text(text: str, start: int) -> str | None:
-    """The text from `start` to the brace that closes one opened before it; None where none does."""
+    """Returns the text from `start`, just after a `{`, up to the matching `}`; None if the brace is never closed."""
     depth = 1
     for place in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[place], 0)

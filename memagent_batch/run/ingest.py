@@ -263,7 +263,7 @@ class _Ingest:
         self._read_table()
 
     def _read_table(self) -> None:
-        """Reads the state of `documents`, which other slices may have changed."""
+        """Reads the latest version of `documents` again, since other slices may have committed to it."""
         self._version = self._documents.version()
         self._table_schema = None if self._version is None else self._documents.schema(self._version)
         self._files = {} if self._version is None else self._documents.files(self._version)

@@ -39,7 +39,7 @@ from memagent_batch.loop.texts.locators import LocatedRow
 FILES_AT_ONCE = 16
 """Files whose index is read at once: an object store takes some 50 ms for each request."""
 INDEX_REQUEST_BYTES = 256 * 1024
-"""Least size of a request for an index to an object store: its columns are short, with texts between them."""
+"""Smallest request to an object store when the short columns are read, bytes. Texts lie between them in the file."""
 _IS_INSIDE = "is_inside"
 _STORED_NAMES = {"document_hash": "text_hash"}
 """Columns of the index by other names in the table."""

@@ -47,11 +47,11 @@ class Inputs:
 
     sources: FoundSources
     questions: pa.Table
-    """Without those that are bound to documents of other slices."""
+    """The questions to ask, except those bound to documents of other slices."""
     other_documents: pa.ChunkedArray
     """The ids of the documents of other slices that questions are bound to."""
     file_names: frozenset[str]
-    """Of a slice that is asked something of single documents: the names of the document files of all slices."""
+    """Names of the document files of all slices. Empty unless the job is a slice with questions bound to documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ class ByteLines:
 
 @contextmanager
 def open_lines(location: Location, *, max_bytes: int | None = None) -> Iterator[ByteLines]:
-    """Opens a file of text lines; one longer than `max_bytes` is an error, and the next can be read.
+    """Opens a file of text lines. A line longer than `max_bytes` raises an error; reading can go on with the next line.
 
     Raises:
         InputError: the file is missing or can't be read.

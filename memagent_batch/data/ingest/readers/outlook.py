@@ -82,7 +82,7 @@ class OutlookConverter(BuiltIn):
     package, revision, modules = "olefile", 4, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The message, its attachments, and what can't be read of them."""
+        """Returns the text of the message and of its attachments, and the losses: what could not be read."""
         losses = _Losses()
         try:
             with olefile.OleFileIO(file) as ole:

@@ -33,7 +33,7 @@ KEYS_FOLDER = "log/keys"
 LOG_SCHEMAS = {TURNS_FOLDER: TURN_LOG, OUTCOMES_FOLDER: OUTCOME_LOG, FOLLOW_UPS_FOLDER: FOLLOW_UP_LOG}
 """In the order in which they are written: an outcome is never there without its turns, nor follow-ups alone."""
 LOG_THREADS = 16
-"""Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
+"""Number of log files that are read at the same time: enough to keep a core busy if a request takes 50 ms."""
 GROUP_ROWS = 512
 """Rows of a row group, which is read alone if it has a wanted document: some MiB of turns."""
 _NAME = re.compile(r"(.+)-(\d+)(?:to(\d+))?\.parquet")

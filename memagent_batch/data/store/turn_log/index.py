@@ -41,7 +41,7 @@ Row = dict[str, Any]
 SCAN_TRIES = 3
 """Times that a scan lists the log, since a file that it had listed was merged meanwhile."""
 TASK_FILES = 2000
-"""Files that one task of a scan reads: 2.5 s of a store that answers in 20 ms."""
+"""Number of log files that one task scans: 2.5 s of work if a request takes 20 ms."""
 _RANKED_BY = ["document_hash", "question_hash", "sample", "fingerprint", "finished_at", "run_id"]
 """Columns that say which row of a reading counts, beside its status."""
 _COUNTS = """
