@@ -1,50 +1,20 @@
 """What the converters make of real files, each in its process."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from memagent_batch.data.ingest.files import ChosenConverter, FileConverter
-from memagent_batch.data.ingest.readers.converter import Part, ending_of
-from memagent_batch.data.ingest.readers.kinds import FileKind, recognise
+from memagent_batch.data.ingest.files import FileConverter
+from memagent_batch.data.ingest.readers.converter import Part
+from memagent_batch.data.ingest.readers.kinds import recognise
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import ConverterServer
-from memagent_batch.plugins import CONVERTERS
 from tests.convert import files, office, outlook, planted
 from tests.convert.files import A_TEXT, DRAWN, SCAN, written
-from tests.convert.rows import ConvertedRow, converted_rows
+from tests.convert.rows import ConvertedRow, RowsOf, chosen, converted_rows
 
 LONG = A_TEXT * 4
-
-
-@pytest.fixture(scope="module")
-def file_converter() -> Iterator[FileConverter]:
-    with ConverterServer(search_path=(str(Path(__file__).parents[2]),)) as server:
-        yield FileConverter(server, converters=chosen(), limits=Limits(seconds=120))
-
-
-def chosen(more: Mapping[str, str] = {}) -> dict[str, ChosenConverter]:
-    own = {".lie": "tests.convert.hostile:Lying", ".stop": "tests.convert.hostile:Stopping", **more}
-    names = {kind.value: kind.value for kind in FileKind} | own
-    return {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
-
-
-@pytest.fixture
-def rows_of(file_converter: FileConverter, tmp_path: Path) -> "RowsOf":
-    return RowsOf(file_converter, tmp_path)
-
-
-class RowsOf:
-    """Converts what a file of some name holds."""
-
-    def __init__(self, converter: FileConverter, folder: Path) -> None:
-        self._converter, self._folder = converter, folder
-
-    def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
-        file = self._folder / f"source{ending_of(name)}"
-        file.write_bytes(data)
-        return converted_rows(self._converter, file, name=name)
 
 
 def places(rows: list[ConvertedRow]) -> list[tuple[str, int, str, str]]:

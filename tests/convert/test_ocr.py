@@ -19,7 +19,7 @@ from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from tests.convert import files, office, planted
 from tests.convert.files import written
-from tests.convert.test_converters import RowsOf, chosen
+from tests.convert.rows import RowsOf, chosen
 
 LINES = ("The contract begins on 1 March 2026.", "It ends after 24 months.", "Both parties sign it.")
 

@@ -15,7 +15,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.data.documents import listing
 from memagent_batch.data.ingest import file_tasks
 from memagent_batch.data.ingest.files import FileConverter, unopened
-from memagent_batch.data.ingest.losses import FilePart
+from memagent_batch.data.ingest.losses import FileDocument
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputUnreachableError
@@ -34,7 +34,7 @@ def night(folder: Path, model: str, **settings: Any) -> int:
     return main(["scan", *small_arguments(folder, model, **asked, **engine, **settings)])
 
 
-def converted_by_a_dead_server(_: object, file: Path, *, name: str) -> list[FilePart]:
+def converted_by_a_dead_server(_: object, file: Path, *, name: str) -> list[FileDocument]:
     """What `FileConverter.convert` gives of each file if its server has died."""
     return unopened(name, Part(status=PartStatus.FAILED, reason="its server died"))
 

@@ -1,6 +1,6 @@
 """What `losses` say of the parts of a file that were not read."""
 
-from memagent_batch.data.ingest.losses import FilePart, describe_losses, find_losses, sum_up_losses
+from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
 from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.tables import Severity
 
@@ -12,11 +12,12 @@ def part(document_id: str, number: int, status: str, reason: str | None = None) 
     )
 
 
-def documents(*parts: FilePart) -> dict[str, list[FilePart]]:
-    found: dict[str, list[FilePart]] = {}
+def documents(*parts: FilePart) -> list[FileDocument]:
+    found: dict[str, FileDocument] = {}
     for each in parts:
-        found.setdefault(each.document_id, []).append(each)
-    return found
+        document = found.setdefault(each.document_id, FileDocument(document_id=each.document_id, parts=[]))
+        document.parts.append(each)
+    return [*found.values()]
 
 
 def read_of(*parts: FilePart) -> dict[str, tuple[float, str | None]]:
@@ -71,6 +72,14 @@ def test_severities_are_those_of_the_statuses() -> None:
         ("needs_review", "uncertain", "page 2"),
         ("failed", "unread", "page 3"),
     }
+
+
+def test_words_that_are_missing_are_a_loss_and_lower_the_share_that_was_read() -> None:
+    (document,) = documents(part("a", 1, "ok"), part("a", 2, "failed", "torn"), part("a", 3, "missed", "2 words"))
+    document.num_words, document.num_missing = 8, 2
+    losses, share = find_losses([document])["a"]
+    assert share == 0.75 * 0.5
+    assert describe_losses(losses) == "failed: torn (page 2); missed: 2 words (page 3)"
 
 
 def test_losses_of_several_documents_are_summed_up_by_their_reasons() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from memagent_batch.config.ingest import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, IngestConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, FileConverter, unopened
-from memagent_batch.data.ingest.losses import FilePart, describe_losses, find_losses, sum_up_losses
+from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of, make_converter
 from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
@@ -157,11 +157,11 @@ def _read_file(
         report.add_unchanged(file.name, content_hash=digest)
         return
     if refusal is not None:
-        parts = unopened(file.name, refusal)
+        converted = unopened(file.name, refusal)
     else:
-        parts = converter.convert(copy, name=file.name)
+        converted = converter.convert(copy, name=file.name)
         readers = sorted(converter.readers) or readers
-    documents = file_documents(parts, file=file, digest=digest, max_bytes=settings.max_document_bytes)
+    documents = file_documents(converted, file=file, digest=digest, max_bytes=settings.max_document_bytes)
     source = SourceReport(
         source=file.name,
         content_hash=digest,
@@ -201,21 +201,23 @@ def copy_file(place: Location, copy: Path) -> str:
 
 
 def file_documents(
-    parts: Sequence[FilePart], *, file: PendingFile, digest: str | None, max_bytes: int | None
+    documents: Sequence[FileDocument], *, file: PendingFile, digest: str | None, max_bytes: int | None
 ) -> list[DocumentValues]:
-    """The documents of a file: itself, and each attachment."""
-    documents: dict[str, list[FilePart]] = {}
-    for part in parts:
-        documents.setdefault(part.document_id, []).append(part)
+    """The rows of the documents of a file: itself, and each attachment."""
     losses_of = find_losses(documents)
     rows = []
-    for document_id, own in documents.items():
-        losses, source_read = losses_of[document_id]
+    for document in documents:
+        losses, source_read = losses_of[document.document_id]
+        parts = document.parts
         rows.append(
             joined_row(
-                document_id,
-                [(_filled(part.text), _part_row(part, file.name)) for part in own],
-                origin=Origin(source=file.name, source_hash=digest, reader=own[0].reader),
+                document.document_id,
+                [
+                    (_filled(part.text), _part_row(part, file.name))
+                    for part in parts
+                    if part.status is not PartStatus.MISSED
+                ],
+                origin=Origin(source=file.name, source_hash=digest, reader=parts[0].reader),
                 columns=file.columns,
                 max_bytes=max_bytes,
                 losses=losses,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.data.ingest.losses import TEXT_STATUSES, FilePart
+from memagent_batch.data.ingest.losses import TEXT_STATUSES, FileDocument, FilePart
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.ingest.readers.kinds import KINDS_VERSION, FileKind
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
@@ -73,34 +73,42 @@ class FileConverter:
         self.readers = set[str]()
         """What has read the last file and all that is attached to it, or would read more of it."""
 
-    def convert(self, file: Path, *, name: str) -> list[FilePart]:
-        """The parts of a file and of all that is attached to it. Never raises for what a file holds."""
+    def convert(self, file: Path, *, name: str) -> list[FileDocument]:
+        """The file as a document, then all that is attached to it. Never raises for what a file holds."""
         waiting = deque([_Document(document_id=name, name=name, file=file)])
-        parts = list[FilePart]()
+        documents = list[FileDocument]()
         self._ends_at = time.monotonic() + WHOLE_TIMES * self._limits.seconds
         self._left_bytes = SOURCE_TIMES * self._limits.output_bytes
         self.readers = set()
-        num_documents = 0
         while waiting:
             document = waiting.popleft()
-            num_documents += 1
-            refusal = _refusal(document, num_documents=num_documents, is_late=self._is_late())
+            refusal = _refusal(document, num_documents=len(documents) + 1, is_late=self._is_late())
             if refusal is not None:
-                parts.append(_file_part(asdict(refusal), document, reader=KINDS_READER))
+                documents.append(_refused(refusal, document))
                 continue
             converted = self._converted(document.file)
-            parts += [_file_part(item, document, reader=self._reader(kind)) for kind, item in self._parts(converted)]
+            documents.append(
+                FileDocument(
+                    document_id=document.document_id,
+                    parts=[
+                        _file_part(item, document, reader=self._reader(kind)) for kind, item in self._parts(converted)
+                    ],
+                    num_words=converted.num_words,
+                    num_missing=converted.num_missing,
+                )
+            )
             self.readers.add(self._reader(converted.kind))
             attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
             waiting.extendleft(reversed(attached))
             if document.depth:
                 document.file.unlink(missing_ok=True)
+        parts = [part for document in documents for part in document.parts]
         self.readers |= {part.reader for part in parts if part.reader}
-        if num_documents > 1 or KINDS_READER in self.readers:
+        if len(documents) > 1 or KINDS_READER in self.readers:
             self.readers.add(endings_reader(self._converters))
         if any(part.status is PartStatus.NEEDS_OCR for part in parts):
             self.readers.add(self._reader(FileKind.IMAGE))
-        return parts
+        return documents
 
     def _reader(self, kind: str | None) -> str:
         converter = self._converters.get(kind or "")
@@ -151,9 +159,14 @@ class FileConverter:
             yield converted.kind, {**item, "status": PartStatus.FAILED, "reason": f"{item['reason']}; OCR: {failure}"}
 
 
-def unopened(name: str, part: Part) -> list[FilePart]:
-    """The one part of a file that is not opened, which says why."""
-    return [_file_part(asdict(part), _Document(document_id=name, name=name, file=Path()), reader=KINDS_READER)]
+def unopened(name: str, part: Part) -> list[FileDocument]:
+    """A file that is not opened, as a document of one part that says why."""
+    return [_refused(part, _Document(document_id=name, name=name, file=Path()))]
+
+
+def _refused(refusal: Part, document: _Document) -> FileDocument:
+    part = _file_part(asdict(refusal), document, reader=KINDS_READER)
+    return FileDocument(document_id=document.document_id, parts=[part])
 
 
 def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part | None:

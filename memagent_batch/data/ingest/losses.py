@@ -14,7 +14,9 @@ NAMED_PLACES = 5
 JOIN = "; "
 TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_REVIEW, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
 """Statuses of parts that have a text, if only an empty one."""
-UNREAD_STATUSES = frozenset({PartStatus.NEEDS_OCR, PartStatus.FAILED, PartStatus.SKIPPED, PartStatus.NOT_READ})
+UNREAD_STATUSES = frozenset(
+    {PartStatus.NEEDS_OCR, PartStatus.FAILED, PartStatus.SKIPPED, PartStatus.MISSED, PartStatus.NOT_READ}
+)
 NOT_STATED_UNLESS = (Severity.UNREAD, Severity.UNCERTAIN)
 """Severities of losses with which nothing can be "not stated"."""
 
@@ -34,17 +36,29 @@ class FilePart:
     """What read it, with its version; None if nothing did."""
 
 
-def find_losses(documents: Mapping[str, Sequence[FilePart]]) -> dict[str, tuple[list[LossRow], float]]:
-    """The losses of each document of a file, and the share of its parts and attachments that were read.
+@dataclass(slots=True, kw_only=True)
+class FileDocument:
+    """A document of a file: the file itself, or an attachment."""
 
-    `documents` are the parts of the file itself and of all that is attached to it, by document id. What an attachment
-    lacks, the document that it is attached to lacks too.
+    document_id: str
+    parts: list[FilePart]
+    num_words: int = 0
+    """Words that it contains, without those of its attachments; 0 where they are not counted."""
+    num_missing: int = 0
+    """Of those, words that are in no part."""
+
+
+def find_losses(documents: Sequence[FileDocument]) -> dict[str, tuple[list[LossRow], float]]:
+    """The losses of each document of a file, and the share of it that was read, by document id.
+
+    The share is that of its parts and attachments, times that of the words of the file. What an attachment lacks, the
+    document that it is attached to lacks too.
     """
-    unread = {name: _unread_parts(parts) for name, parts in documents.items()}
+    unread = {each.document_id: _unread_parts(each.parts) for each in documents}
     doubtful = {
-        name: [part for part in parts if part.status is PartStatus.NEEDS_REVIEW] for name, parts in documents.items()
+        each.document_id: [part for part in each.parts if part.status is PartStatus.NEEDS_REVIEW] for each in documents
     }
-    return {name: _losses_of(name, parts, unread, doubtful) for name, parts in documents.items()}
+    return {each.document_id: _losses_of(each, unread, doubtful) for each in documents}
 
 
 def _unread_parts(parts: Sequence[FilePart]) -> list[FilePart]:
@@ -55,13 +69,14 @@ def _unread_parts(parts: Sequence[FilePart]) -> list[FilePart]:
 
 
 def _losses_of(
-    document_id: str,
-    parts: Sequence[FilePart],
+    document: FileDocument,
     unread: Mapping[str, Sequence[FilePart]],
     doubtful: Mapping[str, Sequence[FilePart]],
 ) -> tuple[list[LossRow], float]:
+    document_id = document.document_id
     attached = {name: lost for name, lost in unread.items() if name.startswith(f"{document_id}/")}
-    is_one = len(parts) == 1
+    parts = [part for part in document.parts if part.status is not PartStatus.MISSED]
+    is_one = len(document.parts) == 1
     notes = [part for part in parts if part.status is PartStatus.OK and part.reason]
     losses = [
         _loss(part, place=None if is_one else part.locator) for part in (*unread[document_id], *doubtful[document_id])
@@ -71,8 +86,10 @@ def _losses_of(
         losses += {(part.status, part.reason): _loss(part, place=place) for part in (*lost, *doubtful[name])}.values()
     losses += [_loss(part, place=None if is_one else part.locator) for part in notes]
     num_parts = len(parts) + len(attached)
-    num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
-    return losses, (num_parts - num_unread) / num_parts
+    num_unread = sum(part.status is not PartStatus.MISSED for part in unread[document_id])
+    num_unread += sum(map(bool, attached.values()))
+    words_read = 1 - document.num_missing / document.num_words if document.num_words else 1.0
+    return losses, words_read * (num_parts - num_unread) / num_parts
 
 
 def _loss(part: FilePart, *, place: str | None) -> LossRow:

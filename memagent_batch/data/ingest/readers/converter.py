@@ -32,6 +32,8 @@ class PartStatus(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     """Nothing converts it: its kind, its size, or how deep it is nested."""
+    MISSED = "missed"
+    """Its converter gave less than it contains; `reason` says what."""
     NOT_READ = "not_read"
     """Its file can't be fetched now; the next run tries again."""
 
@@ -60,6 +62,9 @@ class Part:
     """What became of it. An `ok` part without a visible character is recorded as `empty`."""
     reason: str | None = None
     """Why it is not `ok`, or what to know of its text."""
+    left_out: str = ""
+    """Words of the file that `text` shows otherwise, such as the value of a cell behind what its format displays, or
+    that are left out on purpose. They count as read; `reason` says so where people would miss them."""
     lines: Sequence[Line] = ()
     """The lines of `text`, in its order, if OCR read it."""
     picture: bytes = b""

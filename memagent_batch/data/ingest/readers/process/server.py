@@ -22,10 +22,13 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn
 
+from memagent_batch.data.ingest.counts.kinds import CONTENTS
+from memagent_batch.data.ingest.counts.words import Given
 from memagent_batch.data.ingest.readers.converter import (
     Attachment,
     Converter,
     Part,
+    PartStatus,
     ending_of,
     failure_reason,
     make_converter,
@@ -35,7 +38,7 @@ from memagent_batch.data.ingest.readers.process.sandbox import Limits, confine
 
 PARTS_FILE = "parts.jsonl"
 """The kind of the file, then what its converter gave: a JSON object a line, each attachment with the name of its file
-in the folder; None beyond `MAX_DOCUMENTS`."""
+in the folder, None beyond `MAX_DOCUMENTS`; then what it did not give, and how many words the file has."""
 PICTURE = "picture-"
 """Begins the names of files with pictures for OCR."""
 FAILURE_FILE = "failure.txt"
@@ -144,7 +147,9 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
             else:
                 lines.write(_line({"kind": found}))
                 converter = make_converter(makers[found], request["settings"])
-                _write(converter, lines, request)
+                given = Given()
+                _write(converter, lines, request, given)
+                _write_missing(found, Path(request["file"]), lines, given)
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
         (folder / FAILURE_FILE).write_text(_reason(error, limits=limits), encoding="utf-8", errors="replace")
@@ -152,14 +157,15 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
         os._exit(code)
 
 
-def _write(converter: Converter, lines: FileIO, request: Request) -> None:
+def _write(converter: Converter, lines: FileIO, request: Request, given: Given) -> None:
     """Writes parts and attachments as they come, each whole: what is written stays if a later one fails.
 
-    Pictures for OCR don't count: their number is bounded by the time in which they are drawn.
+    Tells `given` of them. Pictures for OCR don't count: their number is bounded by the time in which they are drawn.
     """
     folder, output_bytes, num_attachments = Path(request["folder"]), request["output_bytes"], 0
     for number, item in enumerate(converter.convert(Path(request["file"])), start=1):
         record, data, name = asdict(item), b"", None
+        _tell(given, item)
         if isinstance(item, Attachment):
             num_attachments += 1
             del record["data"]
@@ -170,6 +176,7 @@ def _write(converter: Converter, lines: FileIO, request: Request) -> None:
         elif record.pop("picture") and request["settings"].get("ocr"):
             data, name = item.picture, f"{PICTURE}{number}.png"
             record["picture"] = name
+        record.pop("left_out", None)
         line = _line(record)
         output_bytes -= len(line) + RECORD_BYTES
         if output_bytes < 0:
@@ -177,6 +184,38 @@ def _write(converter: Converter, lines: FileIO, request: Request) -> None:
         if name is not None:
             (folder / name).write_bytes(data)
         lines.write(line)
+
+
+def _tell(given: Given, item: Part | Attachment) -> None:
+    """Tells what a converter gave, and what it said that it did not read."""
+    if isinstance(item, Attachment):
+        given.add_file(item.data)
+        given.add_name(f"{item.locator} {item.failure or ''}")
+        return
+    given.add_text(item.text)
+    given.add_text(item.left_out)
+    if item.picture:
+        given.add_file(item.picture)
+    if item.status is not PartStatus.OK:
+        given.add_name(f"{item.locator} {item.reason}")
+
+
+def _write_missing(kind: str, file: Path, lines: FileIO, given: Given) -> None:
+    """Writes a part for each place of the file from which words are missing, then how many words there are."""
+    contents = CONTENTS.get(kind)
+    if contents is None:
+        return
+    try:
+        missing = [
+            Part(locator=each.place, status=PartStatus.MISSED, reason=each.reason)
+            for each in given.missing(contents(file))
+        ]
+    except Exception as error:  # noqa: BLE001 - libraries raise what they like at damaged files
+        reason = f"whether all of it was read is not known: its words can't be counted ({failure_reason(error)})"
+        missing = [Part(locator="count", status=PartStatus.NEEDS_REVIEW, reason=reason)]
+    for part in missing:
+        lines.write(_line(asdict(part) | {"picture": None}))
+    lines.write(_line({"num_words": given.num_words, "num_missing": given.num_missing}))
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -36,6 +36,10 @@ class Converted:
     """Kind or ending of its converter; None if it has none, or it failed before that was known."""
     items: Sequence[Mapping[str, Any]] = ()
     """Parts and attachments in order, as the server wrote them (`PARTS_FILE`)."""
+    num_words: int = 0
+    """Words that the file contains; 0 where they are not counted."""
+    num_missing: int = 0
+    """Of those, words that are in no part."""
 
     @property
     def num_bytes(self) -> int:
@@ -98,7 +102,8 @@ class ConverterServer:
         if "load_error" in ending:
             raise RunFailedError(f"converter {ending['load_error']}")
         first, *items = [*_records(folder / PARTS_FILE)] or [{"kind": None}]
-        return Converted(folder=folder, failure=ending["failure"], kind=first["kind"], items=items)
+        counts = items.pop() if items and "num_words" in items[-1] else {}
+        return Converted(folder=folder, failure=ending["failure"], kind=first["kind"], items=items, **counts)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:

@@ -1,0 +1,187 @@
+"""Which words of a file are in none of its parts: the independent count behind every reader.
+
+For each kind of file a module of this package lists all that a file contains, without interpreting it. Readers decide
+what a text says and in which order; what they pass over by mistake is found here, and becomes a loss.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+WORD = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff]"
+    r"|[^\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
+    r"\U00020000-\U0003ffff]+"
+)
+"""A word; in scripts that put no space between words, a character."""
+UNSEEN = {ord(character): None for character in "\N{SOFT HYPHEN}\u200b\u200c\u200d\u2060\ufeff"}
+"""Characters inside words that nobody sees."""
+JOINED_WORDS, JOINED_CHARACTERS = 16, 48
+"""Most neighbours that are tried as one word, and its longest length: readers join and part words at line ends."""
+NAMED_WORDS = 8
+"""Missing words that a loss names."""
+SMALL_BYTES = 512
+"""Files inside of fewer bytes are pictures of lines and dots, or settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A piece of what a file contains."""
+
+    place: str
+    """Where it is, such as `page 3` or `word/footnotes.xml`."""
+    text: str = ""
+    """Its characters; white space where a word can't go on."""
+    file: bytes | None = None
+    """A file inside the file, such as a picture or an attachment, in place of `text`."""
+    is_alternative: bool = False
+    """Whether it says again what other contents say, as the HTML of a message does: it needs no words of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Words of a place, or a file inside, that a reader neither gave nor named."""
+
+    place: str
+    words: Sequence[str] = ()
+    """Empty where a whole file is missing."""
+
+    @property
+    def reason(self) -> str:
+        """What a loss says of it."""
+        if not self.words:
+            return "a file inside, which is not read"
+        shown = " ".join(self.words[:NAMED_WORDS])
+        more = " ..." if len(self.words) > NAMED_WORDS else ""
+        noun = "word" if len(self.words) == 1 else "words"
+        return f"{len(self.words):,} {noun} of it, not in the text: {shown}{more}"
+
+
+@dataclass(slots=True)
+class Given:
+    """What a reader gave of a file: it is told of everything, then asked what is missing."""
+
+    _texts: list[str] = field(default_factory=list)
+    _files: set[bytes] = field(default_factory=set)
+    _named: list[str] = field(default_factory=list)
+    num_words: int = 0
+    """Words that the contents looked at had."""
+    num_missing: int = 0
+
+    def add_text(self, text: str) -> None:
+        """Takes a text: of a part, or one that the reader left out on purpose."""
+        self._texts.append(text)
+
+    def add_file(self, data: bytes) -> None:
+        """Takes a file inside: an attachment, or a picture that OCR may read."""
+        self._files.add(sha256(data).digest())
+
+    def add_name(self, name: str) -> None:
+        """Takes what a loss says of something that was not read, so that it is not named twice."""
+        self._named.append(name)
+
+    def missing(self, contents: Iterable[Content]) -> Iterator[Missing]:
+        """Yields what of the contents the reader neither gave nor named, place by place.
+
+        Words are compared by how often they occur: a word that the reader gives once too often somewhere can stand for
+        a missing one elsewhere, a missing sentence can't.
+        """
+        left = Counter(word for text in self._texts for word in words_of(text))
+        alternatives = Counter(left)
+        found = list[tuple[str, list[tuple[int, str]]]]()
+        for content in contents:
+            if content.file is not None:
+                if self._is_missing(content.file, content.place):
+                    yield Missing(place=content.place)
+                continue
+            words = words_of(content.text)
+            self.num_words += len(words)
+            have = Counter(alternatives) if content.is_alternative else left
+            missed = _take(words, have)
+            if missed:
+                found.append((content.place, missed))
+        if found:
+            yield from self._reconciled(found, left)
+
+    def _is_missing(self, data: bytes, place: str) -> bool:
+        is_given = len(data) < SMALL_BYTES or sha256(data).digest() in self._files
+        name = place.rpartition("/")[2]
+        return not is_given and not any(name in named for named in self._named)
+
+    def _reconciled(self, found: Sequence[tuple[str, list[tuple[int, str]]]], left: Counter[str]) -> Iterator[Missing]:
+        """Yields what is missing after words that are only joined or parted otherwise in the text."""
+        wanted = {joined for _, missed in found for _, _, joined in _joins(missed)}
+        spare = self._spare_joins(wanted, +left)
+        for place, missed in found:
+            words, start = list[str](), 0
+            while start < len(missed):
+                end = max(
+                    (end for begin, end, joined in _joins(missed, start) if begin == start and spare[joined] > 0),
+                    default=None,
+                )
+                if end is None:
+                    words.append(missed[start][1])
+                    start += 1
+                else:
+                    spare["".join(word for _, word in missed[start:end])] -= 1
+                    start = end
+            if words:
+                self.num_missing += len(words)
+                yield Missing(place=place, words=words)
+
+    def _spare_joins(self, wanted: set[str], spare: Counter[str]) -> Counter[str]:
+        """Returns how often each wanted word is made by neighbours in the text that no content has asked for."""
+        joins = Counter[str]()
+        longest = max(map(len, wanted), default=0)
+        for text in self._texts:
+            words = words_of(text)
+            for start, first in enumerate(words):
+                if not spare[first]:
+                    continue
+                joined = ""
+                for word in words[start : start + JOINED_WORDS]:
+                    joined += word
+                    if not spare[word] or len(joined) > longest:
+                        break
+                    joins[joined] += joined in wanted
+        return joins
+
+
+def words_of(text: str) -> list[str]:
+    """Returns the words of a text in one form: without case, compatibility characters and unseen characters."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(UNSEEN))
+    return WORD.findall(text.casefold())
+
+
+def _take(words: Sequence[str], left: Counter[str]) -> list[tuple[int, str]]:
+    """Takes words away from those that are left; returns the others with their positions."""
+    wanted = Counter(words)
+    short = Counter({word: number - left[word] for word, number in wanted.items() if number > left[word]})
+    left.subtract(wanted)
+    if not short:
+        return []
+    missed = list[tuple[int, str]]()
+    for position in range(len(words) - 1, -1, -1):
+        word = words[position]
+        if short[word] > 0:
+            short[word] -= 1
+            left[word] += 1
+            missed.append((position, word))
+    return missed[::-1]
+
+
+def _joins(missed: Sequence[tuple[int, str]], start: int = 0) -> Iterator[tuple[int, int, str]]:
+    """Yields neighbours among the missing words as one word: from, to, and the word."""
+    for begin in range(start, len(missed) if start == 0 else start + 1):
+        joined = ""
+        for end in range(begin, min(begin + JOINED_WORDS, len(missed))):
+            if missed[end][0] != missed[begin][0] + end - begin:
+                break
+            joined += missed[end][1]
+            if len(joined) > JOINED_CHARACTERS:
+                break
+            yield begin, end + 1, joined
