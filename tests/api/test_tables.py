@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable
 from hashlib import sha256
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,9 +31,8 @@ READERS: dict[str, Callable[[str], pa.Table]] = {
     "pandas": lambda folder: pa.Table.from_pandas(DeltaTable(folder).to_pandas(), preserve_index=False),
     "duckdb over the Arrow dataset": lambda folder: duckdb_rows(DeltaTable(folder).to_pyarrow_dataset()),
     "duckdb over ma.dataset": lambda folder: duckdb_rows(ma.dataset(Path(folder).parent, Path(folder).name)),
+    "polars": lambda folder: pl.read_delta(folder).to_arrow(),
 }
-if find_spec("polars"):  # no test environment of the project has it
-    READERS["polars"] = lambda folder: import_module("polars").read_delta(folder).to_arrow()
 
 
 def duckdb_rows(rows: Any) -> pa.Table:

@@ -92,7 +92,7 @@ class TableFile:
     num_bytes: int
     num_rows: int
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    """Values of the partition columns, which the file itself does not hold."""
+    """Values of the partition columns."""
 
 
 def deltalake_options(options: Options) -> dict[str, str] | None:
@@ -145,7 +145,7 @@ def _partitions(rows: pa.Table, partition_by: Sequence[str]) -> "Iterator[tuple[
             is_same = pc.is_null(rows[column]) if value is None else pc.fill_null(pc.equal(rows[column], value), False)
             mask = pc.and_(mask, is_same)
         texts = {column: _partition_text(value) for column, value in values.items()}
-        yield texts, rows.filter(mask).drop_columns(list(partition_by))
+        yield texts, rows.filter(mask)  # with these columns: Polars takes them from the file
 
 
 def _partition_text(value: object) -> str | None:
