@@ -2,9 +2,12 @@
 
 import io
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from memagent_batch.data.ingest.counts.packages import zip_contents
+from memagent_batch.data.ingest.counts.text import text_contents
 from memagent_batch.data.ingest.counts.words import Content, Given, words_of
 from tests.convert import office
 from tests.convert.rows import RowsOf
@@ -63,6 +66,34 @@ def test_files_inside_are_given_or_named() -> None:
     given.add_name("media b.png is not read")
     contents = [Content(place=f"word/{name}", file=data) for name, data in files_inside.items()]
     assert [each.place for each in given.missing(contents)] == ["word/c.png"]
+
+
+def test_member_of_an_archive_is_given_under_its_name(tmp_path: Path) -> None:
+    file, given = tmp_path / "a.zip", Given()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("a.txt", "b/", "b/c.txt", "b/.DS_Store", "__MACOSX/._a.txt"):
+            archive.writestr(name, b"x")
+    given.add_file(b"x", locator="file a.txt")
+    assert [each.place for each in given.missing(zip_contents(file))] == ["file b/", "file b/c.txt"]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("Kündigung in 10 days".encode(), ["kündigung", "in", "10", "days"]),
+        ("Kündigung in 10 days".encode("cp1252"), ["in", "10", "days"]),
+        ("Kündigung in 10 days".encode("utf-16"), ["kündigung", "in", "10", "days"]),
+        ("Kündigung in 10 days".encode("utf-16-be"), ["kündigung", "in", "10", "days"]),
+        ("Kündigung in 10 days".encode("utf-32-le"), ["kündigung", "in", "10", "days"]),
+        ("fee 契約 due".encode("iso2022_jp"), ["fee", "due"]),
+        ("fee 契約A due".encode("cp932"), ["fee", "due"]),
+    ],
+)
+def test_words_of_a_text_are_listed_in_each_encoding(tmp_path: Path, data: bytes, words: list[str]) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes(data)
+    (content,) = text_contents(file)
+    assert words_of(content.text) == words
 
 
 def test_words_of_a_text_are_in_one_form() -> None:

@@ -1,5 +1,6 @@
 r"""What a reader of an RTF file sees, and what of it is not read."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.ingest.readers.rtf import RtfConverter
 from tests.convert import planted
+from tests.convert.rows import RowsOf
 
 FONTS = rb"""{\fonttbl{\f0\fnil\fcharset0 Arial;}{\f1\fcharset204 Arial CYR{\*\falt Helvetica};}
 {\f2\fcharset2 Wingdings;}{\f3\fcharset2 Symbol;}{\f4\fcharset128 Gothic;}
@@ -128,3 +130,42 @@ def test_letters_without_a_meaning_are_marked(tmp_path: Path) -> None:
     assert (part.text, "U+FFFD" in (part.reason or "")) == ("Sum: \ufffd", True)
     (part,) = parts_of(tmp_path, rb"{\f4 \'81} 500")
     assert (part.status, "character sets of their fonts" in (part.reason or "")) == (PartStatus.NEEDS_REVIEW, True)
+
+
+FEATURES = {
+    "shown": rb"{\b %s}\par",
+    "bold inside": rb"be{\b fore%s\i0}\par",
+    "header": rb"{\header\pard %s\par}",
+    "note": rb"Due{\super\chftn{\footnote\pard{\super\chftn} %s}} now.\par ",
+    "comment": rb"{\*\atnid AB}{\*\atnauthor Ann}\chatn {\*\annotation{\*\atndate 12} %s?}",
+    "link": FIELD % (rb'HYPERLINK "http://host/%s"', rb"A link"),
+    "form": FORM % rb"\fftype2\ffres0{\*\ffdeftext none}{\*\ffl %s}{\*\ffl yearly}",
+    "cell": rb"\trowd\intbl %s\cell two\cell\row\pard ",
+    "deleted": rb"keep{\deleted %s}ing\par ",
+    "deletion that ends": rb"{keep\deleted %s\deleted0  on}\par ",
+    "two alphabets": rb"{\upr{?%s}{\*\ud{\u1044?%s}}}",
+    "box": SHAPE.replace(b"In a box", b"%s").replace(b"%s", b"", 1),
+    "box of Word 95": rb"{\*\do\dobxpage{\dptxbx{\dptxbxtext\pard %s\par}}}",
+    "drawing": SHAPE % rb"{\sp{\sn gtextUNICODE}{\sv %s}}{\sp{\sn wzName}{\sv Box %s}}{\sp{\sn x}{\sv 1}}",
+    "index": rb"lease{\xe {%s\:sub}}",
+    "symbols": rb"{\f3 %s} 500",
+    "other alphabet": rb"{\f1 %s\'cf\'eb}{\f4 \'8c\'5f%s}",
+    "picture": rb"{\*\shppict" + PICTURE + rb"}{\nonshppict{\pict\wmetafile8 01}}%s\par",
+    "settings": rb"{\*\rsidtbl\rsid1}{\*\generator Writer 1;}{\*\bkmkstart B}{\info{\title T}}%s\par",
+    "unknown": rb"{\*\novel %s}",
+}
+"""RTF with a word in the place of `%s`."""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_word_of_combined_features_is_read_or_missed(rows_of: RowsOf, seed: int) -> None:
+    chosen = random.Random(seed).sample(sorted(FEATURES), 6)
+    words = {name: f"word{number}x" for number, name in enumerate(chosen)}
+    inside = b" ".join(FEATURES[name].replace(b"%s", word.encode()) for name, word in words.items())
+    rows = rows_of("a.rtf", rb"{\rtf1\ansi\ansicpg1252\deff0" + FONTS + inside + b"}")
+    text = " ".join(row["text"] or "" for row in rows)
+    unshown = {"link", "deleted", "deletion that ends", "index", "symbols", "unknown"}
+    assert {name for name, word in words.items() if word in text} == {*chosen} - unshown
+    missed = [(row["locator"], row["reason"]) for row in rows if row["status"] == "missed"]
+    known = [("novel", f"1 word of it, not in the text: {words['unknown']}")] if "unknown" in words else []
+    assert missed == known

@@ -3,11 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from memagent_batch.data.ingest.counts.packages import office_contents
+from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
+from memagent_batch.data.ingest.counts.rtf import rtf_contents
+from memagent_batch.data.ingest.counts.text import text_contents
 from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.kinds import FileKind
 
 CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
+    FileKind.MARKDOWN: text_contents,
+    FileKind.RTF: rtf_contents,
     FileKind.SLIDES: office_contents,
+    FileKind.TEXT: text_contents,
+    FileKind.ZIP: zip_contents,
 }
 """Kinds without an entry have no words that could be counted, such as pictures."""

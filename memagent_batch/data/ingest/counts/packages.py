@@ -1,4 +1,7 @@
-"""All that a package of Office or LibreOffice contains: the text nodes of every XML part, and every other file."""
+"""All that a package of Office or LibreOffice contains: the text nodes of every XML part, and every other file.
+
+And all files of a ZIP archive.
+"""
 
 import re
 import zipfile
@@ -20,6 +23,7 @@ SETTINGS = re.compile(
 """Parts of a package that say how it looks, or what is said of it, and hold none of its text."""
 APART = re.compile(r"\}(p|tc|tr|si|is|c|br|tab|cr|ptab|v|h|span|s|line-break|table-cell|list-item|annotation|pt|sym)$")
 """Elements at whose borders a word ends."""
+OF_FINDER = re.compile(r"(.*/)?(__MACOSX/(.*/)?\._.*|\.DS_Store)$", re.S)
 NAMES = ("descr", "title", "alt", "author")
 """Attributes that people read."""
 
@@ -35,6 +39,14 @@ def office_contents(file: Path) -> Iterator[Content]:
                 yield Content(place=name, text=_text(package.read(member)))
             else:
                 yield Content(place=name, file=package.read(member))
+
+
+def zip_contents(file: Path) -> Iterator[Content]:
+    """Yields the files of an archive; what the Finder of macOS adds to one is none of them."""
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if (member.file_size or not member.is_dir()) and not OF_FINDER.match(member.filename):
+                yield Content(place=f"file {member.filename}", is_member=True)
 
 
 def _text(data: bytes) -> str:

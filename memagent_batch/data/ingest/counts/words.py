@@ -37,6 +37,9 @@ class Content:
     """Its characters; white space where a word can't go on."""
     file: bytes | None = None
     """A file inside the file, such as a picture or an attachment, in place of `text`."""
+    is_member: bool = False
+    """Whether it is a file of an archive, with neither text nor `file`: its reader gives it as an attachment that has
+    this place as its locator."""
     is_alternative: bool = False
     """Whether it says again what other contents say, as the HTML of a message does: it needs no words of its own."""
 
@@ -67,6 +70,7 @@ class Given:
     _texts: list[str] = field(default_factory=list)
     _files: set[bytes] = field(default_factory=set)
     _named: list[str] = field(default_factory=list)
+    _locators: Counter[str] = field(default_factory=Counter)
     num_words: int = 0
     """Words that the contents looked at had."""
     num_missing: int = 0
@@ -75,9 +79,10 @@ class Given:
         """Takes a text: of a part, or one that the reader left out on purpose."""
         self._texts.append(text)
 
-    def add_file(self, data: bytes) -> None:
-        """Takes a file inside: an attachment, or a picture that OCR may read."""
+    def add_file(self, data: bytes, *, locator: str = "") -> None:
+        """Takes a file inside: an attachment with its locator, or a picture that OCR may read."""
         self._files.add(sha256(data).digest())
+        self._locators[locator] += 1
 
     def add_name(self, name: str) -> None:
         """Takes what a loss says of something that was not read, so that it is not named twice."""
@@ -93,8 +98,8 @@ class Given:
         alternatives = Counter(left)
         found = list[tuple[str, list[tuple[int, str]]]]()
         for content in contents:
-            if content.file is not None:
-                if self._is_missing(content.file, content.place):
+            if content.is_member or content.file is not None:
+                if self._is_missing(content):
                     yield Missing(place=content.place)
                 continue
             words = words_of(content.text)
@@ -106,9 +111,13 @@ class Given:
         if found:
             yield from self._reconciled(found, left)
 
-    def _is_missing(self, data: bytes, place: str) -> bool:
-        is_given = len(data) < SMALL_BYTES or sha256(data).digest() in self._files
-        name = place.rpartition("/")[2]
+    def _is_missing(self, content: Content) -> bool:
+        """Returns whether a file inside was neither given nor named."""
+        if content.file is None:
+            self._locators[content.place] -= 1
+            return self._locators[content.place] < 0
+        is_given = len(content.file) < SMALL_BYTES or sha256(content.file).digest() in self._files
+        name = content.place.rpartition("/")[2]
         return not is_given and not any(name in named for named in self._named)
 
     def _reconciled(self, found: Sequence[tuple[str, list[tuple[int, str]]]], left: Counter[str]) -> Iterator[Missing]:

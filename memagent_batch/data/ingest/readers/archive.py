@@ -19,7 +19,7 @@ FINDER_FILES = {"*/__MACOSX/*._*": b"\0\x05\x16\x07", "*/.DS_Store": b"\0\0\0\x0
 class ZipConverter(BuiltIn):
     """Files are unpacked one after another, and the limits of the whole ZIP file count what they unpack to."""
 
-    revision = 3
+    revision = 4
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """An attachment for each file."""

@@ -50,12 +50,14 @@ CAPTURED_GROUPS = frozenset(
 )
 """Groups that are taken as a whole when they end."""
 READ_GROUPS = frozenset({*PLACES, *CAPTURED_GROUPS, "field", "ud"})
-READ_GROUPS |= {"shpinst", "shppict", "mmath", "moMath", "moMathPara", "nesttableprops"}
+READ_GROUPS |= {"shpinst", "shppict", "do", "dptxbxtext", "mmath", "moMath", "moMathPara", "nesttableprops"}
 """Groups that programs may pass over (`\\*`), and that hold text all the same."""
-SKIPPED_GROUPS = frozenset(
-    {"colortbl", "stylesheet", "info", "nonshppict", "shprslt", "objclass", "filetbl", "nonesttables", "upr"}
-    | {"listtable", "revtbl", "atndate", "bkmkstart", "bkmkend", "xe", "tc", "tcn", "mmathPr", "sp", "ffname"}
-    | {"ffdeftext", "ffformat", "ffhelptext", "ffstattext", "ffentrymcr", "ffexitmcr"}
+LEFT_OUT_GROUPS = frozenset({"upr", "xe", "tc", "tcn", "ffdeftext", "ffhelptext", "ffstattext"})
+"""Groups with words that programs show elsewhere or in their place: entries of an index, hints of form fields."""
+SKIPPED_GROUPS = LEFT_OUT_GROUPS | (
+    {"colortbl", "stylesheet", "info", "nonshppict", "shprslt", "objclass", "filetbl", "nonesttables"}
+    | {"listtable", "revtbl", "atndate", "bkmkstart", "bkmkend", "mmathPr", "sp", "ffname"}
+    | {"ffformat", "ffentrymcr", "ffexitmcr"}
 )
 """Groups whose text is not one of the document."""
 SHOWN_WORDS = (
@@ -86,7 +88,7 @@ INVISIBLE = {0xAD: None, 0xA0: " "}
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    revision = 4
+    revision = 5
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, and a part for each kind of text beside it."""
@@ -119,6 +121,8 @@ class _Group:
     is_captured: bool = False
     """Whether its text is taken at the end of a group around it."""
     in_fonts: bool = False
+    is_left_out: bool = False
+    """Whether its words are left out on purpose."""
     has_pictures: bool = True
     is_deleted: bool = False
     is_struck: bool = False
@@ -167,6 +171,7 @@ class _Reader:
         self._entries: list[str] = []
         """Settings and choices of the field of a form that is being read."""
         self._author = self._shape_setting = ""
+        self._left_out: list[str] = []
         self._in_table = self._is_tracked = False
         self._num_undecoded = 0
         self._counts = Counter[str]()
@@ -208,8 +213,9 @@ class _Reader:
                 notes, status = [tracked, f"{doubt}, and are shown as U+FFFD"], PartStatus.NEEDS_REVIEW
             else:
                 notes, status = [tracked, symbol_note(text)], PartStatus.OK
-            yield Part(locator=place, text=text, status=status, reason="; ".join(filter(None, notes)) or None)
-            tracked = None
+            reason = "; ".join(filter(None, notes)) or None
+            yield Part(locator=place, text=text, status=status, reason=reason, left_out=" ".join(self._left_out))
+            tracked, self._left_out = None, []
 
     def _take(self, token: re.Match[bytes]) -> None:
         if token["byte"] is not None or token["text"] is not None:
@@ -243,7 +249,10 @@ class _Reader:
         if name in SHOWN_WORDS:
             self._show_word(name)
         elif name == "u" and number is not None:
-            self._show(to_unicode(chr(number % 0x10000), self._font().name))
+            letter = chr(number % 0x10000)
+            shown = to_unicode(letter, self._font().name)
+            self._left_out += [letter] if shown != letter else []
+            self._show(shown)
             self._replaced = group.replacing
         elif name in FORMAT_WORDS or name in self._FORMATS:
             self._set_format(name, number)
@@ -257,12 +266,13 @@ class _Reader:
         group = self._groups[-1]
         is_taken = group.has_pictures if name in ("sn", "sv", "pict") else group.place is not None
         if name == "ud" and len(self._groups) > 2:
-            self._set(place=self._groups[-3].place, has_pictures=self._groups[-3].has_pictures)
+            self._set(place=self._groups[-3].place, is_left_out=False, has_pictures=self._groups[-3].has_pictures)
         elif name in CAPTURED_GROUPS and not group.word and is_taken:
             self._set(word=name, place=group.place or WHOLE_SOURCE, is_captured=True, script=Script.NORMAL)
             self._captures.append([])
         elif name in SKIPPED_GROUPS or (group.is_optional and name not in READ_GROUPS):
-            self._set(place=None, has_pictures=group.has_pictures and name == "sp")
+            is_left_out = name in LEFT_OUT_GROUPS and group.place is not None
+            self._set(place=None, is_left_out=is_left_out, has_pictures=group.has_pictures and name == "sp")
         elif group.place is not None:
             self._open_shown(name)
 
@@ -300,6 +310,8 @@ class _Reader:
         words = {"gtextUNICODE": f"\n{value}\n", "wzDescription": f" [picture: {value}] "}.get(self._shape_setting)
         if words is not None and value and place is not None:
             self._texts[place].append(Run(words))
+        else:
+            self._left_out.append(value)
 
     def _close_picture(self, digits: str) -> None:
         locator = self._locator("picture")
@@ -318,6 +330,7 @@ class _Reader:
         self._add(Run(f"[^{self._num_notes}]"))
 
     def _close_form(self, _: str) -> None:
+        self._left_out += self._entries
         kind, result = self._form.get("fftype"), self._form.get("ffres", UNDEFINED)
         result = self._form.get("ffdefres", 0) if result == UNDEFINED else result
         if kind == 1:
@@ -326,7 +339,13 @@ class _Reader:
             self._fields[-1].result = self._entries[result]
         self._form, self._entries = {}, []
 
+    def _close_author(self, text: str) -> None:
+        """Keeps the initials or the name of who wrote the comment behind it; the last one is shown."""
+        self._left_out.append(self._author)
+        self._author = text
+
     def _close_code(self, code: str) -> None:
+        self._left_out.append(code)
         self._fields[-1].code = code
         self._fields[-1].num_shown = self._num_shown
 
@@ -374,8 +393,9 @@ class _Reader:
         group = self._groups[-1]
         if group.in_fonts and group.place is not None:
             self._font().name += text.partition(";")[0].strip()
-        elif group.is_deleted and group.place is not None:
-            self._is_tracked |= bool(text.strip())
+        elif group.is_left_out or (group.is_deleted and group.place is not None):
+            self._is_tracked |= bool(group.is_deleted and text.strip())
+            self._left_out.append(text)
         elif text:
             self._add(Run(text, group.script, group.is_struck))
 
@@ -393,7 +413,7 @@ class _Reader:
     def _decode(self) -> None:
         """Shows the letters so far, in the encoding of their font."""
         data, self._bytes = bytes(self._bytes), bytearray()
-        if not data or self._groups[-1].place is None:
+        if not data or (self._groups[-1].place is None and not self._groups[-1].is_left_out):
             return
         font, group = self._font(), self._groups[-1]
         is_symbol = font.charset == SYMBOL_CHARSET or symbol_font(font.name) is not None
@@ -401,6 +421,7 @@ class _Reader:
             self._show(data.decode("latin-1"))
         elif is_symbol:
             letters = data.decode("latin-1")
+            self._left_out.append(letters)
             if symbol_font(font.name) is None:
                 letters = "".join(each if each.isspace() else chr(0xF000 + ord(each)) for each in letters)
             self._show(to_unicode(letters, font.name))
@@ -458,8 +479,8 @@ class _Reader:
         "fldinst": _close_code,
         "field": _close_field,
         "sn": lambda reader, text: setattr(reader, "_shape_setting", text),
-        "atnid": lambda reader, text: setattr(reader, "_author", text),
-        "atnauthor": lambda reader, text: setattr(reader, "_author", text),
+        "atnid": _close_author,
+        "atnauthor": _close_author,
         "ffl": lambda reader, text: reader._entries.append(text),
     }
     """What is done at the end of a group, with the text in it."""

@@ -189,7 +189,7 @@ def _write(converter: Converter, lines: FileIO, request: Request, given: Given) 
 def _tell(given: Given, item: Part | Attachment) -> None:
     """Tells what a converter gave, and what it said that it did not read."""
     if isinstance(item, Attachment):
-        given.add_file(item.data)
+        given.add_file(item.data, locator=item.locator)
         given.add_name(f"{item.locator} {item.failure or ''}")
         return
     given.add_text(item.text)

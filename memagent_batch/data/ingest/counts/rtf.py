@@ -1,0 +1,172 @@
+r"""All that an RTF file contains: the letters of every group but fonts, colours, styles, lists and binary data."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from memagent_batch.data.ingest.counts.words import Content
+from memagent_batch.data.ingest.readers.charsets import code_page_label, find_codec
+
+TOKEN = re.compile(
+    rb"(?P<text>[^\\{}\r\n]+)|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|(?P<open>\{)|(?P<close>\})"
+    rb"|\\'(?P<byte>[0-9a-fA-F]{2})|(?P<star>\\\*)|\\(?P<symbol>.)|[\r\n]+",
+    re.S,
+)
+SETTINGS = frozenset(
+    b"colortbl stylesheet listtable listoverridetable listpicture pgdsctbl revtbl rsidtbl filetbl info"
+    b" generator objdata pict themedata colorschememapping datastore datafield latentstyles xmlnstbl pgptbl"
+    b" mmathPr bkmkstart bkmkend blipuid panose falt objclass objname wgrffmtfilter userprops docvar pnseclvl"
+    b" pntxta pntxtb sn fname htmltag mhtmltag ffname ffformat ffentrymcr ffexitmcr atrfstart atrfend atnref"
+    b" atndate picprop passwordhash oldcprops oldpprops oldtprops oldsprops defchp defpap hlfr hlsrc hlloc".split()
+)
+"""Groups that say how a text looks, name it for programs, or have no letters."""
+PLACES = frozenset(
+    b"header headerl headerr headerf footer footerl footerr footerf footnote annotation atnid atnauthor"
+    b" fldinst shptxt sv dptxbxtext formfield ffl ffdeftext ffhelptext ffstattext upr ud xe tc tcn shprslt"
+    b" nonshppict nonesttables result deleted mvf".split()
+)
+"""Groups whose letters stand apart from those around them."""
+ALTERNATIVES = frozenset({"shprslt", "nonshppict", "nonesttables"})
+"""Groups that say again for older programs what another one says."""
+SHAPE_NUMBERS = re.compile(r"[-\d;,.() ]*|[0-9a-fA-F\s]{32,}")
+"""Values of the settings of a drawing that aren't words."""
+BREAKS = frozenset(
+    b"par line lbr sect page column row nestrow cell nestcell tab emspace enspace qmspace emdash endash bullet"
+    b" lquote rquote ldblquote rdblquote".split()
+)
+"""Control words at which a word ends."""
+FILE_PAGES = {b"mac": 10000, b"pc": 437, b"pca": 850, b"ansi": 1252}
+FONT_WORDS = frozenset({b"f", b"plain", b"deff", b"fonttbl", b"fcharset", b"cpg", b"ansicpg", *FILE_PAGES})
+SYMBOLS = {b"~": " ", b"_": "-", b"-": "", b"|": "", b":": "", b"\\": "\\", b"{": "{", b"}": "}"}
+FONT_PAGES = {77: 10000, 128: 932, 129: 949, 130: 1361, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255}
+FONT_PAGES |= {178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250, 254: 437, 255: 850}
+"""Code pages of the character sets of fonts."""
+
+
+def rtf_contents(file: Path) -> Iterator[Content]:
+    """Yields the letters of the text, and those of each kind of group beside it."""
+    yield from _Letters(file.read_bytes()).contents()
+
+
+class _Letters:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._pieces: dict[str, list[str]] = defaultdict(list)
+        self._place, self._font, self._replacing = "text", -1, 1
+        self._groups: list[tuple[str, int, int]] = []
+        """Place, font and characters to pass over after one of Unicode, outside of each group."""
+        self._page, self._default_font = "cp1252", 0
+        self._fonts: dict[int, str] = {}
+        self._fonts_depth = self._replaced = 0
+        self._bytes = bytearray()
+
+    def contents(self) -> Iterator[Content]:
+        """Yields the letters of each place."""
+        at, is_new, is_star = 0, False, False
+        while token := TOKEN.match(self._data, at):
+            at, kind = token.end(), token.lastgroup
+            if kind == "text":
+                self._add_bytes(token["text"])
+            elif kind in ("open", "close"):
+                self._change_group(is_open=kind == "open")
+            elif kind == "byte":
+                self._add_bytes(bytes((int(token["byte"], 16),)))
+            elif kind == "symbol":
+                self._add(SYMBOLS.get(token["symbol"], " "))
+            elif kind is not None and kind != "star":
+                at = self._after_word(token["word"], token["number"], at, is_new=is_new, is_star=is_star)
+            is_star = kind == "star"
+            is_new = is_star or kind == "open" or (is_new and kind is None)
+        self._decode()
+        for place, pieces in self._pieces.items():
+            text = "".join(pieces).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            yield Content(place=place, text=text, is_alternative=place in ALTERNATIVES)
+
+    def _after_word(self, name: bytes, digits: bytes | None, at: int, *, is_new: bool, is_star: bool) -> int:
+        """Takes a control word; returns where the letters behind it begin."""
+        number = int(digits or 0)
+        if name == b"bin":
+            return at + max(0, number)
+        if is_new and name in SETTINGS:
+            return _group_end(self._data, at)
+        if name == b"u":
+            self._add(chr(number % 0x10000))
+            self._replaced = self._replacing
+        elif name == b"uc":
+            self._replacing = max(0, number)
+        elif is_star or name in PLACES:
+            self._decode()
+            self._place = self._groups[-1][0] if digits == b"0" and self._groups else name.decode()
+        elif name in FONT_WORDS:
+            self._set_font(name, number)
+        elif name in BREAKS:
+            self._add(" ")
+        return at
+
+    def _set_font(self, name: bytes, number: int) -> None:
+        """Applies a word that changes in which encoding the letters behind it are."""
+        self._decode()
+        if name in (b"f", b"plain"):
+            self._font = number if name == b"f" else -1
+        elif name == b"deff":
+            self._default_font = number
+        elif name == b"fonttbl":
+            self._fonts_depth = len(self._groups)
+        else:
+            page = FONT_PAGES.get(number) if name == b"fcharset" else FILE_PAGES.get(name, number)
+            codec = find_codec(code_page_label(page)) if page else None
+            if self._fonts_depth and codec:
+                self._fonts[self._font] = codec
+            elif not self._fonts_depth:
+                self._page = codec or "cp1252"
+
+    def _change_group(self, *, is_open: bool) -> None:
+        self._decode()
+        self._replaced = 0
+        if is_open:
+            self._groups.append((self._place, self._font, self._replacing))
+        elif self._groups:
+            if len(self._groups) == self._fonts_depth:
+                self._fonts_depth = 0
+            place, self._font, self._replacing = self._groups.pop()
+            if place != self._place:
+                self._end_place()
+                self._place = place
+
+    def _end_place(self) -> None:
+        pieces = self._pieces[self._place]
+        pieces.append(" ")
+        if self._place == "sv":
+            if not SHAPE_NUMBERS.fullmatch("".join(pieces)):
+                self._pieces["drawing"] += pieces
+            pieces.clear()
+
+    def _add_bytes(self, data: bytes) -> None:
+        passed = min(self._replaced, len(data))
+        self._replaced -= passed
+        self._bytes += data[passed:]
+
+    def _add(self, text: str) -> None:
+        self._decode()
+        if not self._fonts_depth:
+            self._pieces[self._place].append(text)
+
+    def _decode(self) -> None:
+        if not self._bytes:
+            return
+        data, self._bytes = self._bytes, bytearray()
+        if not self._fonts_depth:
+            font = self._default_font if self._font < 0 else self._font
+            self._pieces[self._place].append(data.decode(self._fonts.get(font, self._page), "replace"))
+
+
+def _group_end(data: bytes, at: int) -> int:
+    """Returns where the brace stands that ends the group."""
+    depth = 1
+    while token := TOKEN.match(data, at):
+        depth += (token["open"] is not None) - (token["close"] is not None)
+        if depth == 0:
+            return token.start()
+        at = token.end() + (max(0, int(token["number"] or 0)) if token["word"] == b"bin" else 0)
+    return len(data)
