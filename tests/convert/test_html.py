@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.data.ingest.counts.pages import page_contents
+from memagent_batch.data.ingest.counts.words import Given, words_of
 from memagent_batch.data.ingest.readers.converter import Part
 from memagent_batch.data.ingest.readers.html import HtmlConverter, decode_page
 from memagent_batch.data.ingest.readers.page_reader import visible_text
 from tests.convert import planted
+from tests.convert.rows import RowsOf
 
 BOXES = "<label><input type=checkbox checked>Yes</label><label><input type=checkbox>No</label>"
 RADIOS = (
@@ -72,10 +75,44 @@ FORMULA = f"{FRACTION}<msup><mi>x</mi><mn>2</mn></msup><msqrt><mi>y</mi></msqrt>
         ("<svg><title>Sales</title><text>Total</text><text>870</text></svg>", "Sales Total 870"),
         ("<span style='font-family:Wingdings'>&#254;</span> <font face=Symbol>&#163;</font> 5", "☑ ≤ 5"),
         ("a&#12;b\0c <q>d</q> <progress value=3 max=9></progress>", 'a bc "d" 3/9'),
+        ("a</body></html>b<p>c</p></html><!-- d -->e", "a\nb\nc\n\ne"),
+        ("<table summary='All fees'><tr><td>1<td abbr=x>2</table>", "1 | 2 [x]\n[All fees]"),
     ],
 )
-def test_page_is_read_as_it_is_shown(page: str, text: str) -> None:
-    assert visible_text(f"<html><body>{page}</body></html>").text == text
+def test_page_is_read_as_it_is_shown_and_all_of_its_words_are_accounted_for(
+    rows_of: RowsOf, page: str, text: str
+) -> None:
+    data = f"<html><title>T a</title><body>{page}</body></html>"
+    assert visible_text(data).text == text
+    assert [row for row in rows_of("p.html", data.encode()) if row["status"] == "missed"] == []
+
+
+READABLE = (
+    "<TITLE>b1</title ><p>b2&shy;b3 <b>b4</b>&#32;b5<br/>b6 &lt;b7&gt; b8<9</p><a title='b9'>b10</a><img alt=b11 src=x>"
+    "<input value=\"b12 > b13\" placeholder='b14'><input type=password placeholder=b15><textarea>b16</textarea>"
+    "<select><optgroup label=b17><option label=b18>b19</select><datalist><option label=b20></datalist>"
+    "<iframe srcdoc=\"<p title='b21'>b22 &amp;lt; b23\"></iframe><svg><text>b24<text>b25</svg><p hidden>b26</p>"
+    "<noscript>b27</noscript> <template>b28</template> <x-y>b29</x-y><![CDATA[ <b30> ]]><![if x]>b31 <![endif]><!-->b32"
+    "<div aria-label=b33 data-title=no></div><table summary=b34><td abbr=b35></table></body></html>b36<p>b37"
+)
+UNREADABLE = (
+    "<!-- no --><script>'<p>no'</script><style>p {content: 'no'}</style><input type=hidden value=no><p class='no > no'>"
+    "<link title=no><meta name=description content=no><a href=no id=no>"
+)
+
+
+def test_words_of_a_page_are_counted_wherever_a_browser_shows_them() -> None:
+    contents = page_contents(f"{READABLE}{UNREADABLE}<b")
+    words = [word for content in contents for word in words_of(content.text)]
+    assert sorted(words) == sorted(["b2b3", "9", *(f"b{number}" for number in range(1, 38) if number not in (2, 3))])
+
+
+def test_word_of_a_page_that_its_reader_does_not_give_is_a_loss() -> None:
+    for number in range(1, 38):
+        given = Given()
+        given.add_text(" ".join(["9", *(f"b{other}" for other in range(1, 38) if other != number)]))
+        missing = [word for each in given.missing(page_contents(READABLE)) for word in each.words]
+        assert missing == ["b2b3" if number in (2, 3) else f"b{number}"]
 
 
 PICTURE = f"data:image/png;base64,{b64encode(planted.picture('x')).decode()}"

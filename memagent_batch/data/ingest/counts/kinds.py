@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
+from memagent_batch.data.ingest.counts.pages import html_contents
 from memagent_batch.data.ingest.counts.rtf import rtf_contents
 from memagent_batch.data.ingest.counts.text import text_contents
 from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.kinds import FileKind
 
 CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
+    FileKind.HTML: html_contents,
     FileKind.MARKDOWN: text_contents,
     FileKind.RTF: rtf_contents,
     FileKind.SLIDES: office_contents,

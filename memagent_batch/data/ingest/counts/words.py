@@ -17,7 +17,9 @@ WORD = re.compile(
     r"\U00020000-\U0003ffff]+"
 )
 """A word; in scripts that put no space between words, a character."""
-UNSEEN = {ord(character): None for character in "\N{SOFT HYPHEN}\u200b\u200c\u200d\u2060\ufeff"}
+ASCII_WORD = re.compile("[a-z0-9]+")
+"""The same, in small letters of ASCII: twice as fast."""
+UNSEEN = re.compile("[\N{SOFT HYPHEN}\u200b\u200c\u200d\u2060\ufeff]")
 """Characters inside words that nobody sees."""
 JOINED_WORDS, JOINED_CHARACTERS = 16, 48
 """Most neighbours that are tried as one word, and its longest length: readers join and part words at line ends."""
@@ -94,7 +96,9 @@ class Given:
         Words are compared by how often they occur: a word that the reader gives once too often somewhere can stand for
         a missing one elsewhere, a missing sentence can't.
         """
-        left = Counter(word for text in self._texts for word in words_of(text))
+        left = Counter[str]()
+        for text in self._texts:
+            left.update(words_of(text))
         alternatives = Counter(left)
         found = list[tuple[str, list[tuple[int, str]]]]()
         for content in contents:
@@ -161,9 +165,9 @@ class Given:
 
 def words_of(text: str) -> list[str]:
     """Returns the words of a text in one form: without case, compatibility characters and unseen characters."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(UNSEEN))
-    return WORD.findall(text.casefold())
+    if text.isascii():
+        return ASCII_WORD.findall(text.casefold())
+    return WORD.findall(unicodedata.normalize("NFKC", UNSEEN.sub("", text)).casefold())
 
 
 def _take(words: Sequence[str], left: Counter[str]) -> list[tuple[int, str]]:

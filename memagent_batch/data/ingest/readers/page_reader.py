@@ -62,6 +62,8 @@ NUMBER_FORMATS = (
 )
 """Formats of numbers of a list, as `type` or a style names them."""
 
+PAGE_END = re.compile(r"(?:</(?:body|html)\s*>\s*)+", re.I)
+"""Where a parser ends a page. Browsers show what stands behind it, such as the footer of a mailing list."""
 CONTROLS = {code: " " if code in b"\v\f\x1c\x1d\x1e\x1f" else None for code in {*range(32), 127} - {*b"\t\n\r"}}
 INVISIBLE = {**dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff")), **dict.fromkeys(map(ord, "\xa0\u2007\u202f"), " ")}
 """Characters that break lines or keep them together, and what is read in their place."""
@@ -76,6 +78,17 @@ CELLS_APART = "|"
 SPANNED_CELLS = 100
 """Most columns or rows that a cell is taken to span."""
 
+NAMES = (
+    "title",
+    "aria-label",
+    "summary",
+    "aria-description",
+    "aria-roledescription",
+    "aria-valuetext",
+    "standby",
+    "abbr",
+)
+"""Attributes by which an element says something beside its text."""
 UNSHOWN_TAGS = frozenset({"script", "style", "datalist", "track"})
 UNSHOWN_TYPES = frozenset({"hidden", "password", "file", "color", "image"})
 """Types of fields whose value is not shown."""
@@ -96,6 +109,8 @@ class VisibleText:
     """What a reader of a page sees, and may see after a click."""
 
     text: str = ""
+    left_out: list[str] = field(default_factory=list)
+    """What the page says and `text` does not: repeated names, and choices that were not made."""
     title: str = ""
     pictures: list[bytes] = field(default_factory=list)
     """Pictures that the page holds."""
@@ -119,7 +134,7 @@ def visible_text(page: str) -> VisibleText:
 def _read_page(page: str, seen: VisibleText) -> str:
     """Returns the text of a page, or of one inside it; what else it shows is added to `seen`."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
-    source = _without_sections(page).translate(CONTROLS).encode("utf-8", errors="replace")
+    source = PAGE_END.sub("<br>", _without_sections(page)).translate(CONTROLS).encode("utf-8", errors="replace")
     root = etree.fromstring(source, parser) if page.strip() else None
     if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
         seen.failure = f"its HTML can't be read to the end: {parser.error_log.last_error.message}"
@@ -255,11 +270,11 @@ class _PageReader:
 
     def _end(self, element: Any) -> None:
         tag = _tag(element)
+        self._write(self._tooltip(element, tag))
         if tag in ("ol", "ul", "menu", "dir") and self._numbers:
             self._numbers.pop()
         elif tag in ("table", "tr", "td", "th") and self._tables:
             self._end_cell(element, tag)
-        self._write(_tooltip(element, tag))
         self._num_verbatim -= tag in ("pre", "textarea")
         self._fonts.pop()
         marks = self._open.pop()
@@ -278,7 +293,10 @@ class _PageReader:
     def _write_text(self, text: str | None) -> None:
         if text:
             font = self._fonts[-1]
-            shown = to_unicode(text, font) if font is not None and symbol_font(font) else text
+            shown = text
+            if font is not None and symbol_font(font):
+                shown = to_unicode(text, font)
+                self._seen.left_out.append(text)
             self._write(shown if self._num_verbatim else re.sub(r"\s+", " ", shown))
 
     def _marks(self, element: Any, tag: str) -> list[Callable[[str], str]]:
@@ -323,6 +341,20 @@ class _PageReader:
         if shown and text not in (f"{shown}.", f"{shown})"):
             self._write(f"{shown}. {GLUE}")
 
+    def _tooltip(self, element: Any, tag: str) -> str:
+        """Returns what an element says of itself beside its text."""
+        names = [element.get(name) for name in NAMES if element.get(name)]
+        if not names or tag in ("html", "link", "meta", "style", "script", "head"):
+            return ""
+        shown = " ".join([*element.itertext(), element.get("alt", ""), element.get("value", "")])
+        said = [" ".join(shown.split())]
+        for name in (" ".join(name.split()) for name in names):
+            if name in said[0] or name in said[1:]:
+                self._seen.left_out.append(name)
+            else:
+                said.append(name)
+        return "".join(f" [{name}] " for name in said[1:])
+
     def _content(self, element: Any, tag: str) -> str | None:
         """Returns what stands for an element and all that is inside; None if that is read like any other."""
         replacement = self._REPLACEMENTS.get(tag)
@@ -331,6 +363,7 @@ class _PageReader:
             return content
         self._seen.has_script |= tag == "script"
         if tag in UNSHOWN_TAGS:
+            self._seen.left_out += _words_inside(element) if tag == "datalist" else [element.get("label", "")]
             return ""
         self._add_media(element, tag)
         if tag in ("iframe", "frame") and element.get("srcdoc"):
@@ -339,13 +372,18 @@ class _PageReader:
             self._write(f" {CHECKED if element.get('aria-checked') == 'true' else UNCHECKED} ")
         if tag == "textarea" and not (element.text or "").strip():
             self._write(_placeholder(element))
+        else:
+            self._seen.left_out.append(element.get("placeholder", ""))
         return None
 
     def _title(self, element: Any) -> str | None:
         parent = element.getparent()
         if parent is not None and _tag(parent) not in ("head", "html", "body"):
             return None  # of a drawing
-        self._seen.title = self._seen.title or " ".join((element.text or "").split())
+        title = " ".join((element.text or "").split())
+        if self._seen.title:
+            self._seen.left_out.append(title)
+        self._seen.title = self._seen.title or title
         return ""
 
     def _input(self, element: Any) -> str:
@@ -355,8 +393,30 @@ class _PageReader:
         if kind == "image":
             return self._picture(element)
         if kind in UNSHOWN_TYPES:
-            return ""
-        return f" {element.get('value')} " if element.get("value") else _placeholder(element)
+            return _placeholder(element) if kind == "password" else ""
+        if not element.get("value"):
+            return _placeholder(element)
+        self._seen.left_out.append(element.get("placeholder", ""))
+        return f" {element.get('value')} "
+
+    def _equation(self, element: Any) -> str:
+        self._seen.left_out += ("".join(each.itertext()) for each in element.iter("annotation", "annotation-xml"))
+        return f" {mathml_equation(element)} "
+
+    def _choices(self, element: Any) -> str:
+        """Returns the chosen option of a list; of one that shows several, all of them with boxes."""
+        options = [
+            (" ".join((each.get("label") or "".join(each.itertext())).split()), each.get("selected") is not None)
+            for each in element.iter("option")
+        ]
+        if element.get("multiple") is not None or _integer(element.get("size"), 1) > 1:
+            return " ".join(f" {CHECKED if is_chosen else UNCHECKED} {text} " for text, is_chosen in options)
+        chosen = [number for number, (_, is_chosen) in enumerate(options) if is_chosen] or [0]
+        self._seen.left_out += (text for number, (text, _) in enumerate(options) if number != chosen[-1])
+        self._seen.left_out += ("".join(each.itertext()) for each in element.iter("option") if each.get("label"))
+        self._seen.left_out += (each.get("label", "") for each in element.iter("optgroup"))
+        self._seen.left_out += (each.tail or "" for each in element.iterdescendants())
+        return f" {options[chosen[-1]][0]} " if options else ""
 
     def _picture(self, element: Any) -> str:
         """Adds a picture; returns the words that stand for it."""
@@ -407,8 +467,8 @@ class _PageReader:
         "title": _title,
         "input": _input,
         **dict.fromkeys(("img", "image"), _picture),
-        "math": lambda _, element: f" {mathml_equation(element)} ",
-        "select": lambda _, element: f" {_choices(element)} ",
+        "math": _equation,
+        "select": _choices,
         "area": lambda _, element: f" {element.get('alt', '')} ",
         **dict.fromkeys(("progress", "meter"), lambda _, element: _measure(element)),
         "rt": lambda _, element: _ruby(element),
@@ -450,36 +510,15 @@ def _is_note(element: Any) -> bool:
     return any(link.get("href", "").startswith("#") for link in links)
 
 
-def _tooltip(element: Any, tag: str) -> str:
-    """Returns what an element says of itself beside its text."""
-    if tag in ("html", "link", "meta", "style", "script", "head"):
-        return ""
-    named = (element.get("title"), element.get("aria-label"))
-    if named == (None, None):
-        return ""
-    texts = [" ".join((name or "").split()) for name in named]
-    shown = " ".join([*element.itertext(), element.get("alt", ""), element.get("value", "")])
-    said = (text for text in dict.fromkeys(texts) if text and text not in " ".join(shown.split()))
-    return "".join(f" [{text}] " for text in said)
-
-
 def _placeholder(element: Any) -> str:
     text = " ".join(element.get("placeholder", "").split())
     return f" [placeholder: {text}] " if text else ""
 
 
-def _choices(element: Any) -> str:
-    """Returns the chosen option of a list; of one that shows several, all of them with boxes."""
-    options = [
-        (each.get("label") or "".join(each.itertext()), each.get("selected") is not None)
-        for each in element.iter("option")
-    ]
-    if element.get("multiple") is not None or _integer(element.get("size"), 1) > 1:
-        return " ".join(
-            f"{CHECKED if is_chosen else UNCHECKED} {' '.join(text.split())}" for text, is_chosen in options
-        )
-    chosen = [text for text, is_chosen in options if is_chosen] or [text for text, _ in options]
-    return " ".join(chosen[-1 if any(is_chosen for _, is_chosen in options) else 0].split()) if chosen else ""
+def _words_inside(element: Any) -> list[str]:
+    """Returns all that an element and those inside it say."""
+    labels = (each.get(name, "") for each in element.iterdescendants() for name in ("label", *NAMES))
+    return [*element.itertext(), *labels]
 
 
 def _measure(element: Any) -> str | None:
