@@ -21,6 +21,7 @@ class PlanRun(JobSettings, JsonCommand):
             "simulated",
             "max_tokens",
             "max_hours",
+            "max_cost",
             "max_failed_share",
             "max_removed_share",
             "accepted_unread",
@@ -74,6 +75,8 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         )
     if plan["prompt_tokens_shared"]:
         yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"
+    if plan["cost"] is not None:
+        yield "by the prices of the job, that costs {:,.2f} to {:,.2f}".format(*plan["cost"])
     yield ""
     if plan["readings_to_do"]:
         yield "next: `memagent answer` with the same options"

@@ -31,6 +31,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
     counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
+    cost = f"; spent {manifest['cost']:,.2f}" if "cost" in manifest else ""
     kept = islice(stream_readings(open_run(output, manifest["run_id"])), SEARCHED_ANSWERS)
     found = sorted(
         kept, key=lambda each: (each.answer["read_run_id"] != manifest["run_id"], _is_without_sentence(each))
@@ -43,7 +44,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     places += [f"  {name:<9} {folder}/{name}/" for name in manifest["table_versions"] if name not in rows]
     return "\n".join(
         [
-            f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
+            f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s{cost}",
             "",
             *_sample_lines(readings, num_columns=num_columns),
             *([more] if len(readings) < counts["asked"] else []),

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.ingest import IngestConfig
-from memagent_batch.config.section import Count, Seconds, Section, Text, TextOrTexts
+from memagent_batch.config.section import Count, Price, Seconds, Section, Text, TextOrTexts
 from memagent_batch.config.sources import InputConfig, SourceConfig, Storage
 
 
@@ -168,6 +168,31 @@ class AcceptedUnread(Section):
         return self
 
 
+class PricesConfig(Section):
+    """Prices of a million tokens, in any one currency; without them, nothing is said of money."""
+
+    input: Price | None = None
+    """Of prompt tokens."""
+    cached_input: Price | None = None
+    """Of prompt tokens that the server took from its cache, if it says so. Defaults to `input`."""
+    output: Price | None = None
+    """Of completion tokens, thoughts included."""
+
+    @model_validator(mode="after")
+    def _check_both(self) -> Self:
+        if (self.input is None) != (self.output is None) or (self.input is None and self.cached_input is not None):
+            raise ValueError("prices.input and prices.output belong together: give both")
+        return self
+
+    def cost(self, *, prompt_tokens: int, cached_tokens: int = 0, completion_tokens: int) -> float | None:
+        """What tokens cost; None without prices. `cached_tokens` are among those of the prompts."""
+        if self.input is None or self.output is None:
+            return None
+        cached = self.input if self.cached_input is None else self.cached_input
+        prompts = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
+        return (prompts + completion_tokens * self.output) / 1_000_000
+
+
 class RunConfig(Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
@@ -196,6 +221,10 @@ class RunConfig(Storage):
     """Stop after this many tokens of prompts and completions, with exit code 6. The same command continues."""
     max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Stop after this many hours, with exit code 6. The same command continues."""
+    prices: PricesConfig = PricesConfig()
+    """What tokens cost: for `memagent plan`, `max_cost` and what a run says that it has spent."""
+    max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Stop when tokens of this cost by `prices` are spent, with exit code 6. The same command continues."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Share of failed readings above which the command ends with exit code 4, as it does if all failed. The tables are
     written all the same."""
@@ -212,9 +241,11 @@ class RunConfig(Storage):
     """Format of the events on stderr."""
 
     @model_validator(mode="after")
-    def _check_pool(self) -> Self:
+    def _check_bounds(self) -> Self:
         if self.pool.max_replicas is not None and self.pool.max_replicas < self.pool.replicas:
             raise ValueError("pool.max_replicas must not be below pool.replicas")
+        if self.max_cost is not None and self.prices.input is None:
+            raise ValueError("max_cost needs prices.input and prices.output")
         return self
 
 

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from memagent_batch.masking import mask_url
 
 Count = Annotated[int, Field(ge=1)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0)]
 
 

@@ -136,6 +136,8 @@ class Manifest(TypedDict):
     spent: Spent | None
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
+    cost: NotRequired[float]
+    """What `spent` has cost by the prices of the job, if it has any."""
     sample: Sample | None
     again: AgainRecord | None
     asked_id: str

@@ -78,7 +78,7 @@ class ActiveRun:
     def bound_met(self, spent: Spent) -> str | None:
         """The setting of the first bound that the run has met; None while its turns may start."""
         hours = (time.monotonic() - self.began_seconds) / 3600
-        taken = {"max_tokens": _num_tokens(spent), "max_hours": hours}
+        taken = {"max_tokens": _num_tokens(spent), "max_hours": hours, "max_cost": cost_of(spent, self.job) or 0.0}
         bounds = ((name, getattr(self.job, name)) for name in taken)
         return next((name for name, most in bounds if most is not None and taken[name] >= most), None)
 
@@ -86,13 +86,27 @@ class ActiveRun:
         """Says which bound the run has met, and what it had taken when its last turn ended."""
         return (
             f"the run has met its bound {bound} {getattr(self.job, bound):,} after {spent['num_turns']:,} turns of "
-            f"{_num_tokens(spent):,} tokens, those that were in flight included; the tables stay as they are, and the "
-            "same command goes on"
+            f"{_num_tokens(spent):,} tokens{_cost_text(spent, self.job)}, those that were in flight included; the "
+            "tables stay as they are, and the same command goes on"
         )
 
 
 def _num_tokens(spent: Spent) -> int:
     return spent["num_prompt_tokens"] + spent["num_completion_tokens"]
+
+
+def cost_of(spent: Spent, job: JobConfig) -> float | None:
+    """What tokens have cost by the prices of a job; None if it has none."""
+    return job.prices.cost(
+        prompt_tokens=spent["num_prompt_tokens"],
+        cached_tokens=spent["num_cached_prompt_tokens"],
+        completion_tokens=spent["num_completion_tokens"],
+    )
+
+
+def _cost_text(spent: Spent, job: JobConfig) -> str:
+    cost = cost_of(spent, job)
+    return "" if cost is None else f" that cost {cost:,.2f}"
 
 
 def begin_run(
@@ -204,8 +218,8 @@ def close_quiet_run(run: ActiveRun, *, before: PastRun, changes: RowChanges, que
         "digest": _digest_again(before),
         "spent": NOTHING_SPENT,
     }
-    manifest.pop("replicas_given_up", None)
-    manifest.pop("forgotten", None)
+    for name in ("replicas_given_up", "forgotten", "cost"):
+        manifest.pop(name, None)
     closed = cast("Manifest", manifest)
     finish(run.output, run.number, run.record, closed, has_begun=False)
     _log_closed(closed)
@@ -257,6 +271,7 @@ def close_run(
         },
         "digest_before": before.manifest["digest"] if before else "",
         "spent": spent,
+        **({} if spent is None or (cost := cost_of(spent, run.job)) is None else {"cost": cost}),
         **_run_fields(run),
         **({"replicas_given_up": replicas_given_up} if replicas_given_up else {}),
     }

@@ -67,6 +67,8 @@ class RunState(TypedDict):
     """The last note of a run that has not finished; None where it left none."""
     spent: Spent | None
     """What the turns of a finished run took; the totals of its manifest are what they had taken without the log."""
+    cost: float | None
+    """What that has cost, by the prices of the job; None without them."""
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
@@ -107,6 +109,7 @@ def read_state(output: Location) -> RunState:
         "readings_asked": record["asked"],
         "progress": progress,
         "spent": manifest.get("spent") if manifest else None,
+        "cost": manifest.get("cost") if manifest else None,
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest["changes"] if manifest else None,
     }

@@ -9,11 +9,13 @@ import duckdb
 import pytest
 
 from memagent_batch.config.engines import SimulatedConfig
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import JobConfig, PricesConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.run.comparison import compare_runs
 from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
+from memagent_batch.run.flows.plan import plan_checked
 from memagent_batch.run.history import find_run
 from memagent_batch.run.manifest import Manifest
 from memagent_batch.run.state import read_state
@@ -101,6 +103,27 @@ def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_
     assert len(turns(bounded)) == len(turns(unbounded)), "no turn was asked twice"
     assert manifest["totals"] == whole["totals"]
     assert num_turns(manifest) < num_turns(whole)
+
+
+def test_money_that_is_spent_stops_a_run_and_its_cost_is_within_that_of_the_plan(job: JobConfig) -> None:
+    prices = PricesConfig(input=2.0, cached_input=1.0, output=10.0)
+    priced = job.model_copy(update={"prices": prices})
+    low, high = plan_checked(check(priced))["cost"] or (0.0, 0.0)
+    with pytest.raises(BoundReachedError, match=r"max_cost .* that cost \d") as stopped:
+        answer(slow(priced.model_copy(update={"max_cost": low / 2})))
+    assert stopped.value.exit_code == 6
+    spent_before = sum(row["num_prompt_tokens"] for row in turns(priced))
+    manifest = answer(priced)
+    spent = manifest["spent"]
+    assert spent is not None
+    assert spent_before > 0
+    cached, written = spent["num_cached_prompt_tokens"], spent["num_completion_tokens"]
+    cost = (2 * (spent["num_prompt_tokens"] - cached) + cached + 10 * written) / 1e6
+    assert manifest["cost"] == pytest.approx(cost)
+    assert read_state(Location(uri=job.output))["cost"] == manifest["cost"]
+    assert 0 < cost < high
+    whole = answer(priced.model_copy(update={"output": f"{job.output}-whole"}))
+    assert low <= whole["cost"] <= high
 
 
 def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_before(job: JobConfig) -> None:

@@ -316,6 +316,8 @@ def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     for name in ("counts", "spent", "totals"):
         if all(manifest.get(name) for manifest in manifests):
             joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
+    if all("cost" in manifest for manifest in manifests):
+        joined["cost"] = sum(manifest["cost"] for manifest in manifests)
     changes = [manifest["changes"] for manifest in manifests]
     joined["changes"] = {name: _summed([each[name] for each in changes]) for name in ("documents", "readings")}
     for name in ("finished_at", "seconds"):

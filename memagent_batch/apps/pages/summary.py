@@ -97,6 +97,7 @@ class Summary:
             "model": manifest["settings"]["model"],
             "seconds": manifest["seconds"],
             "spent": manifest.get("spent"),
+            "cost": manifest.get("cost"),
         }
 
 

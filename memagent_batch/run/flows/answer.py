@@ -212,7 +212,7 @@ def read_documents(
         log=job.log,
         load_questions=partial(read_asked, run.output, asked_id=run.record.asked_id),
         follow_ups=None if follow_ups is None else job.follow_ups,
-        is_bounded=job.max_tokens is not None or job.max_hours is not None or not can_be_interrupted(),
+        is_bounded=any((job.max_tokens, job.max_hours, job.max_cost)) or not can_be_interrupted(),
     )
     tokenise_batch = partial(
         tokenise,

@@ -87,6 +87,8 @@ class PlanSummary(TypedDict):
     follow_up_turns_at_most: int
     follow_up_prompt_tokens_at_most: int
     follow_up_completion_tokens_at_most: int
+    cost: tuple[float, float] | None
+    """At least and at most, by the prices of the job, with `intervals` where tokens are estimated; None without."""
 
 
 @shared_tables()
@@ -99,7 +101,7 @@ def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
         batches = list(plan.pending(index, retry_failed=job.retry_failed))
         costs = estimate_costs(batches, job=job, documents=plan.stored, executor=executor, is_exact=is_exact)
         counts = plan.counts(index, retry_failed=job.retry_failed)
-        return summarise_plan(plan, counts, batches, costs=costs, agent=job.agent)
+        return summarise_plan(plan, counts, batches, costs=costs, job=job)
 
 
 def scan_plan(
@@ -191,7 +193,7 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
 
 
 def summarise_plan(
-    plan: Plan, counts: PlanCounts, batches: Sequence[pa.Table], *, costs: PendingCosts, agent: AgentConfig
+    plan: Plan, counts: PlanCounts, batches: Sequence[pa.Table], *, costs: PendingCosts, job: JobConfig
 ) -> PlanSummary:
     """Puts the counts of plan and log beside what the readings to do take where every budget is full."""
     pending = count_pending(batches)
@@ -199,7 +201,17 @@ def summarise_plan(
     num_missing = len(errors) - plan.num_documents
     sums = costs.sums
     is_estimate = costs.num_counted < costs.num_documents
-    follow_ups = _follow_up_cost(plan, batches, agent=agent)
+    follow_ups = _follow_up_cost(plan, batches, agent=job.agent)
+    begins_with_chunk = make_prompt_tokens(job.agent).update.begins_with_chunk
+    at_least = job.prices.cost(
+        prompt_tokens=sums["prompt_tokens_at_least"].low,
+        cached_tokens=sums["shared_tokens"].low * begins_with_chunk,
+        completion_tokens=0,
+    )
+    at_most = job.prices.cost(
+        prompt_tokens=sums["prompt_tokens_at_most"].high + follow_ups.num_prompt_tokens,
+        completion_tokens=sums["completion_tokens_at_most"].high + follow_ups.num_completion_tokens,
+    )
     return {
         "documents": plan.num_documents,
         "missing_documents": num_missing,
@@ -218,12 +230,13 @@ def summarise_plan(
         "turns": sums["turns"].value,
         "prompt_tokens_at_least": sums["prompt_tokens_at_least"].value,
         "prompt_tokens_at_most": sums["prompt_tokens_at_most"].value,
-        "prompt_tokens_shared": sums["shared_tokens"].value * make_prompt_tokens(agent).update.begins_with_chunk,
+        "prompt_tokens_shared": sums["shared_tokens"].value * begins_with_chunk,
         "completion_tokens_at_most": sums["completion_tokens_at_most"].value,
         "intervals": {name: (sums[name].low, sums[name].high) for name in ESTIMATED if is_estimate},
         "follow_up_turns_at_most": follow_ups.num_turns,
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
         "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
+        "cost": None if at_least is None or at_most is None else (at_least, at_most),
     }
 
 
