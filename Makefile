@@ -20,16 +20,17 @@ setup: .venv/.done
 	$(UV) pip install --quiet --python $(PYTHON) --no-deps -e .
 	touch $@
 
-# Debian's packages that tests run: a browser for pages, Prometheus for infra/. Only what is missing is installed.
-PROGRAMS := chromium chromedriver promtool
+# Debian's packages that tests run: a browser for pages, Prometheus for infra/, LibreOffice for old files. Only what is missing is installed.
+PROGRAMS := chromium chromedriver promtool soffice
 tools:
 	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if test -z "$$missing"; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
 	  echo "error: \`make test\` needs$$missing; install what is missing so that it is on the PATH, or run \`make test-fast\`" >&2; exit 1; \
 	fi; \
-	echo "\`make test\` needs$$missing: installing chromium, chromium-driver and prometheus with apt-get" >&2; \
-	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus
+	echo "\`make test\` needs$$missing: installing chromium, chromium-driver, prometheus and LibreOffice with apt-get" >&2; \
+	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus \
+	  libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui
 
 # Tests of a full disk mount a small one.
 namespaces:

@@ -143,6 +143,7 @@ CONVERTERS = PluginRegistry(
         "outlook": "memagent_batch.data.ingest.readers.outlook:OutlookConverter",
         "image": "memagent_batch.data.ingest.readers.ocr:PictureConverter",
         "rtf": "memagent_batch.data.ingest.readers.rtf:RtfConverter",
+        "old_office": "memagent_batch.data.ingest.readers.old_office:OldOfficeConverter",
         "rapidocr": "memagent_batch.data.ingest.readers.ocr:OcrConverter",
         "slides": "memagent_batch.data.ingest.readers.slides:SlidesConverter",
         "sheets": "memagent_batch.data.ingest.readers.sheets:SheetsConverter",

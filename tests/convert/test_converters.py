@@ -289,7 +289,7 @@ FACT = "K1234567"
 UNREAD = {
     ("failed", "encrypted"): "docx-encrypted.docx office-writer_encrypted.odt "
     "pdf-attached_encrypted.pdf pdf-encrypted.pdf zip-encrypted.zip",
-    ("failed", "can't be opened as a"): "docx-cut.docx pdf-cut.pdf zip-as_word.docx zip-cut.zip",
+    ("failed", "can't be opened as a"): "docx-cut.docx office-old.doc pdf-cut.pdf zip-as_word.docx zip-cut.zip",
     ("failed", "can't be unpacked"): "pdf-broken_stream.pdf zip-method.zip",
     ("failed", "can't be read to the end"): "html-deep.html",
     ("failed", "unpacks to"): "docx-bomb.docx zip-bomb.zip",
@@ -312,7 +312,7 @@ UNREAD = {
     ("ok", "layers that are off"): "pdf-hidden_layer.pdf",
     ("failed", "S/MIME"): "mail-smime.eml",
     ("failed", "TNEF"): "mail-tnef.eml",
-    ("skipped", "no converter"): "office-old.doc text-gz.gz",
+    ("skipped", "no converter"): "text-gz.gz",
     ("skipped", "scripts"): "html-script.html",
     ("skipped", "media"): "pdf-film.pdf",
     ("skipped", "other pages"): "html-frame_in_frame.html",

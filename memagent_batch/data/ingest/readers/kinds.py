@@ -9,7 +9,7 @@ from pathlib import Path
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of
 from memagent_batch.data.ingest.readers.mailbox import is_mail
 
-KINDS_VERSION = "7"
+KINDS_VERSION = "8"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""
@@ -36,6 +36,8 @@ class FileKind(StrEnum):
     OUTLOOK = "outlook"
     """A message that Outlook saved (.msg)."""
     RTF = "rtf"
+    OLD_OFFICE = "old_office"
+    """A file of Word, Excel or PowerPoint of before 2007, or a binary workbook."""
 
 
 MAIL_ENDINGS = (".eml", ".emlx", ".mbox", ".mbx", ".mht", ".mhtml")
@@ -52,6 +54,7 @@ ENDINGS = {
     **dict.fromkeys((".odt", ".ods", ".odp", ".ott"), FileKind.OPENDOCUMENT),
     ".msg": FileKind.OUTLOOK,
     ".rtf": FileKind.RTF,
+    **dict.fromkeys((".doc", ".xls", ".ppt", ".pps", ".xlsb"), FileKind.OLD_OFFICE),
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
@@ -70,6 +73,11 @@ TABLE_ENDINGS = frozenset({".parquet", ".pq", ".jsonl", ".ndjson", ".arrow", ".f
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How files of Office before 2007 begin, and encrypted ones of today."""
 ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
+OLD_OFFICE_STREAMS = tuple(
+    name.encode("utf-16-le") for name in ("WordDocument", "Workbook", "Book\0", "PowerPoint Document")
+)
+DIRECTORY_BYTES = 8 << 10
+"""Bytes of the directory of an OLE file that are looked at."""
 OUTLOOK_STREAM = "__properties_version1.0".encode("utf-16-le")
 
 OFFICE_LIST = "[Content_Types].xml"
@@ -100,6 +108,9 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
         head = stream.read(HEAD_BYTES)
         stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
         tail = stream.read(TAIL_BYTES)
+        if head.startswith(OLE):
+            stream.seek(_directory_start(head))
+            tail += stream.read(DIRECTORY_BYTES)
     if not head:
         return Part(status=PartStatus.EMPTY, reason="the file has 0 bytes")
     found = _zipped(file, ending=ending) if head.startswith(ZIP_MARK) else _by_content(head, tail, ending=ending)
@@ -140,13 +151,19 @@ def _zipped(file: Path, *, ending: str) -> str | Part:
     except zipfile.BadZipFile:
         return ENDINGS.get(ending, FileKind.ZIP)  # whose converter says what is wrong with it
     if BINARY_SHEETS in names and OFFICE_LIST in names:
-        return _skipped("a binary workbook (XLSB) has no converter; save it as XLSX")
+        return FileKind.OLD_OFFICE
     for main, kind in MAIN_PARTS.items():
         if main in names and names & PACKAGE_LISTS:
             return kind
     is_docx = OFFICE_LIST in names and any(name.startswith("word/document") for name in names)
     named = ENDINGS.get(ending)
     return FileKind.DOCX if is_docx else named if named in PACKAGED else FileKind.ZIP
+
+
+def _directory_start(head: bytes) -> int:
+    """Returns where the directory of an OLE file begins, which has the names of its streams."""
+    sector_bytes, sector = 1 << min(head[30], 16), int.from_bytes(head[48:52], "little")
+    return (sector + 1) * sector_bytes
 
 
 def _ole(sample: bytes, *, ending: str) -> str | Part:
@@ -156,7 +173,9 @@ def _ole(sample: bytes, *, ending: str) -> str | Part:
         )
     if OUTLOOK_STREAM in sample or ENDINGS.get(ending) == FileKind.OUTLOOK:
         return FileKind.OUTLOOK
-    return _skipped("an Office file of before 2007 has no converter; save it as DOCX, XLSX, PPTX or PDF")
+    if ENDINGS.get(ending) is FileKind.OLD_OFFICE or any(name in sample for name in OLD_OFFICE_STREAMS):
+        return FileKind.OLD_OFFICE
+    return _skipped("its program is not known (an OLE file); save it as DOCX, XLSX, PPTX or PDF")
 
 
 def _skipped(reason: str) -> Part:
