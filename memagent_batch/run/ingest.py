@@ -26,10 +26,9 @@ from memagent_batch.data.documents.lake.table import table_name
 from memagent_batch.data.documents.listing import usable_file_system
 from memagent_batch.data.documents.source_listing import SourceListing, into_batches, list_sources
 from memagent_batch.data.ingest.changes import (
-    CHANGED,
     SEEN,
-    Changes,
-    find_changes,
+    count_changes,
+    find_removed,
     mark_by_id,
     mark_by_source,
     pack_old_rows,
@@ -144,8 +143,6 @@ class Ingested:
     num_documents: int
     """Documents of these files, with rows in place of what can't be read."""
     schema: pa.Schema
-    changed: pa.Table
-    """`CHANGED`: documents that this ingest has added, changed or removed."""
     counts: Mapping[str, int]
     left_out: tuple[str, ...] = ()
     """Names of files that are not read."""
@@ -235,7 +232,6 @@ def ingest(found: FoundSources, *, executor: Executor, run: RunNumber, scratch: 
         files=tuple(table.place / path for path in files),
         num_documents=sum(file.num_rows for file in files.values()),
         schema=table.schema(version),
-        changed=CHANGED.empty_table(),
         counts={},
         versions={str(found.output): str(version)},
         columns=tuple(found.config.input.carried.values()),
@@ -257,7 +253,10 @@ class _Ingest:
         self._root = self._place.at(found.listing.place.root)
         self._split_sources = set[str]()
         self._scratch = scratch
-        self._scratch_files = set[str]()
+        self._added_files = dict[str, TableFile]()
+        """Files that this ingest has added to the table, or has written to `scratch`, and not removed again."""
+        self._removed_files = set[str]()
+        """Files of others that it has removed."""
         self._is_first = True
         """Whether this ingest has committed nothing to `documents` yet."""
         self._read_table()
@@ -273,14 +272,12 @@ class _Ingest:
         """Reads, compares and commits."""
         columns = self._columns()
         schema = self._extended_schema(documents_schema(columns))
-        if not self._has_changes:
-            changed = CHANGED.empty_table()
-        elif self._settings.order_columns and not self._listing.reads_files:
-            changed = self._apply_parts(columns=columns, schema=schema)
-        else:
-            changed = self._apply(self._read(columns=columns, schema=schema), schema=schema)
+        if self._has_changes and self._settings.order_columns and not self._listing.reads_files:
+            self._apply_parts(columns=columns, schema=schema)
+        elif self._has_changes:
+            self._apply(self._read(columns=columns, schema=schema), schema=schema)
         self._require_documents()
-        return self._ingested(changed, columns=columns, schema=schema)
+        return self._ingested(columns=columns, schema=schema)
 
     def _require_documents(self) -> None:
         if any(file.num_rows for file in self._files.values()):
@@ -399,9 +396,9 @@ class _Ingest:
         )
         return [FileTask(files=tuple(batch), old_rows=rows) for batch, rows in zip(batches, old, strict=True)]
 
-    def _apply(self, reports: Iterator[pa.Table], *, schema: pa.Schema) -> pa.Table:
-        """Commits what tasks report: now and then, so that a kill costs little, and at the end. Returns `CHANGED`."""
-        changed, waiting = list[pa.Table](), list[pa.Table]()
+    def _apply(self, reports: Iterator[pa.Table], *, schema: pa.Schema) -> None:
+        """Commits what tasks report: now and then, so that a kill costs little, and at the end."""
+        waiting = list[pa.Table]()
         is_unchanged = pa.chunked_array([pa.array(~self._changes.is_changed)])
         unchanged = [filter_to_disk(self._listing.sources.select(["source"]), is_unchanged).cast(_SOURCE_NAMES)]
         pause, last = CHECKPOINT_SECONDS, time.monotonic()
@@ -410,12 +407,11 @@ class _Ingest:
             if self._scratch is None and time.monotonic() - last > pause:
                 began = time.monotonic()
                 whole, waiting = self._whole_sources(waiting)
-                changed.append(self._commit(whole, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=False))
+                self._commit(whole, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=False)
                 unchanged += [each.select(["source"]).cast(_SOURCE_NAMES) for each in whole]
                 last = time.monotonic()
                 pause = max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (last - began))
-        changed.append(self._commit(waiting, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=True))
-        return pa.concat_tables(changed)
+        self._commit(waiting, unchanged=pa.concat_tables(unchanged), schema=schema, is_last=True)
 
     def _whole_sources(self, reports: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
         """Reports of sources that one task reads, and those of sources that several read, which wait for each other."""
@@ -423,10 +419,8 @@ class _Ingest:
         whole = [each for each, is_part in zip(reports, is_split, strict=True) if not is_part]
         return whole, [each for each, is_part in zip(reports, is_split, strict=True) if is_part]
 
-    def _commit(
-        self, reports: Sequence[pa.Table], *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
-    ) -> pa.Table:
-        """Commits the documents of the sources that tasks have reported; returns the changed ones as `CHANGED`.
+    def _commit(self, reports: Sequence[pa.Table], *, unchanged: pa.Table, schema: pa.Schema, is_last: bool) -> None:
+        """Commits the documents of the sources that tasks have reported.
 
         If another run commits to the table at the same moment, what changes is found again for its new state.
         """
@@ -434,17 +428,16 @@ class _Ingest:
         warn_of_unfetched(reported)
         for tries_left in reversed(range(COMMIT_TRIES)):
             try:
-                changes = self._commit_documents_of(reported, unchanged=unchanged, schema=schema, is_last=is_last)
+                removed = self._commit_documents_of(reported, unchanged=unchanged, schema=schema, is_last=is_last)
                 break
             except FilesChangedError:
                 if not tries_left:
                     raise
-        self._commit_sources(reported, moved=changes.removed, is_last=is_last)
-        return changes.documents
+        self._commit_sources(reported, moved=removed, is_last=is_last)
 
     def _commit_documents_of(
         self, reported: pa.Table, *, unchanged: pa.Table, schema: pa.Schema, is_last: bool
-    ) -> Changes:
+    ) -> pa.Table:
         if self._scratch is None:
             self._read_table()
             schema = self._extended_schema(schema)
@@ -462,19 +455,19 @@ class _Ingest:
         seen = on_disk(map(seen_documents, batches), schema=SEEN)
         if not stored.num_rows:
             require_readable(seen, reported)
-        changes = find_changes(seen, marked, root=self._root)
-        self._commit_documents(reported, changes, schema=schema)
-        return changes
+        removed = find_removed(seen, marked, root=self._root)
+        self._commit_documents(reported, removed, schema=schema)
+        return removed
 
     def _read_stored(self) -> pa.Table:
         """The documents of the table, `STORED`."""
         return read_stored(self._documents, self._version, settings=self._settings)
 
-    def _commit_documents(self, reported: pa.Table, changes: Changes, *, schema: pa.Schema) -> None:
+    def _commit_documents(self, reported: pa.Table, removed: pa.Table, *, schema: pa.Schema) -> None:
         new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
         add, remove = rewrite_files(
             self._files,
-            changes,
+            removed,
             folder=self._documents.place,
             new=new,
             # slices commit at the same time: what one has merged, it would often have to merge again
@@ -485,9 +478,7 @@ class _Ingest:
         for file in remove:
             del self._files[file.path]
         self._files |= {file.path: file for file in add}
-        if self._scratch is not None:
-            self._scratch_files |= {file.path for file in add}
-        elif add or remove or self._version is None:
+        if self._scratch is None and (add or remove or self._version is None):
             self._version = self._documents.commit(
                 run=self._run,
                 schema=schema,
@@ -498,6 +489,10 @@ class _Ingest:
                 read_version=self._version,
             )
             self._is_first = False
+        for file in remove:
+            if self._added_files.pop(file.path, None) is None:
+                self._removed_files.add(file.path)
+        self._added_files |= {file.path: file for file in add}
 
     def _commit_sources(self, reported: pa.Table, *, moved: pa.Table, is_last: bool) -> None:
         if self._scratch is not None:
@@ -513,12 +508,13 @@ class _Ingest:
             place=sources_place(self._found.config),
         )
 
-    def _apply_parts(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> pa.Table:
-        """Reads and joins documents of many rows, and commits them; returns `CHANGED`."""
+    def _apply_parts(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> None:
+        """Reads and joins documents of many rows, and commits them."""
         folder = (self._scratch or self._found.output) / INGEST_FOLDER / self._run.run_id
         for tries_left in reversed(range(COMMIT_TRIES)):
             try:
-                return self._join(columns=columns, schema=schema, folder=folder)
+                self._join(columns=columns, schema=schema, folder=folder)
+                break
             except FilesChangedError:
                 if self._scratch is not None or not tries_left:
                     raise
@@ -527,9 +523,8 @@ class _Ingest:
                 folder.delete_files(folder.files())
                 if folder.is_local:
                     rmtree(folder.path, ignore_errors=True)
-        return CHANGED.empty_table()
 
-    def _join(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location) -> pa.Table:
+    def _join(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location) -> None:
         context, settings = self._context(schema), self._row_settings(columns)
         stored = self._read_stored()
         part_sources = read_part_sources(self._documents, self._version)
@@ -574,26 +569,19 @@ class _Ingest:
         seen = on_disk(map(seen_documents, joined), schema=SEEN)
         if not stored.num_rows:
             require_readable(seen, reported)
-        found = find_changes(seen, mark_by_id(stored, changes.affected()), root=self._root)
+        removed = find_removed(seen, mark_by_id(stored, changes.affected()), root=self._root)
         files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
-        self._commit_documents(files, found, schema=schema)
-        self._commit_sources(reported.select(REPORTS.names), moved=found.removed, is_last=True)
-        return found.documents
+        self._commit_documents(files, removed, schema=schema)
+        self._commit_sources(reported.select(REPORTS.names), moved=removed, is_last=True)
 
-    def _ingested(self, changed: pa.Table, *, columns: Sequence[StoredColumn], schema: pa.Schema) -> Ingested:
-        by_change = run_query("select change, count(*) as num from changed group by change", {"changed": changed})
-        counts = {"added": 0, "changed": 0, "removed": 0}
-        counts |= {row["change"]: row["num"] for row in by_change.to_pylist()}
+    def _ingested(self, *, columns: Sequence[StoredColumn], schema: pa.Schema) -> Ingested:
+        counts = self._count_documents(schema)
         return Ingested(
             output=self._found.output,
             documents_version=self._version,
-            files=tuple(
-                (self._scratch if path in self._scratch_files and self._scratch else self._documents.place) / path
-                for path in self._files
-            ),
+            files=tuple(map(self._file_place, self._files)),
             num_documents=sum(file.num_rows for file in self._files.values()),
             schema=schema,
-            changed=changed,
             counts={
                 "sources": self._found.num_sources,
                 "sources_read": self._found.num_changed,
@@ -604,6 +592,17 @@ class _Ingest:
             versions=self._listing.versions,
             columns=tuple(column.stored for column in columns if column.is_carried),
         )
+
+    def _count_documents(self, schema: pa.Schema) -> dict[str, int]:
+        """Documents `added`, `changed` and `removed`; see `count_changes`."""
+        if not self._removed_files:  # as on the first night, whose files need not be read for this
+            return {"added": sum(file.num_rows for file in self._added_files.values()), "changed": 0, "removed": 0}
+        removed, added = ([*map(self._file_place, paths)] for paths in (self._removed_files, self._added_files))
+        return count_changes(removed, added, schema=schema)
+
+    def _file_place(self, path: str) -> Location:
+        """The place of a file of the table, or of `scratch`."""
+        return (self._scratch if self._scratch and path in self._added_files else self._documents.place) / path
 
 
 def warn_of_unfetched(reported: pa.Table) -> None:

@@ -24,6 +24,7 @@ from memagent_batch.data.ingest.document_files import (
 )
 from memagent_batch.data.ingest.report import OLD_ROWS, TaskContext, pack_rows
 from memagent_batch.data.ingest.scope import is_inside
+from memagent_batch.data.ingest.tables import DOCUMENTS
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.data.store.delta import OutputTable, TableFile
 from memagent_batch.data.store.location import Location
@@ -52,8 +53,6 @@ STORED = pa.schema(
     ]
 )
 """Documents of the table, with their files, and whether they are inside the scope of the job."""
-CHANGED = pa.schema([pa.field("document_id", _TEXT, nullable=False), pa.field("change", pa.string(), nullable=False)])
-"""Documents that a run has `added`, `changed` or `removed`."""
 _MARKED = """
 select
     document_id, stored.source, file, is_inside,
@@ -84,13 +83,25 @@ union all
 select source, null, null, null, false from marked where document_id = $document_id and not may_change
 order by source, start, stop
 """
-_CHANGED = """
-select seen.document_id, if(marked.document_id is null, 'added', 'changed') as change
-from seen left join marked using (document_id)
-where is_written
-union all
-select document_id, 'removed' from marked anti join seen using (document_id) where may_go and is_inside
+_COUNTED = """
+with
+    signed as (
+        select document_id, 1 as sign, content from added union all select document_id, -1, content from removed
+    ),
+    -- with slices, versions of a document between the first and the last may be on both sides: they cancel out
+    net as (
+        select document_id, sum(sign) as rows, sum(sign * content::hugeint) as content from signed group by document_id
+    )
+select
+    count(*) filter (rows = 1) as added,
+    count(*) filter (rows = 0 and content <> 0) as changed,
+    count(*) filter (rows = -1) as removed
+from net
 """
+_CONTENTS = pa.schema(
+    [pa.field("document_id", _TEXT, nullable=False), pa.field("content", pa.uint64(), nullable=False)]
+)
+"""Documents, each with a hash of its text and its columns of the input."""
 _REMOVED = """
 select marked.document_id, marked.source, marked.file
 from marked left join seen using (document_id)
@@ -145,16 +156,6 @@ def pack_old_rows(stored: pa.Table, sources_of_tasks: Sequence[pa.Array | pa.Chu
     return [pack_rows(rows.slice(start, stop - start)) for start, stop in pairwise([0, *stops])]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """What a run changes in `documents`."""
-
-    documents: pa.Table
-    """`CHANGED`."""
-    removed: pa.Table
-    """Columns `document_id`, `source` and `file`: rows of the table that are no longer those of its documents."""
-
-
 def mark_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool, may_move: bool) -> pa.Table:
     """Marks which stored documents may be replaced or gone, by their sources.
 
@@ -175,22 +176,51 @@ def mark_by_id(stored: pa.Table, affected: pa.Table) -> pa.Table:
         return query_to_disk(database, _MARKED_BY_ID)
 
 
-def find_changes(seen: pa.Table, marked: pa.Table, *, root: Location) -> Changes:
-    """Compares the documents that tasks have read with those of the table.
+def find_removed(seen: pa.Table, marked: pa.Table, *, root: Location) -> pa.Table:
+    """Finds the rows of the table that go: those of documents that are gone, or that tasks have written anew.
 
     Args:
         seen: `SEEN`.
         marked: Stored documents, and which of them `may_change`, that is be replaced, and `may_go`.
         root: The folder of the sources, for messages.
 
+    Returns:
+        Columns `document_id`, `source` and `file`.
+
     Raises:
         InputError: two documents have one id; names both places.
     """
     require_unique_ids(seen, marked, root=root)
     with open_database({"seen": seen, "marked": marked}) as database:
-        return Changes(
-            documents=query_to_disk(database, _CHANGED, schema=CHANGED), removed=query_to_disk(database, _REMOVED)
-        )
+        return query_to_disk(database, _REMOVED)
+
+
+def count_changes(removed: Iterable[Location], added: Iterable[Location], *, schema: pa.Schema) -> dict[str, int]:
+    """Counts the documents that are `added`, `removed`, or `changed`: with another text or other columns of the input.
+
+    A document whose row was only written again, such as one that moved to another data file, is none of them.
+
+    Args:
+        removed: The files that a run has removed from `documents`.
+        added: The files that it has added.
+        schema: The schema of the table.
+    """
+    names = ["document_id", "text_hash", *(name for name in schema.names if name not in DOCUMENTS.names)]
+    columns = pa.schema([schema.field(name) for name in names])
+    sides = {
+        name: on_disk(_contents(files, columns), schema=_CONTENTS)
+        for name, files in (("removed", removed), ("added", added))
+    }
+    (counts,) = run_query(_COUNTED, sides).to_pylist()
+    return dict(counts)
+
+
+def _contents(files: Iterable[Location], columns: pa.Schema) -> Iterator[pa.Table]:
+    names = ["document_id", *(f"column{number}" for number in range(1, len(columns)))]  # an input may have any names
+    for place in files:
+        for group in read_row_groups(place, columns=columns.names):
+            rows = with_schema(group, columns).rename_columns(names)
+            yield run_query("select document_id, hash(rows) as content from rows", {"rows": rows}).cast(_CONTENTS)
 
 
 def require_readable(seen: pa.Table, reported: pa.Table) -> None:
@@ -242,7 +272,7 @@ def source_place(source: str, *, root: Location) -> Location:
 
 def rewrite_files(
     files: Mapping[str, TableFile],
-    changes: Changes,
+    removed: pa.Table,
     *,
     folder: Location,
     new: Sequence[TableFile],
@@ -250,12 +280,12 @@ def rewrite_files(
     run_tasks: "MapRewritings",
     context: TaskContext,
 ) -> tuple[list[TableFile], list[TableFile]]:
-    """Writes the files again that hold rows which change or go, without these, and many small files as one.
+    """Writes the files again that hold rows which go, without these, and many small files as one.
 
     Args:
         files: The files of the table.
         folder: The folder of the table.
-        changes: The rows that change or go.
+        removed: The rows that go, as `find_removed` returns them.
         new: The files that tasks have written for this commit.
         merges: Whether small files become larger ones.
         run_tasks: Runs the tasks; see `Executor.map`.
@@ -264,7 +294,7 @@ def rewrite_files(
     Returns:
         The files to add and those of the table to remove.
     """
-    rows = run_query(_REMOVED_OF_FILES, {"removed": changes.removed})
+    rows = run_query(_REMOVED_OF_FILES, {"removed": removed})
     without = dict(zip(rows["file"].to_pylist(), map(tuple, rows["ids"].to_pylist()), strict=True))
     small = [file for file in files.values() if file.num_bytes < SMALL_BYTES]
     merged = small if merges and len(small) > SMALL_FILES and (new or without) else []
