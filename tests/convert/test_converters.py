@@ -225,20 +225,22 @@ def test_mail_is_its_headers_and_text_and_each_attachment_a_document(rows_of: Ro
 
 def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf) -> None:
     deep = f"<html><body>{'<div>' * 3000}at the bottom</body></html>"
-    head, failed = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
+    head, failed, _ = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
     assert (head["status"], "Subject: deep" in (head["text"] or ""), failed["status"]) == ("ok", True, "failed")
     assert "can't be read to the end" in (failed["reason"] or "")
     box = files.mailbox_of([files.mail("deep", "", html=deep), files.mail("next", "We pay")])
-    _, failed, read = rows_of("b.mbox", box)
+    _, failed, read, missed = rows_of("b.mbox", box)
     assert (failed["status"], read["status"], "We pay" in (read["text"] or "")) == ("failed", "ok", True)
-    read, failed = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
+    assert missed["reason"] == "3 words of it, not in the text: at the bottom"
+    read, failed, _ = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
     assert (read["status"], "plain" in (read["text"] or ""), failed["status"]) == ("ok", True, "failed")
 
 
 def test_mail_that_can_not_be_parsed_costs_itself_and_not_its_mailbox(rows_of: RowsOf) -> None:
     deep = b"From a@b Mon Jan  5 10:00:00 2026\n" + files.nested_mime(1100).replace(b"\r\n", b"\n") + b"\n"
-    failed, read = rows_of("box.mbox", deep + files.mailbox_of([files.mail("next", "We pay")]))
+    failed, read, *missed = rows_of("box.mbox", deep + files.mailbox_of([files.mail("next", "We pay")]))
     assert (failed["status"], "nested deeper" in (failed["reason"] or "")) == ("failed", True)
+    assert any("at the bottom" in (row["reason"] or "") for row in missed)
     assert (read["status"], "We pay" in (read["text"] or "")) == ("ok", True)
 
 

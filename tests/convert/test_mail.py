@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode, encodebytes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from quopri import encodestring
@@ -10,9 +10,12 @@ from random import Random
 
 import pytest
 
+from memagent_batch.data.ingest.counts.mail import mail_contents
+from memagent_batch.data.ingest.counts.words import Content, Given, words_of
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus
 from memagent_batch.data.ingest.readers.kinds import FileKind, recognise
 from memagent_batch.data.ingest.readers.mail import MailConverter
+from memagent_batch.data.ingest.readers.process.server import tell
 from memagent_batch.data.ingest.readers.text import TextConverter
 
 HEAD = "From: Ann <a@example.org>\r\nTo: b@example.org\r\nSubject: s\r\nMIME-Version: 1.0\r\n"
@@ -23,6 +26,8 @@ class Read:
     """What was read of a file, with its attachments."""
 
     items: Sequence[Part | Attachment]
+    missing: Sequence[str]
+    """What the count says that is missing."""
 
     @property
     def messages(self) -> list[str]:
@@ -36,7 +41,8 @@ class Read:
     def losses(self) -> list[str]:
         """Reasons of what is not read, or may be wrong."""
         parts = [item for item in self.items if isinstance(item, Part)]
-        return [part.reason or "" for part in parts if part.status is not PartStatus.OK]
+        failures = [item.failure for item in self.items if isinstance(item, Attachment) and item.failure]
+        return [part.reason or "" for part in parts if part.status is not PartStatus.OK] + failures + [*self.missing]
 
     @property
     def names(self) -> list[str]:
@@ -51,19 +57,23 @@ def file(tmp_path: Path) -> Path:
 def read(file: Path, data: bytes | str) -> Read:
     """Reads a mail; attachments that are mails or texts too."""
     file.write_bytes(data.encode() if isinstance(data, str) else data)
-    return Read([*_items(file)])
+    missing = list[str]()
+    return Read([*_items(file, missing)], missing)
 
 
-def _items(file: Path) -> Iterator[Part | Attachment]:
+def _items(file: Path, missing: list[str]) -> Iterator[Part | Attachment]:
+    given = Given()
     for item in MailConverter().convert(file):
         yield item
+        tell(given, item)
         if isinstance(item, Attachment):
             inner = file.with_name(f"{len(item.number)}{file.name}").with_suffix(Path(item.name).suffix)
             inner.write_bytes(item.data)
             if recognise(inner) == FileKind.EMAIL:
-                yield from _items(inner)
+                yield from _items(inner, missing)
             else:
                 yield from TextConverter().convert(inner)
+    missing += (f"{each.place}: {each.reason}" for each in given.missing(mail_contents(file)))
 
 
 def leaf(content: str, kind: str = "text/plain", *headers: str) -> str:
@@ -168,6 +178,17 @@ def test_mail_of_an_odd_form_is_read_whole(file: Path, name: str) -> None:
     mail = read(file, HEAD + body)
     assert mail.losses == []
     assert re.sub(r"\n{3,}", "\n\n", mail.text.split("Subject: s\n", 1)[1]).strip() == shown
+
+
+def all_words(contents: Iterable[Content]) -> set[str]:
+    return {word for content in contents for word in (*words_of(content.text), *all_words(content.instead))}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_words_of_a_mail_of_an_odd_form_are_counted(file: Path, name: str) -> None:
+    body, shown = FORMS[name]
+    file.write_text(HEAD + body)
+    assert {*words_of(shown)} <= all_words(mail_contents(file))
 
 
 @pytest.mark.parametrize(

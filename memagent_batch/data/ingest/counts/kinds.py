@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from memagent_batch.data.ingest.counts.mail import mail_contents
 from memagent_batch.data.ingest.counts.old_office import old_office_contents
 from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
 from memagent_batch.data.ingest.counts.pages import html_contents
@@ -12,6 +13,7 @@ from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.kinds import FileKind
 
 CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
+    FileKind.EMAIL: mail_contents,
     FileKind.HTML: html_contents,
     FileKind.MARKDOWN: text_contents,
     FileKind.OLD_OFFICE: old_office_contents,

@@ -42,6 +42,8 @@ class Content:
     is_member: bool = False
     """Whether it is a file of an archive, with neither text nor `file`: its reader gives it as an attachment that has
     this place as its locator."""
+    instead: "Sequence[Content]" = ()
+    """With `file`: what it says, which a reader may give in place of the file."""
     is_alternative: bool = False
     """Whether it says again what other contents say, as the HTML of a message does: it needs no words of its own."""
 
@@ -101,7 +103,7 @@ class Given:
             left.update(words_of(text))
         alternatives = Counter(left)
         found = list[tuple[str, list[tuple[int, str]]]]()
-        for content in contents:
+        for content in self._opened(contents):
             if content.is_member or content.file is not None:
                 if self._is_missing(content):
                     yield Missing(place=content.place)
@@ -114,6 +116,14 @@ class Given:
                 found.append((content.place, missed))
         if found:
             yield from self._reconciled(found, left)
+
+    def _opened(self, contents: Iterable[Content]) -> Iterator[Content]:
+        """Yields what files say in place of those that were not given as files."""
+        for content in contents:
+            if not content.instead:
+                yield content
+            elif sha256(content.file or b"").digest() not in self._files:
+                yield from self._opened(content.instead)
 
     def _is_missing(self, content: Content) -> bool:
         """Returns whether a file inside was neither given nor named."""

@@ -2,23 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from email import message_from_bytes
 from email.errors import CloseBoundaryNotFoundDefect
 from email.message import Message
-from email.policy import Compat32
 from functools import partial
 from pathlib import Path
-from quopri import decodestring
 
-from memagent_batch.data.ingest.readers.charsets import (
-    BYTE_ORDER_MARKS,
-    Decoded,
-    find_codec,
-    is_ascii_label,
-    is_valid_utf8,
-)
+from memagent_batch.data.ingest.counts.mail import PROGRAM_HEADERS
+from memagent_batch.data.ingest.readers.charsets import Decoded, is_ascii_label
 from memagent_batch.data.ingest.readers.converter import (
     Attachment,
     BuiltIn,
@@ -32,13 +24,20 @@ from memagent_batch.data.ingest.readers.converter import (
 from memagent_batch.data.ingest.readers.html import decode_page, outside_pictures_reason, unread_parts
 from memagent_batch.data.ingest.readers.kinds import ENDINGS
 from memagent_batch.data.ingest.readers.mail_text import (
+    POLICY,
+    as_file,
+    charset_label,
     decode_base64,
     decode_header,
     decode_mail_text,
     decode_text_or_bytes,
+    file_name,
     find_phrases,
     header_text,
+    leaf_bytes,
+    parameter,
     remove_base64,
+    transfer_encoding,
     unfold_calendar,
     unmark_enriched,
     unwrap_flowed,
@@ -54,7 +53,7 @@ HEADERS = (
     *("Disposition-Notification-To", "Return-Receipt-To", "X-Failed-Recipients", "Keywords", "Comments"),
     *("Date", "Delivery-Date", "Subject"),
 )
-"""Headers that stand before the text of a message."""
+"""Headers that stand before the text of a message, in this order; then others that people write."""
 MESSAGE_KINDS = frozenset({"message/rfc822", "message/global", "message/news"})
 CALENDARS = frozenset({"text/calendar", "text/x-vcalendar", "application/ics"})
 INLINE_KINDS = CALENDARS | {"text/vcard", "text/x-vcard", "text/directory"}
@@ -71,7 +70,7 @@ WORDLESS = (
 )
 """Notes on parts that hold no words of the message."""
 FILE_ENDINGS = {"text/html": ".html", "application/pdf": ".pdf", "text/rtf": ".rtf", "application/rtf": ".rtf"}
-UU_KINDS = frozenset({"x-uuencode", "uuencode", "uue", "x-uue"})
+FILE_ENDINGS |= dict.fromkeys(SIGNED_OR_ENCRYPTED, ".p7m")
 TNEF = b"\x78\x9f\x3e\x22"
 SIGNED_DATA, ENVELOPED_DATA = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"
 """Identifiers of the kinds of S/MIME."""
@@ -97,20 +96,17 @@ MIME_HINT = re.compile(r"\bmime\b|multi-?part", re.I)
 """What programs write before the first part, for those that show it."""
 
 
-class _Policy(Compat32):
-    """Leaves headers as they are in the file. Bytes above 127 are surrogates."""
+class _Message(Message):
+    """Keeps messages inside it as the bytes that they are in the file."""
 
-    def header_fetch_parse(self, name: str, value: str) -> str:
-        return value
-
-    def fold(self, name: str, value: str) -> str:
-        return f"{name}: {value}\n"
-
-    def fold_binary(self, name: str, value: str) -> bytes:
-        return self.fold(name, value).encode("utf-8", "surrogateescape")
+    def get_content_type(self) -> str:
+        kind = super().get_content_type()
+        return "application/octet-stream" if kind.startswith("message/") else kind
 
 
-POLICY = _Policy()
+def parse_mail(data: bytes) -> Message:
+    """Parses a message; those inside it stay as they are."""
+    return message_from_bytes(data, _Message, policy=POLICY)
 
 
 class MailConverter(BuiltIn):
@@ -119,7 +115,7 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, revision, modules = "lxml", 9, ("lxml.etree",)
+    package, revision, modules = "lxml", 10, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -155,7 +151,7 @@ def message_items(
     """
     locator = f"message {number}"
     try:
-        message = message_from_bytes(repair_headers(data), policy=POLICY)
+        message = parse_mail(repair_headers(data))
         content = _Content(is_transcoded=is_transcoded, doubts=doubts)
         content.add(message, is_body=True)
         headers = [*_header_lines(message, content)]
@@ -168,7 +164,8 @@ def message_items(
         return
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
     status = PartStatus.NEEDS_REVIEW if content.doubts else PartStatus.OK
-    yield Part(locator=locator, text=text, status=status, reason="; ".join((*content.doubts, *content.notes)) or None)
+    reason = "; ".join((*content.doubts, *content.notes)) or None
+    yield Part(locator=locator, text=text, status=status, reason=reason, left_out="\n".join(content.left_out))
     for loss in content.losses:
         yield Part(locator=locator, status=PartStatus.FAILED, reason=loss)
     yield from (replace(loss, locator=f"{locator}, {loss.locator}") for loss in content.page_losses)
@@ -177,7 +174,7 @@ def message_items(
         yield Part(locator=f"{locator}, outside pictures", status=PartStatus.SKIPPED, reason=reason)
     for number_inside, picture in enumerate(content.pictures, start=1):
         yield from picture_parts(f"{locator}, picture {number_inside}", picture)
-    for position, part in enumerate(content.files, start=1):
+    for position, (part, failure) in enumerate(content.files, start=1):
         is_damaged = list[bool]()
         attachment = read_attachment(
             number=f"{below}{position}",
@@ -186,13 +183,16 @@ def message_items(
             data=partial(_attachment_data, part, is_damaged),
             failure="this attachment can't be unpacked",
         )
-        yield attachment
+        failure = failure or (TNEF_UNREAD if attachment.data.startswith(TNEF) else attachment.failure)
+        yield replace(attachment, failure=failure)
         if any(is_damaged):
             yield Part(locator=attachment.locator, status=PartStatus.FAILED, reason=DAMAGED_ENCODING)
 
 
 def _header_lines(message: Message, content: "_Content") -> Iterator[str]:
-    for name in HEADERS:
+    others = (name for name in message if PROGRAM_HEADERS.fullmatch(name) is None)
+    names = {name.lower(): name for name in (*others, *HEADERS)}
+    for name in (names[name] for name in dict.fromkeys([*map(str.lower, HEADERS), *names])):
         header = header_text(message, name, label=content.label)
         if header.doubt:
             content.doubts[f"header {name}: {header.doubt}"] = None
@@ -203,9 +203,12 @@ def _header_lines(message: Message, content: "_Content") -> Iterator[str]:
 class _Content:
     """What a message holds: its texts, in order, and the rest."""
 
-    def __init__(self, *, is_transcoded: bool, doubts: Sequence[str] = ()) -> None:
+    def __init__(self, *, is_transcoded: bool, is_inside: bool = False, doubts: Sequence[str] = ()) -> None:
         self.texts: list[str] = []
-        self.files: list[Message] = []
+        self.left_out: list[str] = []
+        """What the message says twice, or says of its form."""
+        self.files: list[tuple[Message, str | None]] = []
+        """Files, and why some of them can't be read."""
         self.pictures: list[bytes] = []
         """Images inside texts in HTML."""
         self.outside_pictures: list[str] = []
@@ -217,7 +220,7 @@ class _Content:
         self.notes: dict[str, None] = {}
         self.label: str | None = None
         """The first charset that a text names."""
-        self._is_transcoded = is_transcoded
+        self._is_transcoded, self._is_inside = is_transcoded, is_inside
 
     def add(self, part: Message, *, is_body: bool = False) -> None:
         """Adds a part with all that is in it.
@@ -226,19 +229,22 @@ class _Content:
             part: the message, or a part of it.
             is_body: whether a text is that of the message even if it has a name, as files do.
         """
-        kind = part.get_content_type()
+        kind = _kind(part)
+        if self._is_inside:
+            self.texts += _header_lines(part, self)
+        self._is_inside = True
         if kind.startswith("multipart/"):
             self._add_multipart(part, kind)
         elif kind.startswith("message/") and kind not in MESSAGE_KINDS:
             self._add_notice(part, kind)
-        elif kind in SIGNED_OR_ENCRYPTED or _file_name(part).lower().endswith(".p7m"):
-            self.losses[_secure_reason(part)] = None
-        elif kind in WORDLESS and (not _file_name(part) or not kind.startswith("text/")):
+        elif kind in SIGNED_OR_ENCRYPTED or file_name(part).lower().endswith(".p7m"):
+            self.files.append((part, _secure_reason(part)))
+        elif kind in WORDLESS and (not file_name(part) or not kind.startswith("text/")):
             self.notes[WORDLESS[kind]] = None
-        elif _file_name(part).lower().endswith(".p7s"):
+        elif file_name(part).lower().endswith(".p7s"):
             self.notes[SIGNATURE_NOTE] = None
         elif _is_file(part, kind, is_body=is_body):
-            self.files.append(part)
+            self.files.append((part, None))
         else:
             self._add_text(part, kind)
 
@@ -246,10 +252,11 @@ class _Content:
         if not isinstance(part.get_payload(), list):
             self._add_unsplit(part, kind)
             return
-        if kind == "multipart/encrypted":
-            self.losses[PGP_UNREAD if b"pgp" in part.as_bytes().lower() else ENCRYPTED_UNREAD] = None
-            return
         children = _children(part)
+        if kind == "multipart/encrypted":
+            is_pgp = "pgp" in " ".join([str(part["content-type"]), *map(_kind, children)]).lower()
+            self.files += ((child, PGP_UNREAD if is_pgp else ENCRYPTED_UNREAD) for child in children[-1:])
+            return
         self._add_beside(part.preamble)
         if kind == "multipart/alternative":
             self._add_alternatives(children)
@@ -258,12 +265,12 @@ class _Content:
                 self.add(child, is_body=position == 0 and kind == "multipart/related")
         self._add_beside(part.epilogue)
         if any(isinstance(defect, CloseBoundaryNotFoundDefect) for defect in part.defects):
-            last = next((name for leaf in [*part.walk()][::-1] if (name := _file_name(leaf))), "its last part")
+            last = next((name for leaf in [*part.walk()][::-1] if (name := file_name(leaf))), "its last part")
             self.losses[f"its end is missing: {last} may be cut off"] = None
 
     def _add_unsplit(self, part: Message, kind: str) -> None:
         """Adds a part that names no boundary or a wrong one, split at the boundary that it has."""
-        data, _ = _leaf_bytes(part)
+        data, _ = leaf_bytes(part)
         parts = _split_parts(data, kind)
         if parts is None:
             self._show(decode_text_or_bytes(data, label=None))
@@ -281,6 +288,7 @@ class _Content:
             return
         paragraphs = re.split(r"\n\s*\n", (text or "").replace("\r\n", "\n"))
         shown = "\n\n".join(each for each in paragraphs if each.strip() and not MIME_HINT.search(each))
+        self.left_out += filter(MIME_HINT.search, paragraphs)
         if shown:
             self._show(decode_text_or_bytes(shown.encode("utf-8", "surrogateescape"), label=None))
 
@@ -288,11 +296,12 @@ class _Content:
         """Adds plain text, then each alternative that says more than those before it; the files of all."""
         phrases, is_shown = set[tuple[str, ...]](), False
         for child in sorted(children, key=lambda child: child.get_content_type() != "text/plain"):
-            content = _Content(is_transcoded=self._is_transcoded)
+            content = _Content(is_transcoded=self._is_transcoded, is_inside=True)
             content.add(child, is_body=True)
             more = set[tuple[str, ...]]().union(*map(find_phrases, content.texts)) - phrases
             phrases |= more
             self.files += content.files
+            self.left_out += content.left_out
             self.pictures += content.pictures
             self.outside_pictures += content.outside_pictures
             self.page_losses += content.page_losses
@@ -307,23 +316,21 @@ class _Content:
     def _add_notice(self, part: Message, kind: str) -> None:
         """Adds a part of a kind that is a message for programs, such as a report on a delivery."""
         if kind == "message/external-body":
-            place = next(filter(None, (_parameter(part, name) for name in ("url", "name", "access-type"))), "")
+            place = next(filter(None, (parameter(part, name) for name in ("url", "name", "access-type"))), "")
             self.losses[f"external file {place}: it is not in the message, and is not read"] = None
             return
-        data, is_damaged = _leaf_bytes(part)
+        data, is_damaged = leaf_bytes(part)
         if is_damaged:
             self.losses[DAMAGED_ENCODING] = None
         if kind != "message/partial":
             self._show(decode_header(data.decode("ascii", "surrogateescape"), label=self.label))
             return
-        number, total = _parameter(part, "number") or "?", _parameter(part, "total") or "?"
+        number, total = parameter(part, "number") or "?", parameter(part, "total") or "?"
         self.losses[f"part {number} of {total} of a message (message/partial): the other parts are not read"] = None
-        inner = message_from_bytes(data, policy=POLICY)
-        self.texts += filter(None, ["\n".join(_header_lines(inner, self))])
-        self.add(inner, is_body=True)
+        self.add(parse_mail(data), is_body=True)
 
     def _add_text(self, part: Message, kind: str) -> None:
-        data, is_damaged = _leaf_bytes(part)
+        data, is_damaged = leaf_bytes(part)
         footer = ""
         if is_damaged and (found := AFTER_BASE64.search(str(part.get_payload()))):
             before, is_damaged = decode_base64(found.string[: found.start()].encode())
@@ -331,26 +338,31 @@ class _Content:
         if is_damaged:
             self.losses[DAMAGED_ENCODING] = None
         is_page = "html" in kind
-        label = None if self._is_transcoded and not _encoding(part) else _label(part)
+        label = None if self._is_transcoded and not transfer_encoding(part) else charset_label(part)
         if label is not None and not is_ascii_label(label):
             self.label = self.label or label
         try:
             decoded = decode_page(data, label=label) if is_page else decode_mail_text(data, label=label)
         except ConversionError:  # no text, whatever its header says
-            self.files.append(part)
+            self.files.append((part, None))
             return
         if is_page:
             seen = visible_text(decoded.text)
+            is_titled = part.get("content-location") is not None and seen.title not in seen.text  # a saved page
+            self.left_out += [*seen.left_out, "" if is_titled else seen.title]
             self.pictures += seen.pictures
             self.outside_pictures += seen.outside_pictures
             others = replace(seen, pictures=[], outside_pictures=[])
             self.page_losses += unread_parts(others)
-            self._show(Decoded(text=seen.text, doubt=decoded.doubt))
+            text = f"{seen.title}\n\n{seen.text}" if is_titled else seen.text
+            self._show(Decoded(text=text, doubt=decoded.doubt))
         elif kind in HEADER_KINDS:
             self._show(decode_header(decoded.text))
         else:
             text = _shown_text(decoded.text.replace("\r\n", "\n"), part, kind)
-            if kind not in CALENDARS or text not in self.texts:  # invitations often hold the same one twice
+            if kind in CALENDARS and text in self.texts:  # invitations often hold the same one twice
+                self.left_out.append(text)
+            else:
                 self._show(Decoded(text=text, doubt=decoded.doubt))
         self._add_beside(footer)
 
@@ -358,9 +370,10 @@ class _Content:
         """Adds a text without what is no text in it."""
         if decoded.doubt:
             self.doubts[decoded.doubt] = None
-        text, has_base64 = remove_base64(decoded.text)
-        if has_base64:
+        text, base64 = remove_base64(decoded.text)
+        if base64:
             self.losses[BASE64_UNREAD] = None
+            self.left_out.append(base64)
         lines = text.replace("\r\n", "\n")
         if PGP_START in text:
             self.losses[PGP_UNREAD] = None
@@ -378,8 +391,8 @@ def _shown_text(text: str, part: Message, kind: str) -> str:
         return unmark_enriched(text)
     if kind in INLINE_KINDS:
         return unfold_calendar(text)
-    if _parameter(part, "format").lower() == "flowed":
-        return unwrap_flowed(text, joins_words=_parameter(part, "delsp").lower() == "yes")
+    if parameter(part, "format").lower() == "flowed":
+        return unwrap_flowed(text, joins_words=parameter(part, "delsp").lower() == "yes")
     return text
 
 
@@ -389,7 +402,7 @@ def _is_file(part: Message, kind: str, *, is_body: bool) -> bool:
     if not kind.startswith("text/") or kind == "text/rtf":
         return True
     is_attached = "attach" in str(part.get("content-disposition", "")).partition(";")[0].lower()
-    return is_attached or bool(_file_name(part) and not is_body)
+    return is_attached or bool(file_name(part) and not is_body)
 
 
 def _split_parts(data: bytes, kind: str) -> Message | None:
@@ -398,8 +411,12 @@ def _split_parts(data: bytes, kind: str) -> Message | None:
     if found is None:
         return None
     head = b'Content-Type: %b; boundary="%b"\n\n' % (kind.encode(), found[1].rstrip().replace(b'"', b'\\"'))
-    part = message_from_bytes(head + data, policy=POLICY)
+    part = parse_mail(head + data)
     return part if part.is_multipart() else None
+
+
+def _kind(part: Message) -> str:
+    return Message.get_content_type(part)
 
 
 def _children(part: Message) -> list[Message]:
@@ -407,61 +424,17 @@ def _children(part: Message) -> list[Message]:
     return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
 
 
-def _parameter(part: Message, name: str, *, header: str = "content-type") -> str:
-    """Returns a parameter of a header; empty if it is not there. One with a charset (RFC 2231) is a tuple."""
-    value = part.get_param(name, "", header)
-    if not isinstance(value, tuple):
-        return str(value)
-    charset, _, text = value
-    return decode_text_or_bytes(text.encode("latin-1", "replace"), label=charset or None).text
-
-
-def _label(part: Message) -> str | None:
-    return _parameter(part, "charset").strip() or None
-
-
-def _encoding(part: Message) -> str:
-    """Returns how a part is encoded; empty if it is not."""
-    name = re.match(r"\W*([\w-]+)", str(part.get("content-transfer-encoding", "")))
-    encoding = name[1].lower() if name else ""
-    return encoding if encoding in {"base64", "quoted-printable", *UU_KINDS} else ""
-
-
-def _leaf_bytes(part: Message) -> tuple[bytes, bool]:
-    """Decodes a part, or what is inside a part of messages.
-
-    Returns:
-        Its bytes, and whether some of them are lost.
-    """
-    is_base64 = _encoding(part) == "base64"
-    if not part.is_multipart() and not is_base64:
-        data = part.get_payload(decode=True)
-        return (data if isinstance(data, bytes) else b""), False
-    children = _children(part)
-    data = b"\n".join(child.as_bytes() for child in children) if children else str(part.get_payload() or "").encode()
-    if is_base64:
-        return decode_base64(data)
-    return decodestring(data) if _encoding(part) == "quoted-printable" else data, False
-
-
 def _secure_reason(part: Message) -> str:
     """Why a part of S/MIME is not read."""
-    head = _leaf_bytes(part)[0][:64]
-    is_signed = "signed" in _parameter(part, "smime-type").lower() or SIGNED_DATA in head
+    head = leaf_bytes(part)[0][:64]
+    is_signed = "signed" in parameter(part, "smime-type").lower() or SIGNED_DATA in head
     return SIGNED_UNREAD if is_signed and ENVELOPED_DATA not in head else f"S/MIME (smime.p7m): {ENCRYPTED_UNREAD}"
 
 
-def _file_name(part: Message) -> str:
-    """Returns the name of a file; empty if it has none."""
-    name = _parameter(part, "filename", header="content-disposition") or _parameter(part, "name")
-    return " ".join(decode_header(name, label=_label(part)).text.split())
-
-
 def _attachment_name(part: Message) -> str:
-    name, kind = _file_name(part), part.get_content_type()
+    name, kind = file_name(part), _kind(part)
     if kind in MESSAGE_KINDS and ENDINGS.get(ending_of(name)) != "email":
-        inner = None if _encoding(part) else next(iter(_children(part)), None)
-        subject = header_text(inner, "Subject").text if inner is not None else ""
+        subject = header_text(parse_mail(leaf_bytes(part)[0]), "Subject").text
         return f"{name or subject or 'message'}.eml"
     if kind.startswith("text/") and ending_of(name) not in ENDINGS:
         return f"{name}.txt"
@@ -475,16 +448,6 @@ def _attachment_data(part: Message, is_damaged: list[bool]) -> bytes:
         part: the attachment.
         is_damaged: gets whether some of its bytes are lost.
     """
-    data, is_lossy = _leaf_bytes(part)
+    data, is_lossy = leaf_bytes(part)
     is_damaged.append(is_lossy)
-    if data.startswith(TNEF):
-        raise ConversionError(TNEF_UNREAD)
-    label = _label(part)
-    codec = find_codec(label) if label is not None and not is_ascii_label(label) else None
-    if codec is None or not part.get_content_type().startswith("text/") or data.startswith(tuple(BYTE_ORDER_MARKS)):
-        return data
-    with suppress(UnicodeDecodeError):
-        text = data.decode(codec)
-        is_utf8 = text.encode("utf-8", "replace") == data or (not data.isascii() and is_valid_utf8(data))
-        return data if is_utf8 else text.encode("utf-8-sig", "replace")
-    return data
+    return as_file(data, label=charset_label(part)) if _kind(part).startswith("text/") else data

@@ -4,10 +4,19 @@ import re
 import unicodedata
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
 from email.message import Message
+from email.policy import Compat32
 from itertools import groupby, pairwise
 
-from memagent_batch.data.ingest.readers.charsets import Decoded, decode_text, find_codec
+from memagent_batch.data.ingest.readers.charsets import (
+    BYTE_ORDER_MARKS,
+    Decoded,
+    decode_text,
+    find_codec,
+    is_ascii_label,
+    is_valid_utf8,
+)
 from memagent_batch.errors import ConversionError
 
 ENCODED_WORD = re.compile(
@@ -15,6 +24,7 @@ ENCODED_WORD = re.compile(
     r"(?:\?=(?![0-9A-F]{2}\S{0,75}\?=)|(?==\?[\w-]+\?[bBqQ]\?)|$)"
 )
 """An encoded word; one whose end is missing ends with the header, or where the next one begins."""
+UU_KINDS = frozenset({"x-uuencode", "uuencode", "uue", "x-uue"})
 BASE64_LETTERS = bytes(byte for byte in range(128) if chr(byte).isalnum()) + b"+/"
 OTHER_BYTES = bytes({*range(256)} - {*BASE64_LETTERS, *b"="})
 IGNORED = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff_]")
@@ -37,6 +47,73 @@ BASE64 = re.compile(
 """Lines of base64: several long ones, a very long one, or nothing else in the text."""
 MIXED = re.compile(r"(?=.*[A-Z])(?=.*[g-z])(?=.*[0-9+/])", re.S)
 """What base64 has and numbers in hexadecimal digits, or words, lack."""
+
+
+class _Policy(Compat32):
+    """Leaves headers as they are in the file. Bytes above 127 are surrogates."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return value
+
+    def fold(self, name: str, value: str) -> str:
+        return f"{name}: {value}\n"
+
+    def fold_binary(self, name: str, value: str) -> bytes:
+        return self.fold(name, value).encode("utf-8", "surrogateescape")
+
+
+POLICY = _Policy()
+
+
+def parameter(part: Message, name: str, *, header: str = "content-type") -> str:
+    """Returns a parameter of a header; empty if it is not there. One with a charset (RFC 2231) is a tuple."""
+    value = part.get_param(name, "", header)
+    if not isinstance(value, tuple):
+        return str(value)
+    charset, _, text = value
+    return decode_text_or_bytes(text.encode("latin-1", "replace"), label=charset or None).text
+
+
+def charset_label(part: Message) -> str | None:
+    """Returns the charset that a part names; None if it names none."""
+    return parameter(part, "charset").strip() or None
+
+
+def transfer_encoding(part: Message) -> str:
+    """Returns how a part is encoded; empty if it is not."""
+    name = re.match(r"\W*([\w-]+)", str(part.get("content-transfer-encoding", "")))
+    encoding = name[1].lower() if name else ""
+    return encoding if encoding in {"base64", "quoted-printable", *UU_KINDS} else ""
+
+
+def leaf_bytes(part: Message) -> tuple[bytes, bool]:
+    """Decodes a part.
+
+    Returns:
+        Its bytes, and whether some of them are lost.
+    """
+    if transfer_encoding(part) == "base64":
+        return decode_base64(str(part.get_payload() or "").encode("utf-8", "surrogateescape"))
+    data = part.get_payload(decode=True)
+    return (data if isinstance(data, bytes) else b""), False
+
+
+def file_name(part: Message) -> str:
+    """Returns the name of a file; empty if it has none."""
+    name = parameter(part, "filename", header="content-disposition") or parameter(part, "name")
+    return " ".join(decode_header(name, label=charset_label(part)).text.split())
+
+
+def as_file(data: bytes, *, label: str | None) -> bytes:
+    """Returns a text that is a file of its own: in UTF-8 if a header names the charset that it has."""
+    codec = find_codec(label) if label is not None and not is_ascii_label(label) else None
+    if codec is None or data.startswith(tuple(BYTE_ORDER_MARKS)):
+        return data
+    with suppress(UnicodeDecodeError):
+        text = data.decode(codec)
+        is_utf8 = text.encode("utf-8", "replace") == data or (not data.isascii() and is_valid_utf8(data))
+        return data if is_utf8 else text.encode("utf-8-sig", "replace")
+    return data
 
 
 def decode_base64(data: bytes) -> tuple[bytes, bool]:
@@ -149,13 +226,19 @@ def find_phrases(text: str) -> set[tuple[str, ...]]:
     return urls | {(word,) for word in words} | set(pairwise(words))
 
 
-def remove_base64(text: str) -> tuple[str, bool]:
-    """Removes lines of base64, but not those of keys and signatures; returns the rest, and whether there were any."""
-    pieces = ARMOUR.split(text)
+def remove_base64(text: str) -> tuple[str, str]:
+    """Removes lines of base64, but not those of keys and signatures; returns the rest, and what was removed."""
+    pieces, removed = ARMOUR.split(text), list[str]()
+
+    def replacement(lines: re.Match[str]) -> str:
+        if not MIXED.match(lines[0]):
+            return lines[0]
+        removed.append(lines[0])
+        return ""
+
     for position in range(0, len(pieces), 2):
-        pieces[position] = BASE64.sub(lambda lines: "" if MIXED.match(lines[0]) else lines[0], pieces[position])
-    shorter = "".join(pieces)
-    return shorter, len(shorter) < len(text)
+        pieces[position] = BASE64.sub(replacement, pieces[position])
+    return "".join(pieces), "\n".join(removed)
 
 
 def unwrap_flowed(text: str, *, joins_words: bool) -> str:

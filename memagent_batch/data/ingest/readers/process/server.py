@@ -165,12 +165,12 @@ def _write(converter: Converter, lines: FileIO, request: Request, given: Given) 
     folder, output_bytes, num_attachments = Path(request["folder"]), request["output_bytes"], 0
     for number, item in enumerate(converter.convert(Path(request["file"])), start=1):
         record, data, name = asdict(item), b"", None
-        _tell(given, item)
+        tell(given, item)
         if isinstance(item, Attachment):
             num_attachments += 1
             del record["data"]
             if num_attachments <= MAX_DOCUMENTS:
-                data, name = item.data, f"attachment-{num_attachments}{ending_of(item.name)}"
+                data, name = b"" if item.failure else item.data, f"attachment-{num_attachments}{ending_of(item.name)}"
                 output_bytes -= len(data)
             record["file"] = name
         elif record.pop("picture") and request["settings"].get("ocr"):
@@ -186,7 +186,7 @@ def _write(converter: Converter, lines: FileIO, request: Request, given: Given) 
         lines.write(line)
 
 
-def _tell(given: Given, item: Part | Attachment) -> None:
+def tell(given: Given, item: Part | Attachment) -> None:
     """Tells what a converter gave, and what it said that it did not read."""
     if isinstance(item, Attachment):
         given.add_file(item.data, locator=item.locator)
