@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import JobConfig, PricesConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import BoundReachedError
+from memagent_batch.run import parts
 from memagent_batch.run.comparison import compare_runs
+from memagent_batch.run.executors import write
+from memagent_batch.run.flows import answer as flow
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.check import check
 from memagent_batch.run.flows.plan import plan_checked
@@ -124,6 +128,29 @@ def test_money_that_is_spent_stops_a_run_and_its_cost_is_within_that_of_the_plan
     assert 0 < cost < high
     whole = answer(priced.model_copy(update={"output": f"{job.output}-whole"}))
     assert low <= whole["cost"] <= high
+
+
+def test_parts_of_the_tables_are_made_one_at_a_time(job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts of ten million readings would take 5 GiB of the driver's memory."""
+    waiting = list[int]()
+    attach_not_read, write_part = parts.attach_not_read, write.write_part
+
+    def made(*arguments: Any) -> Iterator[Any]:
+        for number, part in enumerate(attach_not_read(*arguments)):
+            waiting.append(number)
+            yield part
+
+    def written(*arguments: Any, **settings: Any) -> Any:
+        assert len(waiting) == 1
+        waiting.clear()
+        return write_part(*arguments, **settings)
+
+    monkeypatch.setattr(parts, "PART_READINGS", 2)
+    monkeypatch.setattr(flow, "attach_not_read", made)
+    monkeypatch.setattr(flow, "write_part", written)
+    answer(job)
+    assert not waiting
+    assert len(list((Path(job.output) / "answers").glob("*.parquet"))) == NUM_DOCUMENTS / 2
 
 
 def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_before(job: JobConfig) -> None:

@@ -287,7 +287,7 @@ def _write_once(
         not_read=not_read,
     )
     with compared as (changes, database):
-        parts = list(attach_not_read(plan_parts(plan, database), not_read))
+        parts = attach_not_read(plan_parts(plan, database), not_read)
         updates, missing = _write_files(plan, changes, parts, run=run, executor=executor, versions=versions)
     sums = sum_readings(
         answers,
@@ -312,7 +312,7 @@ def _write_once(
 def _write_files(
     plan: Plan,
     changes: RowChanges,
-    parts: list[pa.Table],
+    parts: Iterable[pa.Table],
     *,
     run: ActiveRun,
     executor: Executor,

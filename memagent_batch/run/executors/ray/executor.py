@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -63,12 +64,15 @@ class RayExecutor:
         is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
         """One task for each item; a single light one is done here, since Ray's first task takes 3 s to start."""
-        given, num_cpus = list(items), 1 if is_heavy else CPU_SHARE
+        left, num_cpus = iter(items), 1 if is_heavy else CPU_SHARE
+        given = list(islice(left, 2))
         if not given or (len(given) == 1 and not is_heavy):
             yield from _each({"item": given}, function=function)
-        elif isinstance(given[0], pa.Table):
-            yield from _blocks(mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus))
+        elif isinstance(given[0], pa.Table):  # of many, the driver holds one at a time
+            blocks = [ray.put(table) for table in chain(given, left)]
+            yield from _blocks(mapped(ray.data.from_arrow_refs(blocks), function, num_cpus=num_cpus))
         else:
+            given += left
             rows = ray.data.from_items([{"item": item} for item in given], override_num_blocks=len(given))
             each = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
             yield from _blocks(each)
