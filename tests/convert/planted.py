@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from base64 import b64encode
 from binascii import b2a_uu
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
@@ -102,42 +102,11 @@ def image_object(image: Image.Image) -> bytes:
     return files.stream(f"/Type /XObject /Subtype /Image {size}", image.convert("L").tobytes())
 
 
-def in_layers(off: str, on: str) -> bytes:
-    """A PDF with a text on a layer that is off, and one on a layer that is on."""
-    layers = (b"<< /Type /OCG /Name (Draft) >>", b"<< /Type /OCG /Name (Final) >>")
-    page = f"/OC /P0 BDC {written(off)} EMC /OC /P1 BDC {written(on).replace('750', '400')} EMC"
-    data = pdf(page, extra=(b"<< >>", *layers))
-    data = data.replace(b"/Names 5 0 R", b"/OCProperties << /OCGs [6 0 R 7 0 R] /D << /OFF [6 0 R] >> >>")
-    return data.replace(b"/XObject << /Im1", b"/Properties << /P0 6 0 R /P1 7 0 R >> /XObject << /Im1")
-
-
 LEGEND = (
     "Case 1:24-cv-01234 Document 57-3 Filed 03/04/24 Page 12 of 80. Confidential, subject to protective order. "
     "Produced by Fernmill Ltd. FERN-0001234567. For the eyes of attorneys only. "
 ) * 2
 """What the producers of documents stamp on scanned pages."""
-
-
-def many_annotations(facts: Sequence[str]) -> bytes:
-    """A PDF that says facts in its text, a note, typed text, two form fields, a stamp, and a file behind a clip."""
-    shown, note, typed, field, drawn_field, stamp, clip = facts
-    annotations = [
-        f"/Subtype /Text /Contents ({note})",
-        f"/Subtype /FreeText /DA (/F1 9 Tf) /Contents ({typed})",
-        f"/Subtype /Widget /FT /Tx /T (code) /V ({field})",
-        "/Subtype /Widget /FT /Tx /T (more) /AP << /N 12 0 R >>",
-        "/Subtype /Stamp /AP << /N 13 0 R >>",
-        "/Subtype /FileAttachment /FS << /Type /Filespec /F (a.txt) /EF << /F 14 0 R >> >>",
-    ]
-    extra = [
-        f"<< /Type /Annot /Rect [50 {500 - 60 * at} 300 {550 - 60 * at}] {each} >>"
-        for at, each in enumerate(annotations)
-    ]
-    looks = [appearance(f"BT /F1 12 Tf 5 40 Td ({fact}) Tj ET") for fact in (drawn_field, stamp)]
-    objects = [*(each.encode() for each in extra), *looks, files.stream("/Type /EmbeddedFile", clip.encode())]
-    data = pdf(written(f"{LONG} {shown}"), extra=(b"<< >>", *objects))
-    names = " ".join(f"{6 + at} 0 R" for at in range(len(annotations)))
-    return data.replace(b"<< /Type /Page /Parent", f"<< /Type /Page /Annots [{names}] /Parent".encode(), 1)
 
 
 PDF: dict[str, Maker] = {
@@ -148,9 +117,6 @@ PDF: dict[str, Maker] = {
     ),
     "pdf-ink.pdf": lambda _: annotated("/Subtype /Ink /InkList [[60 510 100 550 150 520]]"),
     "pdf-film.pdf": lambda _: annotated("/Subtype /Screen /T (deposition.mp4)"),
-    "pdf-hidden_layer.pdf": lambda fact: in_layers(fact, LONG),
-    "pdf-shown_layer.pdf": lambda fact: in_layers(LONG, fact),
-    "pdf-form.pdf": files.form_pdf,
     "pdf-attached_encrypted.pdf": lambda _: files.pdf_with_file("a.pdf", files.encrypted_pdf()),
     "pdf-scan.pdf": scanned,
     "pdf-mixed.pdf": lambda fact: scanned(fact, text=LONG, box=(50, 100, 500, 400)),
@@ -164,24 +130,11 @@ PDF: dict[str, Maker] = {
     "pdf-broken_stream.pdf": broken_stream,
     "pdf-xfa.pdf": xfa,
     "pdf-as_text.txt": lambda fact: pdf(written(fact)),
-    "pdf-invisible.pdf": lambda fact: pdf(written(fact).replace("Td", "Td 3 Tr")),
 }
 
 
 def page(body: str) -> bytes:
     return f"<!DOCTYPE html><html><head><title>t</title></head><body>{body}</body></html>".encode()
-
-
-def rich_page(facts: Sequence[str]) -> bytes:
-    """A page that says facts where a reader, or a reader who clicks, sees them."""
-    title, footer, hidden, field, chosen, inner, unscripted, drawing, cell = facts
-    body = (
-        f"<article>{LONG}</article><footer>{footer}</footer><div style='display: none'>{hidden}</div>"
-        f"<form><input type=text value='{field}'><select><option>a<option selected>{chosen}</select></form>"
-        f"<iframe srcdoc='<p>{inner}</p>'></iframe><noscript><p>{unscripted}</p></noscript>"
-        f"<svg><text x=1 y=9>{drawing}</text></svg>\0<table><tr><td>{cell}"
-    )
-    return b"<!-- c -->\n" * 400 + page(body).replace(b"<title>t", f"<title>{title}".encode())[:-12]
 
 
 HTML: dict[str, Maker] = {
@@ -206,27 +159,6 @@ def with_macros(fact: str) -> bytes:
     with zipfile.ZipFile(io.BytesIO(package)) as members:
         content = members.read(types)
     return files.repacked(package, {types: content.replace(plain, b"ms-word.document.macroEnabled.main+xml")})
-
-
-def rich_docx(facts: Sequence[str]) -> bytes:
-    """A DOCX that says facts in its body, and in every kind of part beside it."""
-    math, art, hidden, comment, note, chart, diagram, file, chunk = facts
-    body = (
-        f"<w:p><m:oMath><m:r><m:t>{math}</m:t></m:r></m:oMath>"
-        f'<w:r><w:pict><v:textpath xmlns:v="urn:schemas-microsoft-com:vml" string="{art}"/></w:pict></w:r>'
-        f"<w:r><w:rPr><w:vanish/></w:rPr><w:t>{hidden}</w:t></w:r></w:p>"
-    )
-    return office.docx(
-        body,
-        comments=f"<w:comment>{run(comment)}</w:comment>",
-        footnotes=f"<w:footnote>{run(note)}</w:footnote>",
-        chart=f"<a:t>{chart}</a:t>",
-        diagramData=f"<a:t>{diagram}</a:t>",
-        package=pdf(written(file)),
-        aFChunk=page(chunk),
-        image=picture("x"),
-        video=b"film",
-    )
 
 
 DOCX: dict[str, Maker] = {
@@ -289,12 +221,10 @@ MAIL: dict[str, Maker] = {
 }
 
 TEXT: dict[str, Maker] = {
-    "text-marked.txt": lambda fact: fact.encode("utf-8-sig"),
     "text-utf16_cut.txt": lambda fact: fact.encode("utf-16")[:-1],
     "text-packed.txt": lambda fact: gzip.compress(fact.encode(), mtime=0x01010101),
     "text-gz.gz": lambda fact: gzip.compress(fact.encode()),
     "text-pgp.txt": lambda _: PGP,
-    "text-table.csv": lambda fact: f"name;code\nx;{fact}\n".encode(),
     "text-picture.png": picture,
     "text-picture.txt": picture,
     "text-picture.tif": lambda fact: picture(fact, form="TIFF"),
@@ -311,7 +241,6 @@ ARCHIVE: dict[str, Maker] = {
     "zip-bomb.zip": lambda _: zipped({"a.txt": b"x", "b.txt": b"\n" * (300 << 20)}),
     "zip-prefix.zip": lambda fact: b"#!/bin/sh\n" + zipped({"a.txt": fact.encode()}),
     "zip-as_word.docx": lambda fact: zipped({"a.txt": fact.encode()}),
-    "zip-mail.zip": lambda fact: zipped({"a.eml": attached("a.docx", files.docx_file(("Normal", fact)))}),
     "zip-as_book.epub": lambda fact: zipped({"META-INF/container.xml": b"<c/>", "a.xhtml": page(fact)}),
 }
 
@@ -320,58 +249,11 @@ def odt(body: str, **more: Any) -> bytes:
     return office.opendocument(f"<office:text><text:p>Terms</text:p>{body}</office:text>", **more)
 
 
-def rich_slides(facts: Sequence[str]) -> bytes:
-    """A presentation that says facts in a group, a table, notes, a chart, the master and a file."""
-    grouped, cell, note, value, master, file = facts
-    row = f"<a:tr><a:tc><a:p><a:r><a:t>{cell}</a:t></a:r></a:p></a:tc></a:tr>"
-    return office.pptx(
-        f"<p:grpSp>{office.shape('Terms')}{office.shape(grouped)}</p:grpSp>"
-        f"<p:graphicFrame><a:tbl>{row}</a:tbl></p:graphicFrame>",
-        notesSlide=f"<a:t {office.NAMESPACES}>{note}</a:t>".encode(),
-        chart=f"<c><v>{value}</v></c>".encode(),
-        slideMaster=f"<p:m {office.P} {office.NAMESPACES}>{office.shape(master)}</p:m>".encode(),
-        image=picture("x"),
-        oleObject=pdf(written(file)),
-    )
-
-
-def rich_odt(facts: Sequence[str]) -> bytes:
-    """A text of LibreOffice that says facts in a table, a note, a text box, an object and a margin."""
-    cell, note, box, inner, margin = facts
-    table = f"<table:table-row><table:table-cell><text:p>{cell}</text:p></table:table-cell></table:table-row>"
-    return odt(
-        f'<table:table table:name="T">{table}</table:table>'
-        f"<text:p>a<text:note><text:p>{note}</text:p></text:note>"
-        f"<draw:frame><draw:text-box><text:p>{box}</text:p></draw:text-box></draw:frame></text:p>",
-        header=f"<text:p>{margin}</text:p>",
-        members={"Pictures/a.png": picture("x"), "Object 1/content.xml": odt_content(inner)},
-    )
-
-
-PICTURE = ("needs_ocr", "a picture")
-RICH: dict[str, tuple[Callable[[Sequence[str]], bytes], int, set[tuple[str, str]]]] = {
-    "rich.pdf": (many_annotations, 7, set()),
-    "rich.html": (rich_page, 9, {("needs_review", "NUL")}),
-    "rich.docx": (rich_docx, 9, {PICTURE, ("skipped", "media")}),
-    "rich.pptx": (rich_slides, 6, {PICTURE}),
-    "rich.odt": (rich_odt, 5, {PICTURE}),
-}
-"""Files with many features: how each is made, the number of facts in it, and what of it is named as not read."""
 OFFICE: dict[str, Maker] = {
     "office-writer_encrypted.odt": lambda _: odt("", manifest="<encryption-data/>"),
-    "office-impress.odp": lambda fact: office.opendocument(
-        f'<office:presentation><draw:page draw:name="S"><text:p>{fact}</text:p></draw:page></office:presentation>'
-    ),
     "office-ends_twice.rtf": lambda fact: rf"{{\rtf1 Before}}}} {{\b {fact}}}".encode(),
-    "office-text.rtf": lambda fact: rf"{{\rtf1\ansi {{\fonttbl\f0 Arial;}}\f0 Terms\par\b {fact}\b0\par}}".encode(),
     "office-old.doc": lambda fact: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + fact.encode() + bytes(600),
 }
-
-
-def odt_content(fact: str) -> bytes:
-    return (
-        f"<office:document-content {office.OPEN_NAMESPACES}><text:p>{fact}</text:p></office:document-content>".encode()
-    )
 
 
 MAKERS = PDF | HTML | DOCX | MAIL | TEXT | ARCHIVE | OFFICE
