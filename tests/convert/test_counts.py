@@ -60,6 +60,24 @@ def test_alternatives_need_no_words_of_their_own() -> None:
     assert (given.num_words, given.num_missing) == (9, 1)
 
 
+def test_alternatives_may_join_and_part_words_that_another_content_has_asked_for() -> None:
+    given = Given()
+    given.add_text("red violets, blue berries")
+    plain = Content(place="plain", text="red violets, blue berries")
+    page = Content(place="html", text="redviolets blueberries bluebells", is_alternative=True)
+    assert [each.words for each in given.missing([plain, page])] == [["bluebells"]]
+
+
+def test_file_that_is_also_a_text_is_given_as_either() -> None:
+    text = Content(place="text", text="the fee")
+    file = Content(place="file", file=b"the fee", instead=[text])
+    read, attached = Given(), Given()
+    read.add_text("The fee.")
+    attached.add_file(b"the fee")
+    assert [*read.missing([file]), *attached.missing([file])] == []
+    assert [(each.place, each.words) for each in Given().missing([file])] == [("text", ["the", "fee"])]
+
+
 def test_files_inside_are_given_or_named() -> None:
     given, files_inside = Given(), {name: name.encode() * 1000 for name in ("a.png", "b.png", "c.png")}
     given.add_file(files_inside["a.png"])

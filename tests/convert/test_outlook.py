@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.data.ingest.counts.outlook import outlook_contents
+from memagent_batch.data.ingest.counts.words import Given, words_of
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus
 from memagent_batch.data.ingest.readers.outlook import OutlookConverter
+from memagent_batch.data.ingest.readers.process.server import tell
 from memagent_batch.errors import ConversionError
 from tests.convert import outlook
 
@@ -36,7 +39,11 @@ def recipient(kind: int, name: str, address: str) -> outlook.Tree:
 def read(folder: Path, texts: Any, **more: Any) -> list[Part | Attachment]:
     file = folder / "m.msg"
     file.write_bytes(outlook.compound_file(outlook.message({**NOTE, **texts}, **more)))
-    return [*OutlookConverter().convert(file)]
+    items, given = [*OutlookConverter().convert(file)], Given()
+    for item in items:
+        tell(given, item)
+    assert [*given.missing(outlook_contents(file))] == []
+    return items
 
 
 def text(folder: Path, texts: Any, **more: Any) -> str:
@@ -55,6 +62,32 @@ def test_recipients_have_addresses_and_blind_ones_are_named(tmp_path: Path) -> N
     sent = "From: ann@example.org\r\nTo: Bo <bo@example.org>\r\nSubject: As sent\r\n\r\n"
     shown = text(tmp_path, {HEADERS: sent, BODY: "Hello"}, recipients=people)
     assert shown.splitlines()[:4] == ["From: ann@example.org", *to]
+
+
+def test_headers_behind_the_line_of_a_server_are_those_that_the_message_was_sent_with(tmp_path: Path) -> None:
+    sent = "Microsoft Mail Internet Headers Version 2.0\r\nTo: bo@example.org\r\nOrganization: Walnut\r\nX-Spam: no\r\n"
+    shown = text(tmp_path, {HEADERS: sent, BODY: "Hello"}, recipients=[recipient(1, "Bo Li", "bo@example.org")])
+    to = "To: bo@example.org; Bo Li <bo@example.org>"
+    assert shown == f"From: Ann <ann@example.org>\n{to}\nOrganization: Walnut\n\nHello"
+
+
+def test_words_of_a_message_are_counted_in_every_property_recipient_and_message_inside_it(tmp_path: Path) -> None:
+    inner = outlook.message({SUBJECT: "w1", BODY: "w2", HTML: "<p title=w3>w4</p>"}, header_bytes=24)
+    texts: Any = {
+        CLASS: "IPM.Contact",
+        HEADERS: "Subject: w5\r\nX-Spam: no\r\n",
+        RTF: unpacked(rb"{\rtf1 w6}"),
+        0x8000: "w7",
+    }
+    people = [recipient(1, "w8", "w9@w10")]
+    file = tmp_path / "m.msg"
+    attached = [outlook.attachment("no", b"f" * 1000), outlook.attachment("no", inner)]
+    tree = outlook.message({**texts, 0x3A16: "w11", 0x3FF8: "no"}, recipients=people, attached=attached)
+    file.write_bytes(outlook.compound_file(tree))
+    contents = [*outlook_contents(file)]
+    words = {word for content in contents for word in words_of(content.text)}
+    assert words == {f"w{number}" for number in range(1, 12)}
+    assert [content.file for content in contents if content.file] == [b"f" * 1000]
 
 
 def test_one_who_sends_for_another_and_both_dates_are_shown(tmp_path: Path) -> None:

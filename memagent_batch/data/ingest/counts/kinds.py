@@ -5,6 +5,7 @@ from pathlib import Path
 
 from memagent_batch.data.ingest.counts.mail import mail_contents
 from memagent_batch.data.ingest.counts.old_office import old_office_contents
+from memagent_batch.data.ingest.counts.outlook import outlook_contents
 from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
 from memagent_batch.data.ingest.counts.pages import html_contents
 from memagent_batch.data.ingest.counts.rtf import rtf_contents
@@ -17,6 +18,7 @@ CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.HTML: html_contents,
     FileKind.MARKDOWN: text_contents,
     FileKind.OLD_OFFICE: old_office_contents,
+    FileKind.OUTLOOK: outlook_contents,
     FileKind.RTF: rtf_contents,
     FileKind.SLIDES: office_contents,
     FileKind.TEXT: text_contents,

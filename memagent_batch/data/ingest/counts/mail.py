@@ -105,9 +105,8 @@ def _contents(part: _Part) -> Iterator[Content | _Part]:
         name, _, value = line.partition(":")
         head.set_raw(name.strip(), value.strip())
     kind = head.get_content_type()
-    readable = "\n".join(text for line in lines if (text := _readable(line)))
-    if readable:
-        text = decode_header(readable, label=charset_label(head)).text
+    text = _readable(lines, charset_label(head))
+    if text:
         yield Content(place=f"{part.place}, headers", text=text, is_alternative=part.is_alternative)
     if kind in ("message/partial", "message/external-body"):
         yield part.inner(body)
@@ -141,11 +140,15 @@ def _split_head(data: bytes) -> tuple[list[str], bytes]:
     return lines, body
 
 
-def _readable(header: str) -> str:
-    found = HEADER.match(header)
-    if found is None or PROGRAM_HEADERS.fullmatch(found[1]):
-        return ""
-    return " ".join(found[2].split())
+def readable_headers(data: bytes) -> str:
+    """Returns the headers that people read."""
+    return _readable(_split_head(data)[0], None)
+
+
+def _readable(lines: Sequence[str], label: str | None) -> str:
+    headers = (HEADER.fullmatch(line) for line in lines)
+    values = (header[2] for header in headers if header is not None and not PROGRAM_HEADERS.fullmatch(header[1]))
+    return decode_header("\n".join(" ".join(value.split()) for value in values), label=label).text
 
 
 def _inner_contents(body: bytes, head: Message, kind: str, part: _Part) -> Iterator[Content | _Part]:

@@ -46,7 +46,12 @@ FONT_PAGES |= {178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250, 254: 437, 2
 
 def rtf_contents(file: Path) -> Iterator[Content]:
     """Yields the letters of the text, and those of each kind of group beside it."""
-    yield from _Letters(file.read_bytes()).contents()
+    yield from letters_of(file.read_bytes())
+
+
+def letters_of(data: bytes) -> Iterator[Content]:
+    """Yields the same of RTF inside another file."""
+    yield from _Letters(data).contents()
 
 
 class _Letters:

@@ -102,7 +102,7 @@ class Given:
         for text in self._texts:
             left.update(words_of(text))
         alternatives = Counter(left)
-        found = list[tuple[str, list[tuple[int, str]]]]()
+        found: dict[bool, list[tuple[str, list[tuple[int, str]]]]] = {False: [], True: []}
         for content in self._opened(contents):
             if content.is_member or content.file is not None:
                 if self._is_missing(content):
@@ -113,9 +113,10 @@ class Given:
             have = Counter(alternatives) if content.is_alternative else left
             missed = _take(words, have)
             if missed:
-                found.append((content.place, missed))
-        if found:
-            yield from self._reconciled(found, left)
+                found[content.is_alternative].append((content.place, missed))
+        for is_alternative, places in found.items():
+            if places:
+                yield from self._reconciled(places, alternatives if is_alternative else left)
 
     def _opened(self, contents: Iterable[Content]) -> Iterator[Content]:
         """Yields what files say in place of those that were not given as files."""

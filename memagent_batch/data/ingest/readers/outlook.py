@@ -1,9 +1,10 @@
 """Messages of Outlook (.msg) by olefile: written as the e-mail that they were, and read as one."""
 
+import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from email.parser import HeaderParser
@@ -14,11 +15,13 @@ from typing import Any
 
 import olefile
 
+from memagent_batch.data.ingest.counts.mail import PROGRAM_HEADERS
 from memagent_batch.data.ingest.readers.charsets import Decoded, code_page_label
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.html import decode_page
 from memagent_batch.data.ingest.readers.mail import HEADERS, message_items
-from memagent_batch.data.ingest.readers.mail_text import decode_text_or_bytes
+from memagent_batch.data.ingest.readers.mail_text import decode_header, decode_text_or_bytes
+from memagent_batch.data.ingest.readers.page_reader import visible_text
 from memagent_batch.data.ingest.readers.rtf import rtf_parts
 from memagent_batch.errors import ConversionError
 
@@ -31,13 +34,16 @@ ENTRY = struct.Struct("<HHIQ")
 """Type, number and flags of a property, and its value."""
 NAME_ENTRY = struct.Struct("<IHH")
 """Number of a named property, its set and kind, and its position after `FIRST_NAMED`."""
-FIRST_NAMED = 0x8000
+FIRST_NAMED, ADDRESS_FIELDS = 0x8000, range(0x3A00, 0x3B00)
+TEXT_STREAM = re.compile(r"__substg1\.0_([0-9A-F]{4})001[EF]", re.I)
 UNICODE, BYTES, DATA, FOLDER, TIME = 0x001F, 0x001E, 0x0102, 0x000D, 0x0040
 """Types of properties: two kinds of text, bytes, a message or object inside, and a time."""
 CLASS, SUBJECT, TRANSPORT_HEADERS, SENT, RECEIVED, CREATED = 0x001A, 0x0037, 0x007D, 0x0039, 0x0E06, 0x3007
 SENDER, AUTHOR = (0x0C1A, 0x5D01, 0x0C1F), (0x0042, 0x5D02, 0x0065)
 """Name, address of the Internet and address of its kind: of who sent it, and of the one for whom it was sent."""
 RECIPIENT_NAMES, RECIPIENT_ADDRESSES, RECIPIENT_TYPE, NON_DELIVERY = (0x3001,), (0x39FE, 0x3003), 0x0C15, 0x0C1B
+FIRST_LINE = re.compile(r"\A[^:\n]*\n")
+"""What Exchange writes before the headers that a message was sent with."""
 RECIPIENT_HEADERS = {1: ("To", 0x0E04), 2: ("Cc", 0x0E03), 3: ("Bcc", 0x0E02)}
 """Header of each type of recipient, and the property with all their names."""
 REPLY_NAMES = 0x0050
@@ -79,7 +85,7 @@ FIRST_DICTIONARY = (
 class OutlookConverter(BuiltIn):
     """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
 
-    package, revision, modules = "olefile", 6, ("olefile", "lxml.etree")
+    package, revision, modules = "olefile", 7, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Returns the text of the message and of its attachments, and the losses: what could not be read."""
@@ -89,7 +95,11 @@ class OutlookConverter(BuiltIn):
                 data = _as_mail(_Folder(ole, (), losses, header_bytes=HEADER_BYTES))
         except (OSError, LookupError, struct.error, ValueError) as error:
             raise ConversionError(f"it can't be opened as a message of Outlook ({error}); is it whole?") from error
-        yield from message_items(data, number=1, doubts=[*losses.doubts])
+        for item in message_items(data, number=1, doubts=[*losses.doubts]):
+            if isinstance(item, Part) and losses.left_out:
+                item = replace(item, left_out="\n".join([item.left_out, *losses.left_out]))
+                losses.left_out.clear()
+            yield item
         for reason in losses.unread:
             yield Part(locator="message 1", status=PartStatus.FAILED, reason=reason)
         yield from losses.parts
@@ -103,6 +113,8 @@ class _Losses:
     doubts: dict[str, None] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     """Pictures and objects inside its text."""
+    left_out: list[str] = field(default_factory=list)
+    """What the messages inside it say, which become files, and field codes."""
 
 
 class _Folder:
@@ -156,6 +168,13 @@ class _Folder:
         """A folder inside."""
         return _Folder(self._ole, [*self._path, name], self.losses, header_bytes=header_bytes)
 
+    def field_numbers(self) -> list[int]:
+        """The numbers of texts that are fields of an address book, or have names."""
+        names = [path[-1] for path in self._ole.listdir() if path[:-1] == [*self._path]]
+        found = (TEXT_STREAM.fullmatch(name) for name in sorted(names))
+        numbers = [int(stream[1], 16) for stream in found if stream is not None]
+        return [number for number in numbers if number in ADDRESS_FIELDS or number >= FIRST_NAMED]
+
     def folders(self, prefix: str) -> list["_Folder"]:
         """The attachments or recipients, in order."""
         depth = len(self._path)
@@ -202,7 +221,8 @@ class _Folder:
 def _as_mail(message: _Folder, *, depth: int = 1) -> bytes:
     """The message as an e-mail."""
     content = EmailMessage()
-    content.set_content("\n\n".join(filter(None, [message.text(BODY), *_fields(message)])))
+    body = "\n\n".join(filter(None, [message.text(BODY), *_fields(message)]))
+    content.set_content(body)
     html = message.html()
     rtf = "" if html else _rtf_text(message)
     if html:
@@ -225,6 +245,9 @@ def _as_mail(message: _Folder, *, depth: int = 1) -> bytes:
         else:
             content.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
     headers = "".join(f"{name}: {value}\r\n" for name, value in _headers(message).items() if value)
+    if depth > 1:
+        page = visible_text(html)
+        message.losses.left_out += [headers, body, page.title, page.text, *page.left_out, rtf]
     return headers.encode("utf-8", "replace") + content.as_bytes()
 
 
@@ -234,7 +257,7 @@ def _rtf_text(message: _Folder) -> str:
     if not data:
         return ""
     try:
-        parts = [*rtf_parts(_unpack_rtf(data))]
+        parts = [*rtf_parts(unpack_rtf(data))]
     except ConversionError as error:
         message.losses.unread.append(f"its packed RTF is not read: {error}; save it as EML")
         return ""
@@ -242,10 +265,11 @@ def _rtf_text(message: _Folder) -> str:
         part.reason: None for part in parts if part.status is PartStatus.NEEDS_REVIEW and part.reason
     }
     message.losses.parts += [part for part in parts if not part.text]
+    message.losses.left_out += [part.left_out for part in parts]
     return "\n\n".join(part.text for part in parts if part.text)
 
 
-def _unpack_rtf(data: bytes) -> bytes:
+def unpack_rtf(data: bytes) -> bytes:
     """Unpacks RTF: runs of eight tokens, each a byte or a reference to bytes among the last 4,096 ones."""
     if len(data) < RTF_HEADER.size:
         raise ConversionError("it is cut off")
@@ -292,6 +316,7 @@ def _fields(message: _Folder) -> Iterator[str]:
     for number, name in names.items():
         value = message.time(number) or message.text(number)
         lines += [f"{name}: {value}"] if value else []
+    lines += [f"Other: {message.text(number)}" for number in message.field_numbers() if number not in names]
     yield "\n".join(dict.fromkeys(lines))
     if not kind.lower().startswith(FIELD_CLASSES):
         message.losses.unread.append(f"it is a {kind or 'message without a class'}: not all of its fields are read")
@@ -299,7 +324,7 @@ def _fields(message: _Folder) -> Iterator[str]:
 
 def _headers(message: _Folder) -> dict[str, str]:
     """Sender, recipients, dates and subject: those that it was sent with, else those that Outlook noted."""
-    sent = HeaderParser().parsestr(message.text(TRANSPORT_HEADERS))
+    sent = HeaderParser().parsestr(FIRST_LINE.sub("", message.text(TRANSPORT_HEADERS)))
     sender, author = _person(message, SENDER), _person(message, AUTHOR)
     times = (message.time(number) for number in (SENT, RECEIVED, CREATED))
     noted = {
@@ -310,7 +335,8 @@ def _headers(message: _Folder) -> dict[str, str]:
         "Delivery-Date": message.time(RECEIVED) if message.time(SENT) else "",
         "Subject": message.text(SUBJECT),
     }
-    headers = {name: " ".join(str(sent.get(name) or noted.get(name, "")).split()) for name in HEADERS}
+    names = [*HEADERS, *(name for name in sent if PROGRAM_HEADERS.fullmatch(name) is None and name not in HEADERS)]
+    headers = {name: " ".join(str(sent.get(name) or noted.get(name, "")).split()) for name in names}
     return headers | dict(_recipients(message, headers))
 
 
@@ -327,7 +353,12 @@ def _recipients(message: _Folder, headers: Mapping[str, str]) -> Iterator[tuple[
         people.setdefault(kind, []).append((name, recipient.first_text(RECIPIENT_ADDRESSES)))
     for kind, (header, names) in RECIPIENT_HEADERS.items():
         sent, listed = headers.get(header, ""), people.get(kind, [])
-        more = [_address(name, address) for name, address in listed if (address or name).lower() not in sent.lower()]
+        shown = decode_header(sent).text.lower()
+        more = [
+            _address(name, address)
+            for name, address in listed
+            if not (address.lower() in shown and (name.lower() in shown or name.lower() in address.lower()))
+        ]
         yield header, "; ".join(filter(None, [sent, *more])) or " ".join(message.text(names).split())
 
 
