@@ -80,7 +80,7 @@ def mail_text(file: Path) -> str:
                 text = decoded(part.get_payload(decode=True) or b"")
                 with suppress(LookupError, UnicodeError, KeyError):
                     text = part.get_content()
-                text = page_text(text) if part.get_content_subtype() == "html" else text
+                text = text if part.get_content_subtype() == "plain" else page_text(text)
                 (repeated if id(part) in again else said).append(text)
     return "\n".join(said) + "\f" + "\n".join(repeated)
 
@@ -91,7 +91,7 @@ def program(*command: str, noise: str = r"\Z") -> Extractor:
     def text_of(file: Path) -> str:
         arguments = [str(file) if each == "FILE" else each for each in command]
         done = subprocess.run(arguments, capture_output=True, timeout=PROGRAM_SECONDS, check=False)
-        if done.returncode and not done.stdout:
+        if (done.returncode and not done.stdout) or b"Traceback (most recent call last)" in done.stdout:
             raise OSError(f"exit {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}")
         return re.sub(noise, " ", decoded(done.stdout), flags=re.M)
 
@@ -113,7 +113,7 @@ PROGRAMS: Mapping[str, Mapping[str, Extractor]] = {
     ".xls": {"xls2csv": program("xls2csv", "-dutf-8", "FILE")},
     ".ppt": {"catppt": program("catppt", "-dutf-8", "FILE")},
     ".msg": {"extract_msg": program("extract_msg", "--dump-stdout", "FILE")},
-    ".rtf": {"unrtf": program("unrtf", "--text", "FILE", noise=r"^(###.*|-{5,}|(TITLE|AUTHOR): .*)$")},
+    ".rtf": {"unrtf": program("unrtf", "--nopict", "--text", "FILE", noise=r"^(###.*|-{5,}|(TITLE|AUTHOR): .*)$")},
     **{
         f".{kind}": {"pandoc": program("pandoc", "-f", kind, "-t", "plain", "--wrap=none", "FILE")}
         for kind in ("docx", "odt", "epub", "html")
