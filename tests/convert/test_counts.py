@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,15 @@ def test_words_of_a_text_are_listed_in_each_encoding(tmp_path: Path, data: bytes
     file.write_bytes(data)
     (content,) = text_contents(file)
     assert words_of(content.text) == words
+
+
+def test_what_has_no_words_is_a_loss_unless_its_place_is_named() -> None:
+    given = Given()
+    given.add_name("page 1 an image fills the page")
+    given.add_name("page 22, picture 1 a picture")
+    reasons = {"page 1": "a scan", "page 2": "a picture", "page 3": "", "page 22": "a stamp"}
+    contents = [Content(place=place, unread=partial(str, reason)) for place, reason in reasons.items()]
+    assert [(each.place, each.reason) for each in given.missing(contents)] == [("page 2", "a picture")]
 
 
 def test_words_of_a_text_are_in_one_form() -> None:

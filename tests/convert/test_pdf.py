@@ -110,12 +110,20 @@ def test_page_is_read_as_it_is_shown(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("turn", [0, 90, 180, 270])
-@pytest.mark.parametrize("matrix", ["1 0 0 1 100 600", "0 1 -1 0 300 200", "-1 0 0 -1 400 500", "0 -1 1 0 300 600"])
-def test_lines_of_a_turned_page_keep_their_order(tmp_path: Path, turn: int, matrix: str) -> None:
-    page = f"BT /F1 12 Tf {matrix} Tm 14 TL (first 5,050) Tj T* (second) Tj T* (third) Tj ET"
+@pytest.mark.parametrize("matrix", [(1, 0, 100, 600), (0, 1, 300, 200), (-1, 0, 400, 500), (0, -1, 300, 600)])
+def test_lines_of_a_turned_page_keep_their_order_and_that_of_their_pieces(
+    tmp_path: Path, turn: int, matrix: tuple[int, int, int, int]
+) -> None:
+    along, up, left, bottom = matrix
+    page = "".join(
+        f"BT /F1 12 Tf {along} {up} {-up} {along} {left + x * along + y * up} {bottom + x * up - y * along} Tm "
+        f"({text}) Tj 6 Ts /F1 7 Tf (2) Tj 0 Ts ET "
+        for y, line in ((0, ("first 5,050", "rent")), (14, ("second", "fee")), (28, ("third", "tax")))
+        for x, text in zip((0, 90), line, strict=True)
+    )
     data = pdf(page).replace(b"/Type /Page /", f"/Type /Page /Rotate {turn} /".encode())
     (part,) = parts_of(tmp_path, data)
-    assert part.text == "first 5,050\nsecond\nthird"
+    assert part.text == "first 5,050^2 rent^2\nsecond^2 fee^2\nthird^2 tax^2"
 
 
 @pytest.mark.parametrize(

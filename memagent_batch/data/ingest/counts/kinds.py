@@ -8,6 +8,7 @@ from memagent_batch.data.ingest.counts.old_office import old_office_contents
 from memagent_batch.data.ingest.counts.outlook import outlook_contents
 from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
 from memagent_batch.data.ingest.counts.pages import html_contents
+from memagent_batch.data.ingest.counts.pdf import pdf_contents
 from memagent_batch.data.ingest.counts.rtf import rtf_contents
 from memagent_batch.data.ingest.counts.text import text_contents
 from memagent_batch.data.ingest.counts.words import Content
@@ -19,6 +20,7 @@ CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.MARKDOWN: text_contents,
     FileKind.OLD_OFFICE: old_office_contents,
     FileKind.OUTLOOK: outlook_contents,
+    FileKind.PDF: pdf_contents,
     FileKind.RTF: rtf_contents,
     FileKind.SLIDES: office_contents,
     FileKind.TEXT: text_contents,

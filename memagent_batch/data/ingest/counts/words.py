@@ -7,7 +7,7 @@ what a text says and in which order; what they pass over by mistake is found her
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -44,6 +44,9 @@ class Content:
     this place as its locator."""
     instead: "Sequence[Content]" = ()
     """With `file`: what it says, which a reader may give in place of the file."""
+    unread: Callable[[], str] | None = None
+    """Where there are no words, such as in a picture: says what of it is not read, if anything. It is asked only where
+    the reader names nothing of `place`."""
     is_alternative: bool = False
     """Whether it says again what other contents say, as the HTML of a message does: it needs no words of its own."""
 
@@ -54,13 +57,15 @@ class Missing:
 
     place: str
     words: Sequence[str] = ()
-    """Empty where a whole file is missing."""
+    """Empty where a whole file is missing, or something that has no words."""
+    what: str = ""
+    """Then it says what."""
 
     @property
     def reason(self) -> str:
         """What a loss says of it."""
         if not self.words:
-            return "a file inside, which is not read"
+            return self.what
         shown = " ".join(self.words[:NAMED_WORDS])
         more = " ..." if len(self.words) > NAMED_WORDS else ""
         noun = "word" if len(self.words) == 1 else "words"
@@ -104,9 +109,9 @@ class Given:
         alternatives = Counter(left)
         found: dict[bool, list[tuple[str, list[tuple[int, str]]]]] = {False: [], True: []}
         for content in self._opened(contents):
-            if content.is_member or content.file is not None:
-                if self._is_missing(content):
-                    yield Missing(place=content.place)
+            if content.is_member or content.file is not None or content.unread is not None:
+                if what := self._what_is_missing(content):
+                    yield Missing(place=content.place, what=what)
                 continue
             words = words_of(content.text)
             self.num_words += len(words)
@@ -125,6 +130,13 @@ class Given:
                 yield content
             elif sha256(content.file or b"").digest() not in self._files:
                 yield from self._opened(content.instead)
+
+    def _what_is_missing(self, content: Content) -> str:
+        """Says what was neither given nor named of something that has no words, if anything."""
+        if content.unread is None:
+            return "a file inside, which is not read" if self._is_missing(content) else ""
+        begins = (f"{content.place} ", f"{content.place}, ")
+        return "" if any(named.startswith(begins) for named in self._named) else content.unread()
 
     def _is_missing(self, content: Content) -> bool:
         """Returns whether a file inside was neither given nor named."""

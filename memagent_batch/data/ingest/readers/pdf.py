@@ -4,7 +4,8 @@ import base64
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pypdfium2.raw as pdfium
 
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
-from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, embedded_file
+from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, Comment, embedded_file
 from memagent_batch.data.ingest.readers.pdf_shapes import (
     Box,
     PageInk,
@@ -42,7 +43,7 @@ STAMP_SHARE = 0.05
 LETTER_CURVES = 200
 """Segments of drawn shapes from which they may be letters, some 15 each."""
 QUOTED_CHARACTERS = 60
-"""Characters of a covered text that its reason quotes."""
+"""Characters of a text that a reason or a comment quotes."""
 PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
 STREAM = re.compile(rb"(?<!end)stream\r?\n")
 FILTER = re.compile(rb"/(\w+)Decode\b")
@@ -55,6 +56,8 @@ ZLIB_HEADER_BYTES = 2
 FLUSH_MARK = b"\0\0\xff\xff"
 """Ends packed data that was flushed instead of closed; it is whole."""
 LAYERS_MARK = b"/OCProperties"
+BOOKMARK_DEPTH = 15
+"""Levels of bookmarks that are read."""
 DOTS_PER_INCH, JPEG_QUALITY = 200, 95
 PAGE_PIXELS = 40_000_000
 """Most pixels of a page that is drawn, ten times those of A4: a larger page is drawn smaller."""
@@ -63,7 +66,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
 
-    package, revision, modules = "pypdfium2", 5, ("pypdfium2", "numpy")
+    package, revision, modules = "pypdfium2", 6, ("pypdfium2", "numpy")
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:
@@ -72,11 +75,16 @@ class PdfConverter(BuiltIn):
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page."""
         document, content = _open(file), _FileContent(file.read_bytes())
+        bookmarks = _Bookmarks(document)
         for number in range(len(document)):
             try:
-                yield from _page_items(document, number, ocr=self._ocr, has_layers=content.has_layers)
+                yield from _page_items(
+                    document, number, ocr=self._ocr, has_layers=content.has_layers, bookmarks=bookmarks
+                )
             except pypdfium2.PdfiumError as error:
                 yield Part(locator=f"page {number + 1}", status=PartStatus.FAILED, reason=str(error))
+        if titles := bookmarks.unsaid():
+            yield Part(locator="bookmarks", text="\n".join(titles))
         for number in range(document.count_attachments()):
             yield embedded_file(partial(document.get_attachment, number), number=str(number + 1))
         for reason in content.losses(document):
@@ -100,19 +108,51 @@ def _open(file: Path) -> Any:
     return document
 
 
-def _page_items(document: Any, number: int, *, ocr: bool, has_layers: bool) -> Iterator[Part | Attachment]:
+class _Bookmarks:
+    """Titles beside the pages of a document, most of which are headings that a page says."""
+
+    def __init__(self, document: Any) -> None:
+        self._titles = dict[int, str]()
+        self._of_pages = defaultdict[int | None, list[int]](list)
+        for position, bookmark in enumerate(document.get_toc(max_depth=BOOKMARK_DEPTH)):
+            self._titles[position] = bookmark.get_title()
+            target = bookmark.get_dest()
+            self._of_pages[target and target.get_index()].append(position)
+
+    def said_on(self, number: int, text: str) -> list[str]:
+        """Takes out those that lead to a page whose text has them."""
+        positions = self._of_pages.get(number, ())
+        said = _letters(text) if positions else ""
+        return [self._titles.pop(position) for position in positions if _letters(self._titles[position]) in said]
+
+    def unsaid(self) -> list[str]:
+        """Those that were not taken out."""
+        return [title for title in self._titles.values() if title.strip()]
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _page_items(
+    document: Any, number: int, *, ocr: bool, has_layers: bool, bookmarks: _Bookmarks
+) -> Iterator[Part | Attachment]:
     page, annotations = document[number], Annotations()
     if pdfium.FPDFPage_GetAnnotCount(page):
         annotations.read(document, page, number=number + 1)
         page.close()
         page = document[number]
-    is_layer_hidden = has_layers and remove_hidden_layers(page)
-    shown_page = _Page(page, annotations, is_layer_hidden=is_layer_hidden)
+    hidden_texts = remove_hidden_layers(page) if has_layers else None
+    shown_page = _Page(page, annotations, hidden_texts)
     place = f"page {number + 1}"
     status, reason = shown_page.judge()
     picture = _drawn(page) if ocr and status is PartStatus.NEEDS_OCR else b""
-    yield Part(locator=place, text=shown_page.text.text, status=status, reason=reason, picture=picture)
-    if notes := shown_page.notes(with_check_boxes=bool(picture)):
+    notes, shown = shown_page.notes(with_check_boxes=bool(picture))
+    text = shown_page.text.text
+    shown += [*shown_page.text.left_out, *annotations.left_out, *annotations.hidden, *(hidden_texts or ())]
+    left_out = "\n".join((*shown, *bookmarks.said_on(number, text)))
+    yield Part(locator=place, text=text, status=status, reason=reason, picture=picture, left_out=left_out)
+    if notes:
         yield Part(locator=f"{place}, notes", text="\n".join(notes))
     if status is not PartStatus.NEEDS_OCR:
         for position, box in enumerate(shown_page.unread_pictures, start=1):
@@ -130,8 +170,8 @@ def _page_items(document: Any, number: int, *, ocr: bool, has_layers: bool) -> I
 class _Page:
     """A page with its text, its annotations and what else it shows."""
 
-    def __init__(self, page: Any, annotations: Annotations, *, is_layer_hidden: bool) -> None:
-        self._page, self._annotations, self._is_layer_hidden = page, annotations, is_layer_hidden
+    def __init__(self, page: Any, annotations: Annotations, hidden_texts: Sequence[str] | None) -> None:
+        self._page, self._annotations, self._hidden_texts = page, annotations, hidden_texts
         self._bounds = Box(*page.get_bbox())
         self._shapes = read_shapes(page)
         self._reader = TextReader(page)
@@ -169,19 +209,32 @@ class _Page:
         is_stamp = sum(rect.area for rect in rects) < STAMP_SHARE * box.area
         return bool(scans) and is_stamp and all(map(is_blank_picture, scans))
 
-    def notes(self, *, with_check_boxes: bool) -> list[str]:
-        """Texts of annotations that the page does not show.
+    def notes(self, *, with_check_boxes: bool) -> tuple[list[str], list[str]]:
+        """Texts of annotations that the page does not show, and those that it shows.
 
         Check boxes among its words are notes, too, if OCR replaces the text of the page.
         """
-        unshown = [
-            f"{placed.label}{placed.text}"
-            for placed in self._annotations.placed_texts
-            if "".join(placed.text.split()) not in self._reader.text_in(placed.box)
-        ]
+        notes, shown = [*map(self._comment, self._annotations.comments)], list[str]()
+        said = "".join(self.text.text.split())
+        for placed in self._annotations.placed_texts:
+            is_drawn = "".join(placed.text.split()) in self._reader.text_in(placed.box)
+            is_labelled = "".join(placed.tooltip.split()) in said
+            if is_drawn and (is_labelled or not placed.text.strip()):
+                shown.append(placed.text)
+            else:
+                notes.append(f"{placed.label}{placed.text}")
         boxes = self._annotations.check_boxes if with_check_boxes else self.text.unplaced_boxes
-        marks = [f"{CHECKED if box.is_checked else UNCHECKED} {box.name}" for box in boxes]
-        return [note for note in (*self._annotations.notes, *unshown, *marks) if note.strip()]
+        notes += [f"{CHECKED if box.is_checked else UNCHECKED} {box.name}" for box in boxes]
+        return [note for note in notes if note.strip()], shown
+
+    def _comment(self, comment: Comment) -> str:
+        """A comment with its author and the text that it is about, if they are known."""
+        anchor = " ".join(" ".join(map(self._reader.words_in, comment.anchors)).split())
+        shown = anchor if len(anchor) <= QUOTED_CHARACTERS else f"{anchor[:QUOTED_CHARACTERS]}\N{HORIZONTAL ELLIPSIS}"
+        if not (comment.author or shown):
+            return comment.text
+        about = f"{' by ' if comment.author else ''}{comment.author}" + (f' on "{shown}"' if shown else "")
+        return f"[comment{about}] {comment.text}".strip()
 
     def judge(self) -> tuple[PartStatus, str | None]:
         """What the text of the page is worth, and why."""
@@ -222,8 +275,11 @@ class _Page:
             yield f"{self.text.num_unreadable} characters without a meaning are not read"
         if self._shapes.num_curves >= LETTER_CURVES:
             yield "drawn shapes, which may be letters, are not read"
-        if self._is_layer_hidden:
-            yield "what stands on layers that are off is not read"
+        if self._hidden_texts is not None:
+            quoted = " ".join(" ".join(self._hidden_texts).split())[:QUOTED_CHARACTERS]
+            yield f"what stands on layers that are off is not read{f': {quoted!r}' if quoted else ''}"
+        if hidden := " ".join(" ".join(self._annotations.hidden).split()):
+            yield f"form fields that no program shows are not read: {hidden[:QUOTED_CHARACTERS]!r}"
 
 
 def _drawn(page: Any, box: Box | None = None) -> bytes:

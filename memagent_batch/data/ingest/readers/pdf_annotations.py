@@ -1,9 +1,11 @@
 """Annotations of a PDF page: notes, stamps, form fields, check boxes, struck-out text, media and attached files."""
 
 import ctypes
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from html import unescape
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -16,6 +18,7 @@ RADIO_FLAG, PUSH_BUTTON_FLAG, PASSWORD_FLAG = 1 << 15, 1 << 16, 1 << 13
 """Flags of form fields."""
 DEFAULT_STAMP = "Draft"
 """What a stamp without a name says, by the standard."""
+TAG = re.compile(r"<[^>]*>")
 DRAWING_KINDS = frozenset({pdfium.FPDF_ANNOT_STAMP, pdfium.FPDF_ANNOT_INK})
 MEDIA_KINDS = frozenset({pdfium.FPDF_ANNOT_MOVIE, pdfium.FPDF_ANNOT_SCREEN, pdfium.FPDF_ANNOT_RICHMEDIA}) | {
     pdfium.FPDF_ANNOT_SOUND,
@@ -43,13 +46,24 @@ class PlacedText(NamedTuple):
     box: Box
     label: str = ""
     """Stands before the text where it is not drawn."""
+    tooltip: str = ""
+    """Stands before the text where the page does not say it."""
+
+
+class Comment(NamedTuple):
+    """A text about some of a page, and who wrote it."""
+
+    text: str
+    author: str
+    anchors: Sequence[Box]
+    """Where the text stands that it is about."""
 
 
 @dataclass(slots=True)
 class Annotations:
     """What the annotations of a page hold."""
 
-    notes: list[str] = field(default_factory=list)
+    comments: list[Comment] = field(default_factory=list)
     """Texts that the page does not show."""
     placed_texts: list[PlacedText] = field(default_factory=list)
     attachments: list[Attachment] = field(default_factory=list)
@@ -61,6 +75,10 @@ class Annotations:
     drawings: list[Box] = field(default_factory=list)
     """Stamps and handwriting, which may show words without a text."""
     has_media: bool = False
+    hidden: list[str] = field(default_factory=list)
+    """Values of fields that no program shows."""
+    left_out: list[str] = field(default_factory=list)
+    """Choices and explanations of fields, and authors of annotations that say nothing."""
 
     def read(self, document: Any, page: Any, *, number: int) -> None:
         """Reads the annotations of a page and makes those that show text part of its content.
@@ -77,53 +95,76 @@ class Annotations:
                 opened = partial(pypdfium2.PdfAttachment, file, document)
                 number_of_file = f"p{number}-{position + 1}"
                 self.attachments.append(embedded_file(opened, number=number_of_file, place=f"page {number}, "))
-            if not is_drawn:
-                flags = pdfium.FPDFAnnot_GetFlags(annotation)
-                pdfium.FPDFAnnot_SetFlags(annotation, flags | pdfium.FPDF_ANNOT_FLAG_HIDDEN)
+            flags = pdfium.FPDFAnnot_GetFlags(annotation) & ~pdfium.FPDF_ANNOT_FLAG_NOVIEW  # what only prints show
+            pdfium.FPDFAnnot_SetFlags(annotation, flags if is_drawn else flags | pdfium.FPDF_ANNOT_FLAG_HIDDEN)
             pdfium.FPDFPage_CloseAnnot(annotation)
         pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
 
     def _read_note(self, annotation: Any) -> bool:
         """Reads an annotation that is no form field; tells whether it is to be drawn on the page."""
         kind, contents = pdfium.FPDFAnnot_GetSubtype(annotation), _string(annotation, b"Contents")
+        contents = contents if contents.strip() else TAG.sub(" ", unescape(_string(annotation, b"RC")))
         if kind == pdfium.FPDF_ANNOT_POPUP:  # the window of another annotation
             return False
+        author = _string(annotation, b"T")
         if kind not in MARK_KINDS | MEDIA_KINDS | DRAWING_KINDS:  # such as typed text, or a line with a caption
             self.placed_texts.append(PlacedText(contents, _box(annotation)))
+            self.left_out.append(author)
             return True
-        self.notes.append(contents)
         self.has_media |= kind in MEDIA_KINDS
-        if kind == pdfium.FPDF_ANNOT_STAMP and not pdfium.FPDFAnnot_GetObjectCount(annotation):
-            self.notes.append(_string(annotation, b"Name") or DEFAULT_STAMP)  # programs draw it by its name
-        elif kind in DRAWING_KINDS:
+        is_bare_stamp = kind == pdfium.FPDF_ANNOT_STAMP and not pdfium.FPDFAnnot_GetObjectCount(annotation)
+        name = _string(annotation, b"Name") or DEFAULT_STAMP if is_bare_stamp else ""  # programs draw it by its name
+        said = "\n".join(filter(str.strip, (contents, name)))
+        if said or (author and kind in DRAWING_KINDS):
+            self.comments.append(Comment(said, author, [*_marked_boxes(annotation)]))
+        else:
+            self.left_out.append(author)
+        if kind in DRAWING_KINDS and not is_bare_stamp:
             self.drawings.append(_box(annotation))
         elif kind == pdfium.FPDF_ANNOT_STRIKEOUT:
             self.strikes += _marked_boxes(annotation)
-        return kind in DRAWING_KINDS
+        return kind in DRAWING_KINDS or (kind != pdfium.FPDF_ANNOT_LINK and _has_text(annotation))
 
     def _read_field(self, annotation: Any, form: Any) -> bool:
         """Reads a form field, of a form or of a page that was taken out of one; tells whether it is to be drawn."""
-        if pdfium.FPDFAnnot_GetFlags(annotation) & (pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW):
-            return False
-        name, value = _string(annotation, b"T"), _string(annotation, b"V")
+        name, value, tooltip = (_string(annotation, key) for key in (b"T", b"V", b"TU"))
         is_button = pdfium.FPDFAnnot_HasKey(annotation, b"AS") or _string(annotation, b"FT") == "Btn"
         if form:
             flags = pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation)
             name = _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldName, form, annotation)) or name
+            tooltip = _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)) or tooltip
             value = _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)) or value
             kinds = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
             is_button = pdfium.FPDFAnnot_GetFormFieldType(form, annotation) in kinds
+            value = self._choice(annotation, form) or value
         else:
             number = ctypes.c_float()
             pdfium.FPDFAnnot_GetNumberValue(annotation, b"Ff", number)
             flags = int(number.value)
-        if is_button and not flags & PUSH_BUTTON_FLAG:
+        is_box = bool(is_button and not flags & PUSH_BUTTON_FLAG)
+        self.left_out += [tooltip, _string(annotation, b"Contents")]
+        if pdfium.FPDFAnnot_GetFlags(annotation) & pdfium.FPDF_ANNOT_FLAG_HIDDEN:
+            self.hidden.append("" if is_box or flags & PASSWORD_FLAG else value)
+            return False
+        if is_box:
             is_chosen = bool(form) and pdfium.FPDFAnnot_IsChecked(form, annotation)
-            self._add_check_box(annotation, name=name, is_radio=bool(flags & RADIO_FLAG), is_chosen=is_chosen)
+            is_radio = bool(flags & RADIO_FLAG)
+            self._add_check_box(annotation, name=tooltip or name, is_radio=is_radio, is_chosen=is_chosen)
             return False
         if not flags & PASSWORD_FLAG:
-            self.placed_texts.append(PlacedText(value, _box(annotation), label=f"{name}: " if name else ""))
+            label = f"{tooltip or name}: " if tooltip or name else ""
+            self.placed_texts.append(PlacedText(value, _box(annotation), label, tooltip))
         return True
+
+    def _choice(self, annotation: Any, form: Any) -> str:
+        """Returns what is chosen of a list, as it is shown; empty if the field has none."""
+        chosen = list[str]()
+        for index in range(pdfium.FPDFAnnot_GetOptionCount(form, annotation)):
+            label = _wide_text(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, index))
+            self.left_out.append(label)
+            if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, index):
+                chosen.append(label)
+        return "\n".join(chosen)
 
     def _add_check_box(self, annotation: Any, *, name: str, is_radio: bool, is_chosen: bool) -> None:
         shown, value = (_string(annotation, key) for key in (b"AS", b"V"))
@@ -132,6 +173,12 @@ class Annotations:
         self.check_boxes.append(CheckBox(_box(annotation), is_checked, name))
         if has_state and value and not is_radio and is_checked != (value != "Off"):
             self.contradictory_boxes.append(name)
+
+
+def _has_text(annotation: Any) -> bool:
+    """Whether an annotation that usually draws a mark draws words."""
+    objects = (pdfium.FPDFAnnot_GetObject(annotation, at) for at in range(pdfium.FPDFAnnot_GetObjectCount(annotation)))
+    return any(pdfium.FPDFPageObj_GetType(handle) == pdfium.FPDF_PAGEOBJ_TEXT for handle in objects)
 
 
 def _marked_boxes(annotation: Any) -> Iterator[Box]:

@@ -320,8 +320,8 @@ class PageInk:
         return rows, slice(max(0, int(left)), max(0, int(right) + 1))
 
 
-def remove_hidden_layers(page: Any) -> bool:
-    """Takes the objects of layers that are off out of a page; returns whether there were any.
+def remove_hidden_layers(page: Any) -> list[str] | None:
+    """Takes the objects of layers that are off out of a page; returns their texts, None if there are no objects.
 
     Whether a layer is off is seen by drawing its objects alone.
     """
@@ -334,17 +334,35 @@ def remove_hidden_layers(page: Any) -> bool:
     hidden = [objects for objects in groups.values() if _is_hidden(page, handles, objects)]
     for handle in handles:
         pdfium.FPDFPageObj_SetIsActive(handle, True)
-    for handle in chain.from_iterable(hidden):
+    if not hidden:
+        return None
+    removed, page_text = [*chain.from_iterable(hidden)], page.get_textpage()
+    texts = [_text_of(handle, page_text) for handle, kind in _with_inner(removed) if kind == pdfium.FPDF_PAGEOBJ_TEXT]
+    page_text.close()
+    for handle in removed:
         pdfium.FPDFPage_RemoveObject(page, handle)
         pdfium.FPDFPageObj_Destroy(handle)
-    return bool(hidden)
+    return texts
+
+
+def _with_inner(objects: Sequence[Any]) -> list[tuple[Any, int]]:
+    """Returns objects and those in forms among them, with their kinds."""
+    inner = [(handle, pdfium.FPDFPageObj_GetType(handle)) for handle in objects]
+    for form in [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_FORM]:
+        inner += [each[:2] for each in _objects(form, pdfium.FPDFFormObj_CountObjects, matrix=None)]
+    return inner
+
+
+def _text_of(handle: Any, page_text: Any) -> str:
+    num_bytes = pdfium.FPDFTextObj_GetText(handle, page_text, None, 0)
+    text = (pdfium.FPDF_WCHAR * (num_bytes // 2))()
+    pdfium.FPDFTextObj_GetText(handle, page_text, text, num_bytes)
+    return bytes(text).decode("utf-16-le", "replace").rstrip("\0")
 
 
 def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> bool:
     """Whether objects draw nothing. Text that is invisible on purpose, as under a scan, tells nothing of its layer."""
-    inner = [(handle, pdfium.FPDFPageObj_GetType(handle)) for handle in objects]
-    for form in [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_FORM]:
-        inner += [each[:2] for each in _objects(form, pdfium.FPDFFormObj_CountObjects, matrix=None)]
+    inner = _with_inner(objects)
     texts = [handle for handle, kind in inner if kind == pdfium.FPDF_PAGEOBJ_TEXT]
     has_picture = any(kind == pdfium.FPDF_PAGEOBJ_IMAGE for _, kind in inner)
     modes = {pdfium.FPDFTextObj_GetTextRenderMode(text) for text in texts}

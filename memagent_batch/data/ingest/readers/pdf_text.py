@@ -47,6 +47,8 @@ COMPOUND_HEAD = re.compile(
     "(?:twen|thir|for|fif|six|seven|eigh|nine)ty|four|five|seven|eight|nine|ten|first|[a-z]"
 )
 """First parts of words that keep their hyphen, where the page does not tell."""
+SUFFIX_LETTERS = 4
+"""Longest second part of a broken word that belongs to the first one where only that is a word of its own."""
 
 C1_CONTROL = re.compile(r"[\x80-\x9f]")
 BLANK = re.compile(r"\s")
@@ -86,6 +88,8 @@ class PageText:
     """Text under shapes that were drawn over it."""
     unplaced_boxes: Sequence[CheckBox]
     """Check boxes without a text beside them."""
+    left_out: Sequence[str]
+    """Words as the file has them that `text` writes otherwise."""
 
 
 class TextReader:
@@ -95,13 +99,17 @@ class TextReader:
         self._texts, turns = _upright_text(page)
         self._has_turned_text, self._is_turned = turns != {0}, turns <= {1, 3}
         self._text = _text_of(self._texts)
-        self._characters = list(self._text)
+        self._characters, self._changed = list(self._text), set[int]()
         self._boxes, self._loose_boxes = dict[int, Box](), dict[int, Box]()
         self.rects = [Box(*self._texts.get_rect(index)) for index in range(self._texts.count_rects())]
 
+    def words_in(self, box: Box) -> str:
+        """The text that stands in a box."""
+        return str(self._texts.get_text_bounded(*box))
+
     def text_in(self, box: Box) -> str:
         """The text that stands in a box, without white space."""
-        return "".join(self._texts.get_text_bounded(*box.grown(1)).split())
+        return "".join(self.words_in(box.grown(1)).split())
 
     def read(
         self,
@@ -126,11 +134,10 @@ class TextReader:
         hidden = self._covered(covers)
         covered = "".join(character if index in hidden else " " for index, character in enumerate(self._text))
         text, has_mixed_columns = _ordered_columns(self._joined(scripts, struck), columns)
-        text = text.replace("\r\n", "\n")
+        text = text.replace("\r\n", "\n").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text, hyphenated = _without_line_hyphens(text)
         return PageText(
-            text=_without_line_hyphens(
-                text.replace("\r\n", "\n").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            ),
+            text=text,
             num_visible=num_visible,
             num_unreadable=num_unreadable,
             longest_unreadable=longest,
@@ -138,7 +145,19 @@ class TextReader:
             has_mixed_columns=has_mixed_columns,
             covered=" ".join(covered.split()),
             unplaced_boxes=unplaced,
+            left_out=[*self._changed_words(), *hyphenated],
         )
+
+    def _changed_words(self) -> list[str]:
+        """The words, as PDFium gives them, of which some characters were dropped, parted or joined."""
+        words, end = list[str](), -1
+        for index in sorted(self._changed):
+            if index >= end:
+                start = max(self._text.rfind(blank, 0, index) for blank in " \n") + 1
+                found = BLANK.search(self._text, index)
+                end = found.start() if found else len(self._text)
+                words.append(self._text[start:end].replace(HYPHEN, ""))
+        return words
 
     def _box(self, index: int) -> Box:
         if index not in self._boxes:
@@ -188,6 +207,7 @@ class TextReader:
             gap = self._box(index + 1).left - self._box(index - 1).right
             if gap <= SAME_GAP * widest and widest > LETTER_SPACING * self._loose_box(index - 1).height:
                 self._characters[index] = ""
+                self._changed |= {index - 1, index + 1}
 
     def _drop_doubled_letters(self) -> None:
         for found in DOUBLED.finditer(self._text):
@@ -195,6 +215,7 @@ class TextReader:
             shift = max(abs(first.left - second.left), abs(first.bottom - second.bottom))
             if 0 < shift < DOUBLED_SHIFT * first.height:  # both letters of a ligature have the same box
                 self._characters[found.start() + 1] = ""
+                self._changed.add(found.start())
 
     def _mark_columns(self, rules: Sequence[Box]) -> list[tuple[float, float]]:
         """Marks wide gaps in lines, but not those of tables with rules across them; returns where the gaps are."""
@@ -225,6 +246,7 @@ class TextReader:
         scripts = dict[int, Script]()
         for number in NUMBER.finditer(self._text):
             indexes = range(*number.span())
+            scripts |= self._mark_on_its_own_line(indexes)
             if self._text_object(indexes[0]) == self._text_object(indexes[-1]):
                 continue
             looked_at = indexes if len(indexes) <= SHORT_NUMBER else (indexes[0], indexes[-2], indexes[-1])
@@ -234,8 +256,26 @@ class TextReader:
                 continue
             found = {index: _script(self._loose_box(index), usual) for index in indexes}
             scripts |= {index: script for index, script in found.items() if script is not Script.NORMAL}
+            self._changed.add(indexes[0])
             self._join_line(indexes[-1] + 1, usual)
         return scripts
+
+    def _mark_on_its_own_line(self, indexes: range) -> dict[int, Script]:
+        """Joins a raised number, before which PDFium breaks the line, to the word that it stands at."""
+        word = indexes[0] - len("\r\n") - 1
+        if word < 0 or self._text[word + 1 : indexes[0]] != "\r\n":
+            return {}
+        usual, first = self._loose_box(word), self._loose_box(indexes[0])
+        script = _script(first, usual)
+        is_near = (
+            abs(first.left - usual.right) < usual.height / 2 and first.bottom < usual.top < first.top + first.height
+        )
+        if script is Script.NORMAL or not is_near or first.height >= SMALL_SHARE * usual.height:
+            return {}
+        self._characters[word + 1] = self._characters[word + 2] = ""
+        self._changed |= {word, indexes[0]}
+        self._join_line(indexes[-1] + 1, usual)
+        return dict.fromkeys(indexes, script)
 
     def _join_line(self, index: int, usual: Box) -> None:
         """Drops a line break that PDFium makes after a raised character in the middle of a line."""
@@ -245,6 +285,7 @@ class TextReader:
             if abs(box.bottom - usual.bottom) < 1 and box.left >= usual.left:
                 is_apart = box.left - self._loose_box(index - 1).right > WORD_GAP * usual.height
                 self._characters[index], self._characters[index + 1] = "", " " if is_apart else ""
+                self._changed.add(after)
 
     def _inside(self, boxes: Sequence[Box]) -> set[int]:
         """Characters whose middle lies in one of the boxes."""
@@ -326,7 +367,7 @@ def _upright_text(page: Any) -> tuple[Any, set[int]]:
 def _quarter_turns(texts: Any, index: int) -> int:
     """Quarter turns, clockwise, that set a character upright."""
     angle: float = pdfium.FPDFText_GetCharAngle(texts, index)
-    return round(angle / (math.pi / 2)) % 4
+    return round(-angle / (math.pi / 2)) % 4
 
 
 def _text_of(texts: Any) -> str:
@@ -352,21 +393,27 @@ def _script(box: Box, usual: Box) -> Script:
     return Script.SUB if is_small and rise < 0 else Script.NORMAL
 
 
-def _without_line_hyphens(text: str) -> str:
-    """Joins words that were broken at the end of a line; a word that has a hyphen anyway keeps it."""
+def _without_line_hyphens(text: str) -> tuple[str, list[str]]:
+    """Joins words that were broken at the end of a line; a word that has a hyphen anyway keeps it.
+
+    Returns the letters of those that keep it, too.
+    """
     if HYPHEN not in text:
-        return text.replace("\N{SOFT HYPHEN}", "")
+        return text.replace("\N{SOFT HYPHEN}", ""), []
     words = {word.lower() for word in WORD.findall(BROKEN_WORD.sub(" ", text))}
-    compounds = set(re.findall(r"\w+-\w+", text.lower()))
+    compounds, hyphenated = set(re.findall(r"\w+-\w+", text.lower())), list[str]()
 
     def join(word: re.Match[str]) -> str:
         head, tail = word[1].lower(), word[2]
-        is_compound = f"{head}-{tail.lower()}" in compounds or COMPOUND_HEAD.fullmatch(head) or head in words
-        may_join = tail[0].islower() and head.isalpha() and not word[3] and not is_compound
-        is_joined = may_join or f"{head}{tail.lower()}" in words
-        return f"{word[1]}{'' if is_joined else '-'}{tail}{word[3]}"
+        is_compound = f"{head}-{tail.lower()}" in compounds or COMPOUND_HEAD.fullmatch(head)
+        is_pair = head in words and (tail in words or len(tail) > SUFFIX_LETTERS)
+        may_join = tail[0].islower() and head.isalpha() and not word[3] and not (is_compound or is_pair)
+        if may_join or f"{head}{tail.lower()}" in words:
+            return f"{word[1]}{tail}{word[3]}"
+        hyphenated.append(f"{word[1]}{tail}")
+        return f"{word[1]}-{tail}{word[3]}"
 
-    return BROKEN_WORD.sub(join, text).replace(HYPHEN, "-").replace("\N{SOFT HYPHEN}", "")
+    return BROKEN_WORD.sub(join, text).replace(HYPHEN, "-").replace("\N{SOFT HYPHEN}", ""), hyphenated
 
 
 def _ordered_columns(text: str, gaps: Sequence[tuple[float, float]]) -> tuple[str, bool]:

@@ -196,7 +196,7 @@ def tell(given: Given, item: Part | Attachment) -> None:
     given.add_text(item.left_out)
     if item.picture:
         given.add_file(item.picture)
-    if item.status is not PartStatus.OK:
+    if item.status not in (PartStatus.OK, PartStatus.EMPTY):
         given.add_name(f"{item.locator} {item.reason}")
 
 
