@@ -90,7 +90,7 @@ def test_page_is_read_as_it_is_shown_and_all_of_its_words_are_accounted_for(
 READABLE = (
     "<TITLE>b1</title ><p>b2&shy;b3 <b>b4</b>&#32;b5<br/>b6 &lt;b7&gt; b8<9</p><a title='b9'>b10</a><img alt=b11 src=x>"
     "<input value=\"b12 > b13\" placeholder='b14'><input type=password placeholder=b15><textarea>b16</textarea>"
-    "<select><optgroup label=b17><option label=b18>b19</select><datalist><option label=b20></datalist>"
+    "<select><optgroup label=b17><option label=b18>b19</select><datalist><option value=b20></datalist>"
     "<iframe srcdoc=\"<p title='b21'>b22 &amp;lt; b23\"></iframe><svg><text>b24<text>b25</svg><p hidden>b26</p>"
     "<noscript>b27</noscript> <template>b28</template> <x-y>b29</x-y><![CDATA[ <b30> ]]><![if x]>b31 <![endif]><!-->b32"
     "<div aria-label=b33 data-title=no></div><table summary=b34><td abbr=b35></table></body></html>b36<p>b37"

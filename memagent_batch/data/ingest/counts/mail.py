@@ -41,7 +41,7 @@ WORDLESS = re.compile(r"application/(?:[\w-]+-signature|applefile|(?:x-)?javascr
 PLAIN = re.compile(rb"^content-type:\s*text/plain", re.I | re.M)
 HEAD_BYTES = 2000
 """Bytes of a part among which its kind is looked for."""
-NO_BASE64 = re.compile(rb"^[^\n]*(?:[^A-Za-z0-9+/=\s]|\S[ \t]+\S).*", re.M | re.S)
+NO_BASE64 = re.compile(rb"^(?:[^\n]*\S[ \t]+\S|[-_*#~]{2,}[ \t]*\r?$).*", re.M | re.S)
 """What stands behind an encoded text: the footer of a mailing list."""
 MARKED = re.compile(r"<param>[^<]*</param>|<comment>[^<]*</comment>|</?[a-z][\w-]*>", re.I)
 TEXTS = re.compile(r"text/|message/|application/ics")
@@ -185,7 +185,7 @@ def _leaf_contents(body: bytes, head: Message, kind: str, part: _Part) -> Iterat
     """Yields a file, and what it says if it is a text."""
     head.set_payload(body.decode("ascii", "surrogateescape"))
     data, is_damaged = leaf_bytes(head)
-    footer = NO_BASE64.search(body) if is_damaged else None
+    footer = NO_BASE64.search(body) if is_damaged and kind.startswith("text/") else None
     if footer is not None:
         before, is_damaged = decode_base64(body[: footer.start()])
         if not is_damaged:

@@ -40,6 +40,8 @@ FIELDS = frozenset({"", "text", "search", "tel", "url", "email", "number", "rang
     *("week", "time", "datetime-local", "submit", "reset", "button")
 }
 """Types of fields whose values a browser shows."""
+CHOICES = re.compile(r"<datalist\b(.*?)</datalist", re.I | re.S)
+"""What a browser proposes for a field: the values of its options."""
 DATA_URL = re.compile(r"data:(?:image/(?!svg)|audio/|video/|application/pdf)[^,\"'>)]*;base64,([^\"'>)]*)", re.I)
 
 
@@ -61,6 +63,8 @@ def page_contents(page: str, *, place: str = "", is_alternative: bool = False) -
     tags = TAG.findall(page)
     readable = {tag: [*_readable(tag)] for tag in {*tags} if READABLE.search(tag) is not None}
     attributes = [attribute for tag in tags for attribute in readable.get(tag, ())]
+    choices = ATTRIBUTE.findall(" ".join(CHOICES.findall(page)))
+    attributes += (("value", "".join(values)) for name, *values in choices if name.lower() == "value")
     text = OTHER.sub("", APART.sub(" ", page))
     yield Content(place=f"{place}text", text=unescape(text), is_alternative=is_alternative)
     shown = unescape("\n".join(value for name, value in attributes if name != "srcdoc"))

@@ -115,7 +115,7 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, revision, modules = "lxml", 11, ("lxml.etree",)
+    package, revision, modules = "lxml", 12, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""

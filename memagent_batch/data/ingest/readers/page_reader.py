@@ -517,7 +517,7 @@ def _placeholder(element: Any) -> str:
 
 def _words_inside(element: Any) -> list[str]:
     """Returns all that an element and those inside it say."""
-    labels = (each.get(name, "") for each in element.iterdescendants() for name in ("label", *NAMES))
+    labels = (each.get(name, "") for each in element.iterdescendants() for name in ("label", "value", *NAMES))
     return [*element.itertext(), *labels]
 
 
