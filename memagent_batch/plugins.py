@@ -140,6 +140,8 @@ CONVERTERS = PluginRegistry(
         "markdown": "memagent_batch.data.ingest.readers.text:MarkdownConverter",
         "text": "memagent_batch.data.ingest.readers.text:TextConverter",
         "zip": "memagent_batch.data.ingest.readers.archive:ZipConverter",
+        "archive": "memagent_batch.data.ingest.readers.archive:ArchiveConverter",
+        "epub": "memagent_batch.data.ingest.readers.epub:EpubConverter",
         "outlook": "memagent_batch.data.ingest.readers.outlook:OutlookConverter",
         "image": "memagent_batch.data.ingest.readers.ocr:PictureConverter",
         "rtf": "memagent_batch.data.ingest.readers.rtf:RtfConverter",

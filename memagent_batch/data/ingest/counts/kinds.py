@@ -7,7 +7,7 @@ from memagent_batch.data.ingest.counts.mail import mail_contents
 from memagent_batch.data.ingest.counts.old_office import old_office_contents
 from memagent_batch.data.ingest.counts.outlook import outlook_contents
 from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
-from memagent_batch.data.ingest.counts.pages import html_contents
+from memagent_batch.data.ingest.counts.pages import epub_contents, html_contents
 from memagent_batch.data.ingest.counts.pdf import pdf_contents
 from memagent_batch.data.ingest.counts.rtf import rtf_contents
 from memagent_batch.data.ingest.counts.text import text_contents
@@ -16,6 +16,7 @@ from memagent_batch.data.ingest.readers.kinds import FileKind
 
 CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.EMAIL: mail_contents,
+    FileKind.EPUB: epub_contents,
     FileKind.HTML: html_contents,
     FileKind.MARKDOWN: text_contents,
     FileKind.OLD_OFFICE: old_office_contents,

@@ -1,6 +1,7 @@
 """All that a page in HTML contains: its text, the attributes that people read, and the files in its addresses."""
 
 import re
+import zipfile
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
@@ -42,12 +43,27 @@ FIELDS = frozenset({"", "text", "search", "tel", "url", "email", "number", "rang
 """Types of fields whose values a browser shows."""
 CHOICES = re.compile(r"<datalist\b(.*?)</datalist", re.I | re.S)
 """What a browser proposes for a field: the values of its options."""
+BOOK_SETTINGS = re.compile(r"mimetype$|META-INF/|.*\.(opf|ncx|css|js|[ot]tf|woff2?|smil|pls|xpgt)$|.*iTunes", re.I)
+"""Files of an electronic book that say how it looks, or in which order its pages come."""
 DATA_URL = re.compile(r"data:(?:image/(?!svg)|audio/|video/|application/pdf)[^,\"'>)]*;base64,([^\"'>)]*)", re.I)
 
 
 def html_contents(file: Path) -> Iterator[Content]:
     """Yields the contents of a page."""
     yield from page_contents(decode_page(file.read_bytes()).text)
+
+
+def epub_contents(file: Path) -> Iterator[Content]:
+    """Yields the contents of the pages of an electronic book, and its other files."""
+    with zipfile.ZipFile(file) as book:
+        for name in book.namelist():
+            if name.endswith("/") or BOOK_SETTINGS.match(name):
+                continue
+            data = book.read(name)
+            if re.search(rb"<(\w+:)?html\b", data[:4096], re.I):
+                yield from page_contents(decode_page(data).text, place=f"{name}, ")
+            else:
+                yield Content(place=name, file=data)
 
 
 def page_contents(page: str, *, place: str = "", is_alternative: bool = False) -> Iterator[Content]:

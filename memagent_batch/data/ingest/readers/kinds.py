@@ -36,6 +36,9 @@ class FileKind(StrEnum):
     OUTLOOK = "outlook"
     """A message that Outlook saved (.msg)."""
     RTF = "rtf"
+    ARCHIVE = "archive"
+    """7z, RAR, CAB or TAR, or a file that gzip, bzip2, xz or zstd packed."""
+    EPUB = "epub"
     OLD_OFFICE = "old_office"
     """A file of Word, Excel or PowerPoint of before 2007, or a binary workbook."""
 
@@ -49,6 +52,8 @@ ENDINGS = {
     **dict.fromkeys((".md", ".markdown"), FileKind.MARKDOWN),
     **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ""), FileKind.TEXT),
     ".zip": FileKind.ZIP,
+    ".epub": FileKind.EPUB,
+    **dict.fromkeys((".7z", ".rar", ".cab", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst"), FileKind.ARCHIVE),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".potx"), FileKind.SLIDES),
     **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), FileKind.SHEETS),
     **dict.fromkeys((".odt", ".ods", ".odp", ".ott"), FileKind.OPENDOCUMENT),
@@ -66,6 +71,10 @@ ZIP_MARK = b"PK\x03\x04"
 PDF_MARK = b"%PDF-"
 PDF_MARK_BYTES = 1 << 10
 """Bytes among which readers of PDF look for the mark: some files have other bytes before it."""
+
+ARCHIVES: tuple[bytes, ...] = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"MSCF\0", b"\x1f\x8b\x08", b"\xfd7zXZ\0")
+ARCHIVES += (b"\x28\xb5\x2f\xfd", *(b"BZh%d1AY&SY" % level for level in range(1, 10)))
+TAR_MARK, TAR_MARK_START = b"ustar", 257
 
 IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
 IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".jp2"})
@@ -89,6 +98,7 @@ MAIN_PARTS = {
     "content.xml": FileKind.OPENDOCUMENT,
 }
 PACKAGED = frozenset({FileKind.DOCX, *MAIN_PARTS.values()})
+EPUB_LIST = "META-INF/container.xml"
 BINARY_SHEETS = "xl/workbook.bin"
 
 HTML_START = re.compile(rb"\s*+(?><\?xml[^>]*>\s*)?+(?><!--.*?-->\s*)*+<(!doctype html|html|head|body)\b", re.I | re.S)
@@ -130,6 +140,9 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
     is_bitmap = head.startswith(b"BM") and head[6:10] == bytes(4)  # reserved; those of a text like BMW are not zero
     if head.startswith(IMAGES) or is_bitmap:
         return FileKind.IMAGE
+    marked = _by_mark(head)
+    if marked is not None:
+        return marked
     if head.startswith(OLE):
         return _ole(head + tail, ending=ending)
     if ending != ".pdf" and ENDINGS.get(ending or ".eml") not in PLAIN and is_mail(head):
@@ -140,6 +153,12 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
         return FileKind.RTF
+    return None
+
+
+def _by_mark(head: bytes) -> FileKind | None:
+    if head.startswith(ARCHIVES) or head[TAR_MARK_START:].startswith(TAR_MARK):
+        return FileKind.ARCHIVE
     return None
 
 
@@ -155,6 +174,8 @@ def _zipped(file: Path, *, ending: str) -> str | Part:
     for main, kind in MAIN_PARTS.items():
         if main in names and names & PACKAGE_LISTS:
             return kind
+    if EPUB_LIST in names and any(name.lower().endswith(".opf") for name in names):
+        return FileKind.EPUB
     is_docx = OFFICE_LIST in names and any(name.startswith("word/document") for name in names)
     named = ENDINGS.get(ending)
     return FileKind.DOCX if is_docx else named if named in PACKAGED else FileKind.ZIP
