@@ -51,6 +51,7 @@ PACKAGE_RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationship
 def pptx(*slides: str, **beside: bytes) -> bytes:
     """A PPTX of slides, each the XML of its shapes; the first slide relates to more parts: content by kind."""
     entries = "".join(f'<p:sldId r:id="rId{number}"/>' for number in range(1, len(slides) + 1))
+    endings = {kind: f"{kind}.{'xml' if data.startswith(b'<') else 'bin'}" for kind, data in beside.items()}
     names = [f"slides/slide{number}.xml" for number in range(1, len(slides) + 1)]
     members = {
         "[Content_Types].xml": f'<Types xmlns="{TYPES}"/>',
@@ -61,10 +62,12 @@ def pptx(*slides: str, **beside: bytes) -> bytes:
             f"ppt/{name}": f"<p:sld {P} {NAMESPACES}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>"
             for name, shapes in zip(names, slides, strict=True)
         },
-        "ppt/slides/_rels/slide1.xml.rels": relations(*((f"{RELATIONS}/{kind}", f"../{kind}.bin") for kind in beside)),
+        "ppt/slides/_rels/slide1.xml.rels": relations(
+            *((f"{RELATIONS}/{kind}", f"../{endings[kind]}") for kind in beside)
+        ),
     }
     packed = {name: text.encode() for name, text in members.items()}
-    return zipped(packed | {f"ppt/{kind}.bin": data for kind, data in beside.items()})
+    return zipped(packed | {f"ppt/{endings[kind]}": data for kind, data in beside.items()})
 
 
 def relations(*targets: tuple[str, str]) -> str:

@@ -128,6 +128,58 @@ def test_words_of_a_text_are_in_one_form() -> None:
     assert words_of("Stra\u00dfe STRASSE \uff11\uff12 _a_b") == ["strasse", "strasse", "12", "a", "b"]
 
 
+DOCX_BODY = (
+    "<w:p><w:r><w:drawing><wp:docPr xmlns:wp='http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing'"
+    " descr='a red barn'/></w:drawing></w:r></w:p>"
+    "<w:p><w:r><w:t>Termi</w:t></w:r><w:del><w:r><w:delText>nal gone</w:delText></w:r></w:del><w:ins><w:r><w:t>nation"
+    "</w:t></w:r></w:ins><w:r><w:fldChar w:fldCharType='begin'/><w:instrText>REF secret</w:instrText><w:fldChar "
+    "w:fldCharType='separate'/><w:t>7.2</w:t><w:fldChar w:fldCharType='end'/></w:r></w:p>"
+    "<w:p><mc:AlternateContent xmlns:mc='http://schemas.openxmlformats.org/markup-compatibility/2006'><mc:Choice><w:r>"
+    "<w:t>boxed</w:t></w:r></mc:Choice><mc:Fallback><w:r><w:t>boxed</w:t></w:r></mc:Fallback></mc:AlternateContent>"
+    "<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr><w:sdtContent><w:r><w:rPr><w:rStyle w:val='PlaceholderText'/></w:rPr>"
+    "<w:t>Click here</w:t></w:r></w:sdtContent></w:sdt><w:r><w:rPr><w:rFonts w:ascii='Wingdings'/></w:rPr><w:t>\u00fe"
+    "</w:t></w:r><w:r><w:t>ter</w:t></w:r><w:r><w:rPr><w:strike/></w:rPr><w:t>mi</w:t></w:r><w:r><w:t>nal</w:t></w:r></w:p>"
+    "<w:tbl><w:tblPr><w:tblCaption w:val='Fees'/></w:tblPr><w:tr><w:trPr><w:del/></w:trPr><w:tc><w:p><w:r><w:t>row"
+    "</w:t></w:r></w:p></w:tc></w:tr><w:tr><w:tc><w:p><m:oMath><m:acc><m:e><m:r><m:t>e</m:t></m:r></m:e></m:acc></m:oMath></w:p>"
+    "</w:tc></w:tr></w:tbl>"
+)
+PPTX_SHAPES = (
+    "<p:pic><p:nvPicPr><p:cNvPr descr='an old mill'/></p:nvPicPr></p:pic>"
+    "<p:graphicFrame><a:tbl><a:tblPr><a:tableStyleId>{5C22544A}</a:tableStyleId></a:tblPr><a:tr><a:tc><a:txBody><a:p><a:r>"
+    "<a:t>Fee</a:t></a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>"
+)
+LAYOUT = (
+    f"<p:sldLayout {office.P} {office.NAMESPACES}><p:sp><p:nvPr><p:ph/></p:nvPr><a:p><a:r><a:t>Click to edit</a:t>"
+    "</a:r></a:p></p:sp><p:sp><a:p><a:r><a:t>Kern AG</a:t></a:r></a:p></p:sp></p:sldLayout>"
+)
+DIAGRAM = f"<d {office.NAMESPACES}><t><a:p><a:r><a:t>R1</a:t></a:r></a:p><a:p><a:r><a:t>Ready</a:t></a:r></a:p></t></d>"
+ODF_BODY = (
+    "<office:forms><form:listbox form:id='l'><form:option form:label='May' form:selected='true'/><form:option "
+    "form:label='June'/></form:listbox></office:forms><text:tracked-changes><text:changed-region><text:deletion>"
+    "<dc:date>2027-01-02T00:00:00</dc:date><text:p>two <text:span>weeks</text:span></text:p></text:deletion>"
+    "</text:changed-region></text:tracked-changes><text:p><text:placeholder>&lt;Name&gt;</text:placeholder> in"
+    "<text:span>ward</text:span><text:bookmark/>ly<office:annotation><dc:creator>Ann</dc:creator><dc:date>2027-01-02T00:00:00"
+    "</dc:date><text:p>No.</text:p></office:annotation></text:p><text:p><math:math><math:mover accent='true'><math:mi>e"
+    "</math:mi><math:mo>\u0301</math:mo></math:mover><math:annotation>acute e</math:annotation></math:math></text:p>"
+    "<draw:frame><svg:desc>a barn</svg:desc></draw:frame><table:table><table:table-row><table:table-cell "
+    "office:value-type='percentage' office:value='0.125'/></table:table-row></table:table>"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("a.docx", office.docx(DOCX_BODY, header="<w:p><w:r><w:instrText>PAGE</w:instrText></w:r></w:p>")),
+        ("a.pptx", office.pptx(PPTX_SHAPES, slideLayout=LAYOUT.encode(), diagramData=DIAGRAM.encode())),
+        ("a.odt", office.opendocument(f"<office:text>{ODF_BODY}</office:text>")),
+    ],
+)
+def test_words_that_a_package_shows_otherwise_or_not_are_accounted_for(
+    rows_of: RowsOf, name: str, package: bytes
+) -> None:
+    assert [row["reason"] for row in rows_of(name, package) if row["status"] == "missed"] == []
+
+
 def test_part_of_a_package_that_its_reader_does_not_know_is_a_loss(rows_of: RowsOf) -> None:
     data = io.BytesIO(office.pptx(office.shape("before")))
     with zipfile.ZipFile(data, "a") as package:

@@ -56,7 +56,7 @@ def parts_of(tmp_path: Path, data: bytes, converter: DocxConverter | SlidesConve
     file = tmp_path / "file"
     file.write_bytes(data)
     items: list[Part | Attachment] = list((converter or DocxConverter()).convert(file))
-    return [part for part in items if isinstance(part, Part)]
+    return [part for part in items if isinstance(part, Part) and not part.is_account]
 
 
 RAISED, LOWERED, STRUCK = '<w:vertAlign w:val="superscript"/>', '<w:vertAlign w:val="subscript"/>', "<w:strike/>"

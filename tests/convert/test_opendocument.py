@@ -39,7 +39,7 @@ def converted(tmp_path: Path, data: bytes) -> list[Part]:
     file = tmp_path / "file"
     file.write_bytes(data)
     items: list[Part | Attachment] = list(OpenDocumentConverter().convert(file))
-    return [part for part in items if isinstance(part, Part)]
+    return [part for part in items if isinstance(part, Part) and not part.is_account]
 
 
 def text_document(body: str, **more: Any) -> bytes:

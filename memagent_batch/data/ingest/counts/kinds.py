@@ -15,11 +15,13 @@ from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.kinds import FileKind
 
 CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
+    FileKind.DOCX: office_contents,
     FileKind.EMAIL: mail_contents,
     FileKind.EPUB: epub_contents,
     FileKind.HTML: html_contents,
     FileKind.MARKDOWN: text_contents,
     FileKind.OLD_OFFICE: old_office_contents,
+    FileKind.OPENDOCUMENT: office_contents,
     FileKind.OUTLOOK: outlook_contents,
     FileKind.PDF: pdf_contents,
     FileKind.RTF: rtf_contents,

@@ -1,44 +1,107 @@
 """All that a package of Office or LibreOffice contains: the text nodes of every XML part, and every other file.
 
-And all files of a ZIP archive.
+XML is searched, not parsed: what the parser of a reader passes over must not be lost here as well. And all files of a
+ZIP archive.
 """
 
 import re
 import zipfile
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Iterator
+from html import escape, unescape
 from pathlib import Path
-from typing import Any
-
-from lxml import etree
 
 from memagent_batch.data.ingest.counts.words import Content
 
 SETTINGS = re.compile(
-    r"(.*\.rels|\[Content_Types\]\.xml|docProps/.*|customXml/.*|.*/(styles\w*|settings|webSettings|fontTable|theme\d*"
-    r"|calcChain|tableStyles|presProps|viewProps|people|metadata)\.xml|.*/theme/.*|META-INF/.*|meta\.xml|settings\.xml|mimetype"
-    r"|.*/(printerSettings|fonts|embedTrueTypeFonts)/.*|.*\.(odttf|fntdata|bin\.rels)|Thumbnails/.*|manifest\.rdf|Configurations2/.*"
-    r"|.*vbaProject.*)$",
-    re.I,
+    r"(\[Content_Types\]\.xml|mimetype|layout-cache|.*\.(rels|odttf|fntdata|ttf)|.*vba(Project|Data).*"
+    r"|(docProps|customXml|customUI|docMetadata|_xmlsignatures|\[trash\]|META-INF|Thumbnails|Configurations2|Basic|Dialogs"
+    r"|ObjectReplacements)/.*"
+    r"|(.*/)?(theme|printerSettings|fonts|ink|persons|revisionInfo|webextensions|slicer\w*|timeline\w*|ctrlProps|tags)/.*"
+    r"|(.*/)?(settings|meta|manifest)\.(xml|rdf)"
+    r"|.+/(styles\w*|webSettings|fontTable|calcChain|tableStyles|presProps|viewProps|people|metadata|\w*[aA]uthors"
+    r"|connections|queryTable\d*|volatileDependencies|xmlMaps|rd\w+|changesInfo\d*)\.xml)$"
 )
 """Parts of a package that say how it looks, or what is said of it, and hold none of its text."""
-APART = re.compile(r"\}(p|tc|tr|si|is|c|br|tab|cr|ptab|v|h|span|s|line-break|table-cell|list-item|annotation|pt|sym)$")
-"""Elements at whose borders a word ends."""
-OF_FINDER = re.compile(r"(.*/)?(__MACOSX/(.*/)?\._.*|\.DS_Store)$", re.S)
-NAMES = ("descr", "title", "alt", "author")
+OF_FINDER = re.compile(r"(.*/)?(__MACOSX/(.*/)?\._.*|\.DS_Store)$", re.DOTALL)
+COPIES = re.compile(r"(.*/)?diagrams/drawing\d*\.xml$")
+"""Parts that keep how others were drawn."""
+SHEET_START = re.compile(r"<(?:\w+:)?(worksheet|sst)\b")
+START_CHARACTERS = 4096
+
+SETTING_NAMES = {
+    "posOffset",
+    "pctWidth",
+    "pctHeight",
+    "pctPosHOffset",
+    "pctPosVOffset",
+    "wp:align",
+    "attrName",
+    "sqref",
+}
+SETTING_NAMES |= {"xdr:col", "xdr:row", "xdr:colOff", "xdr:rowOff", "cdr:x", "cdr:y", "tableStyleId", "styleId"}
+SETTING_NAMES |= {"c:f", "cx:f", "xm:f", "c15:f", "c16r2:f", "formatCode", "number:text", "embedded-text", "list-id"}
+SETTING_NAMES |= {"sqref", "creationId", "creator-initials", "sender-initials", "FieldCodes", "LinkType", "LockedField"}
+SETTING_NAMES |= {"index-title-template", "index-entry-span", "binary-data", "script", "currency-symbol"}
+"""Elements whose letters are positions and other settings, pictures and programs."""
+HIDDEN = frozenset({"w:delText", "w:instrText", "w:delInstrText"})
+"""Elements inside of words that do not part them."""
+LETTERS = re.compile(r">([^<]+)")
+NAME = re.compile(r"/?([^\s<>/]+)")
+APART = re.compile(
+    r"</?(?:[\w.-]+:)?(?:p|h|tc|tr|si|is|c|v|br|tab|cr|ptab|s|line-break|table|table-cell|table-row|list-item|annotation"
+    r"|creator|date|title|desc|note|note-citation|note-body|cm|pt|e|sub|sup|num|den|deg|lim|fName|oMath|definedName"
+    r"|m[inos]|mtext|AlternateContent|Fallback|sdt)[\s/>]"
+)
+"""Tags at which a word ends."""
+CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+ATTRIBUTE = re.compile(
+    r"""\s(?:descr|title|alt|string|prompt(?:Title)?|error(?:Title)?|form:(?:label|current-value)"""
+    r"""|(?<=w:comment )w:author|(?<=w:tblCaption )w:val|(?<=w:tblDescription )w:val)=(?:"([^"]*)"|'([^']*)')"""
+)
 """Attributes that people read."""
+EMPTY_CELL = re.compile(r"<table:table-cell\b([^<>]*)/>")
+CELL_VALUE = re.compile(r'\soffice:(?:value|(?:date|time|boolean|string)-value)="([^"]*)"')
+"""Of a cell of LibreOffice without a text."""
+
+SHARED_CELL = re.compile(r"""(<(?:\w+:)?c\s[^<>]*\bt=["']s["'][^<>]*>\s*<(?:\w+:)?v>)\s*(\d+)\s*(?=</)""")
+SHARED_TEXT = re.compile(r"<(?:\w+:)?si(?:\s[^<>]*)?(?:/>|>(.*?)</(?:\w+:)?si>)", re.DOTALL)
+READING = re.compile(r"<((?:\w+:)?rPh)\b.*?</\1>", re.DOTALL)
+"""How a text of a cell is pronounced."""
+FORMATTING = re.compile(r"<((?:\w+:)?conditionalFormatting)\b.*?</\1>", re.DOTALL)
+ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+"""A character that XML does not allow, in texts of workbooks."""
+DECLARED = re.compile(rb"""\s*<\?xml[^>]*encoding=["']([\w.-]+)""")
+PIECE_BYTES = 8 << 20
+"""Sheets are searched in pieces of this size."""
 
 
 def office_contents(file: Path) -> Iterator[Content]:
-    """Yields the text of each XML part of a package, and its other files."""
+    """Yields the text of each XML part of a package, and its other files.
+
+    Texts that the cells of a workbook share are there as often as there are cells with them.
+    """
+    shared, uses = list[str](), Counter[int]()
     with zipfile.ZipFile(file) as package:
         for member in package.infolist():
-            name = member.filename
+            name, kind = member.filename, None
             if member.is_dir() or SETTINGS.match(name):
                 continue
-            if name.lower().endswith((".xml", ".vml")):
-                yield Content(place=name, text=_text(package.read(member)))
-            else:
+            if not name.lower().endswith((".xml", ".vml")):
                 yield Content(place=name, file=package.read(member))
+                continue
+            for xml in _pieces(package, member):
+                found = SHEET_START.search(xml, 0, START_CHARACTERS)
+                kind = found[1] if found else kind
+                if kind == "sst":
+                    shared += [_text(READING.sub("", text)) for text in SHARED_TEXT.findall(xml)]
+                elif kind == "worksheet":
+                    uses.update(int(number) for _, number in SHARED_CELL.findall(xml))
+                    yield Content(place=name, text=_cells(xml))
+                else:
+                    yield Content(place=name, text=_text(xml, name), is_alternative=COPIES.match(name) is not None)
+    yield Content(place="cells", text="".join(f"{text} " * uses[number] for number, text in enumerate(shared)))
 
 
 def zip_contents(file: Path) -> Iterator[Content]:
@@ -49,23 +112,48 @@ def zip_contents(file: Path) -> Iterator[Content]:
                 yield Content(place=f"file {member.filename}", is_member=True)
 
 
-def _text(data: bytes) -> str:
-    root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, recover=True))
-    pieces = list[str]()
-    if root is not None:
-        _add_text(root, pieces)
-    return "".join(pieces)
+def _pieces(package: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[str]:
+    """Yields the XML of a part: at once, or in pieces that end with a row or a shared text."""
+    with package.open(member) as stream:
+        rest = stream.read(PIECE_BYTES)
+        declared = DECLARED.match(rest)
+        is_wide = rest.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+        encoding = "utf-16" if is_wide else declared[1].decode() if declared else "utf-8"
+        while more := stream.read(PIECE_BYTES):
+            rest += more
+            end = 0 if is_wide else max(rest.rfind(b"row>"), rest.rfind(b"si>"))
+            if end > 0:
+                yield rest[: end + 4].decode(encoding, "replace")
+                rest = rest[end + 4 :]
+        yield rest.removeprefix(BOM_UTF8).decode(encoding, "replace")
 
 
-def _add_text(root: Any, pieces: list[str]) -> None:
-    for event, element in etree.iterwalk(root, events=("start", "end")):
-        if not isinstance(element.tag, str):
-            continue
-        is_apart = APART.search(element.tag) is not None
-        if is_apart:
-            pieces.append(" ")
-        if event == "start":
-            pieces.append(element.text or "")
-            pieces.extend(f" {element.get(name, '')} " for name in NAMES if element.get(name))
-        else:
-            pieces.append(element.tail or "")
+def _text(xml: str, place: str = "") -> str:
+    """Returns the letters between the tags, and what the attributes say that people read."""
+    if "<![CDATA[" in xml:
+        xml = CDATA.sub(lambda letters: escape(letters[1]), xml)
+    if "<table:table-cell" in xml:
+        xml = EMPTY_CELL.sub(lambda cell: f"<v>{' '.join(CELL_VALUE.findall(cell[1]))}</v>", xml)
+    texts, ends, of_vml = (list[str](), list[str]()), [0, 0], "x:" if place.endswith(".vml") else "-"
+    for letters in LETTERS.finditer(xml):
+        tag = NAME.match(xml, xml.rfind("<", 0, letters.start()) + 1)
+        name = "" if tag is None else tag[1]
+        if not (name in SETTING_NAMES or name.rpartition(":")[2] in SETTING_NAMES or name.startswith(of_vml)):
+            stream = name in HIDDEN
+            texts[stream].extend([" "] if APART.search(xml, ends[stream], letters.start() + 1) else [])
+            texts[stream].append(letters[1])
+            ends[stream] = letters.end()
+    said = [first or second for first, second in ATTRIBUTE.findall(xml)]
+    return _unescaped(" ".join([*map("".join, texts), *said]))
+
+
+def _cells(xml: str) -> str:
+    """Returns the letters of the cells of a sheet, except for texts that they share, and of what stands beside them."""
+    xml = FORMATTING.sub("", SHARED_CELL.sub(r"\1", xml))
+    said = [first or second for first, second in ATTRIBUTE.findall(xml)]
+    return _unescaped(" ".join([*LETTERS.findall(READING.sub("", xml)), *said]))
+
+
+def _unescaped(text: str) -> str:
+    text = unescape(text) if "&" in text else text
+    return ESCAPED.sub(lambda code: chr(int(code[1], 16)), text) if "_x" in text else text

@@ -70,6 +70,12 @@ class Part:
     picture: bytes = b""
     """Of one that needs OCR, the image of what it shows: with `--ingest.ocr`, the converter of images reads it."""
 
+    @property
+    def is_account(self) -> bool:
+        """Whether it only says what was left out: words, or a picture that shows none. It is not recorded."""
+        accounted = self.left_out or self.picture
+        return bool(accounted) and self == Part(left_out=self.left_out, picture=self.picture)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:

@@ -12,7 +12,13 @@ from memagent_batch.data.ingest.readers.equations import OFF
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
 from memagent_batch.data.ingest.readers.numbering import Numbering, W, formatted
 from memagent_batch.data.ingest.readers.packages import PackagePart, open_main_part, related_items, related_text
-from memagent_batch.data.ingest.readers.paragraphs import Styles, TextReader, shown_elements
+from memagent_batch.data.ingest.readers.paragraphs import (
+    Styles,
+    TextReader,
+    left_out_text,
+    shown_elements,
+    written_text,
+)
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 from memagent_batch.data.ingest.readers.text import section_parts
 
@@ -43,7 +49,7 @@ class DocxConverter(BuiltIn):
     out, and the part says so.
     """
 
-    package, revision, modules = "lxml", 9, ("lxml.etree",)
+    package, revision, modules = "lxml", 10, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each section of the body, then one for each header, footer and list of comments."""
@@ -54,6 +60,8 @@ class DocxConverter(BuiltIn):
                 yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
                 is_tracked = False
             yield from related_items(main, read=document.read_part)
+            if left_out := "\n".join(filter(None, document.left_out)):
+                yield Part(left_out=left_out)
             if document.lost_fields:
                 fields = ", ".join(f"{name} ({count})" for name, count in document.lost_fields.items())
                 reason = (
@@ -70,10 +78,13 @@ class WordDocument:
         self._part = part
         self.lost_fields = Counter[str]()
         """Fields whose results are not in the file, by name."""
+        self.left_out = list[str]()
+        """What was deleted, codes of fields, prompts, and other words that are shown otherwise or not at all."""
         self._styles = [style for each in part.related("styles") for style in each.root.iterfind(f"{W}style")]
         self._lists = [element for each in part.related("numbering") for element in each.root]
         self._reader = TextReader(Styles(self._styles))
-        self._body = next(part.root.iter(f"{W}body"), part.root)
+        self._reader.left_out = self.left_out
+        self._body = part.root
         self._prepare(self._body)
         self._anchors = _comment_anchors(self._body)
         self._notes = {kind: self._note_elements(kind) for kind in NOTE_FORMATS}
@@ -92,26 +103,29 @@ class WordDocument:
                 if note is not None:
                     yield None, f"{mark.get('label')} {self._story_text(note).strip()}"
 
-    def read_part(self, part: PackagePart, kind: str) -> tuple[str, str | None]:
-        """Returns the text of a part beside the body, and what to know of it."""
+    def read_part(self, part: PackagePart, kind: str) -> Part:
+        """Reads a part beside the body."""
+        if kind == "glossaryDocument":
+            return Part(left_out=written_text(part.root))
         if kind not in STORIES:
             return related_text(part, kind)
         root = part.root
         if kind in ("footnotes", "endnotes"):  # those that stand in the body are taken from here
             notes = list(self._notes[kind.removesuffix("s")].values())
             text = "\n\n".join(map(self._story_text, notes))
-            return text, text_note(text, is_tracked=any(map(_is_tracked, notes)))
+            return Part(text=text, reason=text_note(text, is_tracked=any(map(_is_tracked, notes))))
         self._prepare(root)
         if kind == "comments":
             text = "\n\n".join(map(self._comment, root.iterfind(f"{W}comment")))
         else:
             text = self._story_text(root, separator="\n\n")
-        return text, text_note(text, is_tracked=_is_tracked(root))
+        return Part(text=text, reason=text_note(text, is_tracked=_is_tracked(root)))
 
     def _prepare(self, root: Any) -> None:
         """Writes into a story what Word shows in it: numbers, results of fields, and states of controls."""
-        _fill_in_controls(root, self._reader.styles)
-        self.lost_fields += _resolve_fields(root)
+        self.left_out.append(left_out_text(root))
+        self.left_out += _fill_in_controls(root, self._reader.styles)
+        self.lost_fields += _resolve_fields(root, self.left_out)
         Numbering(self._lists, self._styles).write(root)
 
     def _story_text(self, root: Any, separator: str = "\n") -> str:
@@ -125,6 +139,8 @@ class WordDocument:
             for number, note in enumerate(part.root.iterfind(f"{W}{kind}")):
                 if note.get(f"{W}type", "normal") == "normal":
                     notes[note.get(f"{W}id", f"unnumbered {number}")] = note
+                else:
+                    self.left_out.append(written_text(note))
         return notes
 
     def _number_notes(self, kind: str) -> None:
@@ -191,10 +207,10 @@ class Field:
     """Texts inside the code: results of other fields, which are not shown."""
 
 
-def _resolve_fields(root: Any) -> Counter[str]:
+def _resolve_fields(root: Any, left_out: list[str]) -> Counter[str]:
     """Hides what stands inside the codes of fields, and writes symbols.
 
-    Returns the number of fields without a result, by name.
+    Returns the number of fields without a result, by name; adds what is hidden to `left_out`.
     """
     lost, fields = Counter[str](), list[Field]()
     borders = (f"{W}fldChar", f"{W}fldSimple")
@@ -208,7 +224,7 @@ def _resolve_fields(root: Any) -> Counter[str]:
             )
             lost += _unsaved(simple)
         elif name == "fldChar":
-            lost += _pass_border(element, fields)
+            lost += _pass_border(element, fields, left_out)
         elif name == "instrText" and fields and not fields[-1].has_separator:
             fields[-1].code += element.text or ""
         elif name == "t" and element.text:
@@ -225,7 +241,7 @@ def _pass_text(text: Any, fields: list[Field]) -> None:
         each.has_result |= each.has_separator and bool(text.text.strip())
 
 
-def _pass_border(border: Any, fields: list[Field]) -> Counter[str]:
+def _pass_border(border: Any, fields: list[Field], left_out: list[str]) -> Counter[str]:
     """Opens or closes a field at its border, `w:fldChar`; returns its name if it has no result."""
     kind = border.get(f"{W}fldCharType")
     if kind == "begin":
@@ -235,6 +251,7 @@ def _pass_border(border: Any, fields: list[Field]) -> Counter[str]:
     elif kind == "end" and fields:
         closed = fields.pop()
         for text in closed.inner_results:
+            left_out.append(text.text)
             text.text = ""
         is_inside_code = any(not each.has_separator for each in fields)
         return Counter() if is_inside_code or _write_symbol(closed, border) else _unsaved(closed)
@@ -258,8 +275,8 @@ def _write_symbol(closed: Field, border: Any) -> bool:
     return True
 
 
-def _fill_in_controls(root: Any, styles: Styles) -> None:
-    """Writes the states of check boxes, and marks the controls that nobody filled in."""
+def _fill_in_controls(root: Any, styles: Styles) -> Iterator[str]:
+    """Writes the states of check boxes, and marks the controls that nobody filled in; yields what these showed."""
     for control in list(root.iter(f"{W}sdt")):
         properties, content = control.find(f"{W}sdtPr"), control.find(f"{W}sdtContent")
         if properties is None or content is None:
@@ -268,13 +285,13 @@ def _fill_in_controls(root: Any, styles: Styles) -> None:
         if box is not None:
             state = box.find("{*}checked")
             values = [] if state is None else [value for name, value in state.items() if name.endswith("}val")]
-            _write_content(content, UNCHECKED if state is None or (values or ["1"])[0] in OFF else CHECKED)
+            yield _write_content(content, UNCHECKED if state is None or (values or ["1"])[0] in OFF else CHECKED)
         elif placeholder is not None and placeholder.get(f"{W}val", "1") not in OFF:
-            _mark_placeholder(content, styles)
+            yield from _mark_placeholder(content, styles)
 
 
-def _mark_placeholder(content: Any, styles: Styles) -> None:
-    """Marks the text that a control shows as long as nobody filled it in.
+def _mark_placeholder(content: Any, styles: Styles) -> Iterator[str]:
+    """Marks the text that a control shows as long as nobody filled it in; yields it.
 
     A text in another style may be one that a program put there, and is kept.
     """
@@ -285,11 +302,12 @@ def _mark_placeholder(content: Any, styles: Styles) -> None:
     marks = (text.getparent().find(f"{W}rPr/{W}rStyle") for text in texts)
     names = {"" if mark is None else styles.name(mark.get(f"{W}val")) or mark.get(f"{W}val") for mark in marks}
     is_prompt = all(name.lower().replace("text", " text").split() == PLACEHOLDER_STYLE.split() for name in names)
-    _write_content(content, NOT_FILLED_IN if is_prompt else f"[placeholder: {shown}]")
+    yield _write_content(content, NOT_FILLED_IN if is_prompt else f"[placeholder: {shown}]")
 
 
-def _write_content(content: Any, text: str) -> None:
-    """Replaces what a control holds by a text."""
+def _write_content(content: Any, text: str) -> str:
+    """Replaces what a control holds by a text; returns what it held."""
+    held = written_text(content)
     old = list(content.iter(f"{W}t", f"{W}sym"))
     for element in old[1:]:
         element.getparent().remove(element)
@@ -299,3 +317,4 @@ def _write_content(content: Any, text: str) -> None:
         old[0].getparent().replace(old[0], shown)
     else:
         (next(content.iter(f"{W}r", f"{W}p"), content)).append(shown)
+    return held

@@ -40,6 +40,14 @@ def mathml_equation(element: Any) -> str:
     return shape(element) if shape else _mathml_row(element)
 
 
+def words_left_out(equation: Any) -> str:
+    """Returns the words of an equation that its text composes with an accent, or does not have."""
+    hidden = equation.iter(*(f"{MATHML}{name}" for name in ("mphantom", "annotation")))
+    accented = (each[0] for each in equation.iter(f"{M}acc", f"{MATHML}mover") if len(each))
+    accented = (each.getnext() if each.tag == f"{M}accPr" else each for each in accented)
+    return " ".join("".join(each.itertext()) for each in (*hidden, *accented) if each is not None)
+
+
 def _joined(element: Any, write: Callable[[Any], str], shapes: Iterable[str], namespace: str) -> str:
     """Joins the texts of an element's children; what has a shape of its own does not run into its neighbours."""
     names = {*shapes, *LEAVES}

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
@@ -16,6 +16,7 @@ SHORT_SCRIPT = re.compile(r"[+\-\N{MINUS SIGN}]?\d+|[^\W\d_]{1,3}|\S")
 """A raised or lowered text that needs no parentheses."""
 SUFFIXES = frozenset({"st", "nd", "rd", "th", "er", "ère", "ème", "tm", "sm"})
 """Raised endings that belong to the word or number before them, as in `1st`."""
+WORD = re.compile(r"\w+")
 RAISED_FRACTION = re.compile(r"(?<=(\d))?\^(?:(\d+)[/\u2044\u2215]|\((\d+)[/\u2044\u2215]\))_(\d+)")
 
 
@@ -34,6 +35,8 @@ class Run(NamedTuple):
     script: Script = Script.NORMAL
     is_struck: bool = False
     is_equation: bool = False
+    written: str | None = None
+    """What the document has in the place of the text, if that is something else."""
 
 
 def superscript(text: str) -> str:
@@ -66,6 +69,21 @@ def join_runs(runs: Iterable[Run]) -> str:
         text = _join_scripts(stretch)
         texts.append(struck_out(text) if is_struck else text)
     return "".join(texts).replace(OPTIONAL_HYPHEN, "")
+
+
+def words_shown_otherwise(runs: Iterable[Run]) -> Iterator[str]:
+    """Yields the words of the document that the joined text shows with other letters, or parts by a mark."""
+    text, borders = "", set[int]()
+    for run in runs:
+        start, text = len(text), text + (run.text if run.written is None else run.written)
+        if run.written is not None:
+            borders.update(range(start, len(text) + 1))
+        elif run.is_struck:
+            borders |= {start, len(text)}
+    if borders:
+        for word in WORD.finditer(text):
+            if not borders.isdisjoint(range(word.start() + 1, word.end())) or {word.start(), word.end()} <= borders:
+                yield word[0]
 
 
 def _join_scripts(runs: Iterable[Run]) -> str:

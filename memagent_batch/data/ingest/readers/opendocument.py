@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lxml import etree
 
@@ -21,8 +21,8 @@ from memagent_batch.data.ingest.readers.converter import (
     picture_parts,
 )
 from memagent_batch.data.ingest.readers.docx import text_note
-from memagent_batch.data.ingest.readers.equations import MATHML, mathml_equation
-from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs
+from memagent_batch.data.ingest.readers.equations import MATHML, mathml_equation, words_left_out
+from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs, words_shown_otherwise
 from memagent_batch.data.ingest.readers.numbering import OpenNumbering
 from memagent_batch.data.ingest.readers.packages import MEDIA_REASON, require_bounds
 from memagent_batch.data.ingest.readers.paragraphs import PLAIN, Format
@@ -35,6 +35,7 @@ TEXT, TABLE, DRAW, OFFICE, STYLE, FORM, FORMAT, SVG = (
     NAMESPACE.format(name)
     for name in ("text", "table", "drawing", "office", "style", "form", "xsl-fo-compatible", "svg-compatible")
 )
+SHOW = NAMESPACE.format("presentation")
 FIELD = "{urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0}"
 LIBRE = "{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}"
 DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
@@ -47,8 +48,12 @@ NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TABLE}tracked-changes", f"{OF
     f"{TEXT}script",
 }
 """What was deleted, the fields of forms, which are read in their places, and pictures and programs in letters."""
+STATED = frozenset(f"{SHOW}{name}-decl" for name in ("header", "footer", "date-time"))
+"""What all slides show above or below."""
 BLOCKS = frozenset({f"{TEXT}p", f"{TEXT}h", f"{TEXT}list", f"{TABLE}table"})
 """What text boxes and other shapes hold, which stand inside a paragraph."""
+SHOWN_BLOCKS = {f"{DRAW}control", f"{DRAW}object", f"{MATHML}math", f"{SVG}title", f"{SVG}desc"}
+"""What may stand in no paragraph."""
 NOT_FILLED_IN = "[not filled in]"
 SHEET_COLUMNS = 16_384
 """Most columns of a sheet."""
@@ -73,25 +78,27 @@ class OpenDocumentConverter(BuiltIn):
     What a tracked change deleted is left out, and the first part says so.
     """
 
-    package, revision, modules = "lxml", 3, ("lxml.etree",)
+    package, revision, modules = "lxml", 4, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the parts of the body, then one for each text, picture or file beside it."""
         require_bounds(file, kind="an OpenDocument")
         with zipfile.ZipFile(file) as package:
-            if b"encryption-data" in package.read("META-INF/manifest.xml"):
-                raise ConversionError("encrypted: it opens with a password only; remove the password")
-            names = package.namelist()
+            names = _readable_names(package)
             content = _root(package, "content.xml")
             styles = _root(package, "styles.xml") if "styles.xml" in names else None
             equations = _equations(package)
             OpenNumbering([content] if styles is None else [styles, content]).write(content)
             reader = OpenTextReader(content, OpenStyles(content, styles), equations)
-            is_tracked = any(map(len, content.iter(f"{TEXT}tracked-changes", f"{TABLE}tracked-changes")))
+            changes = list(content.iter(f"{TEXT}tracked-changes", f"{TABLE}tracked-changes"))
+            reader.left_out += map(_written_text, changes)
+            is_tracked = any(map(len, changes))
             for part in section_parts(reader.blocks([content]), separator="\n\n"):
                 yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
                 is_tracked = False
             yield from _form_parts(content)
+            if left_out := "\n".join(filter(None, reader.left_out)):
+                yield Part(left_out=left_out)
             if styles is not None:
                 yield from _margin_parts(styles)
             yield from _linked_parts(content, names)
@@ -106,6 +113,16 @@ class OpenDocumentConverter(BuiltIn):
                     yield from _inner_items(package, name, number=str(number))
 
 
+def _readable_names(package: zipfile.ZipFile) -> list[str]:
+    """Returns the names of the members of a package, unless it can't be read."""
+    names = package.namelist()
+    if missing := {"META-INF/manifest.xml", "content.xml"}.difference(names):
+        raise ConversionError(f"the file lacks {' and '.join(sorted(missing))}; is it whole?")
+    if b"encryption-data" in package.read("META-INF/manifest.xml"):
+        raise ConversionError("encrypted: it opens with a password only; remove the password")
+    return names
+
+
 def _root(package: zipfile.ZipFile, name: str) -> Any:
     """Returns the XML of a member."""
     root = etree.fromstring(
@@ -117,9 +134,17 @@ def _root(package: zipfile.ZipFile, name: str) -> Any:
     return root
 
 
-def _equations(package: zipfile.ZipFile) -> dict[str, str]:
+class Equation(NamedTuple):
+    """A formula."""
+
+    text: str
+    left_out: str
+    """Its words that the text shows otherwise."""
+
+
+def _equations(package: zipfile.ZipFile) -> dict[str, Equation]:
     """Returns the formulas among the objects of a package, by the paths of the objects."""
-    equations = dict[str, str]()
+    equations = dict[str, Equation]()
     for name in package.namelist():
         inner = OBJECT.fullmatch(name)
         try:
@@ -127,7 +152,7 @@ def _equations(package: zipfile.ZipFile) -> dict[str, str]:
         except (ConversionError, etree.XMLSyntaxError):
             continue  # it is a part of its own that says so
         if inner is not None and root is not None and root.tag == f"{MATHML}math":
-            equations[inner["object"]] = mathml_equation(root)
+            equations[inner["object"]] = Equation(mathml_equation(root), words_left_out(root))
     return equations
 
 
@@ -143,8 +168,9 @@ def _form_parts(content: Any) -> Iterator[Part]:
 def _margin_parts(styles: Any) -> Iterator[Part]:
     reader = OpenTextReader(styles, OpenStyles(styles, None), {})
     margins = "\n\n".join(text for each in styles.iter(f"{OFFICE}master-styles") for _, text in reader.blocks(each))
+    left_out = "\n".join(filter(None, reader.left_out))
     if margins:
-        yield Part(locator="headers and footers", text=margins, reason=symbol_note(margins))
+        yield Part(locator="headers and footers", text=margins, reason=symbol_note(margins), left_out=left_out)
 
 
 def _linked_parts(content: Any, names: list[str]) -> Iterator[Part]:
@@ -179,9 +205,10 @@ def _object_part(package: zipfile.ZipFile, name: str, locator: str) -> Part:
     except (ConversionError, etree.XMLSyntaxError) as error:
         return Part(locator=locator, status=PartStatus.FAILED, reason=failure_reason(error))
     if root.tag == f"{MATHML}math":
-        return Part(locator=locator, text=mathml_equation(root))
-    text = "\n\n".join(text for _, text in OpenTextReader(root, OpenStyles(root, None), {}).blocks(root))
-    return Part(locator=locator, text=text, reason=symbol_note(text))
+        return Part(locator=locator, text=mathml_equation(root), left_out=words_left_out(root))
+    reader = OpenTextReader(root, OpenStyles(root, None), {})
+    text = "\n\n".join(text for _, text in reader.blocks(root))
+    return Part(locator=locator, text=text, reason=symbol_note(text), left_out="\n".join(reader.left_out))
 
 
 class OpenStyles:
@@ -240,16 +267,20 @@ class Line:
 
     def add(self, text: str | None, style: Format = PLAIN) -> None:
         """Appends a text in a format."""
-        self.runs.append(Run(style.shown(text or ""), style.script, style.is_struck))
+        self.runs.append(style.run(text or ""))
 
 
 class OpenTextReader:
     """Reads the paragraphs, tables and shapes of one XML file of a package."""
 
-    def __init__(self, root: Any, styles: OpenStyles, equations: Mapping[str, str]) -> None:
+    def __init__(self, root: Any, styles: OpenStyles, equations: Mapping[str, Equation]) -> None:
         """Takes the XML, its styles, and the formulas of the package by the paths of their objects."""
         self._styles, self._equations = styles, equations
+        self.left_out = [_written_text(each) for each in root.iter(f"{TEXT}placeholder")]
+        """Words of the document that its text shows otherwise, or not at all."""
         self._controls = form_controls(root)
+        options = (each for control in self._controls.values() for each in control.iter(f"{FORM}option"))
+        self.left_out += (each.get(f"{FORM}label", "") for each in options)
         ends = {end.get(f"{OFFICE}name") for end in root.iter(f"{OFFICE}annotation-end")}
         comments = (each for each in root.iter(*ANNOTATIONS) if each.get(f"{OFFICE}name") in ends)
         self._comments_at_end = {each.get(f"{OFFICE}name"): each for each in comments}
@@ -279,8 +310,10 @@ class OpenTextReader:
                 yield from self._paragraph(child, style)
             elif child.tag == f"{TABLE}table-row":
                 yield from self._row(child)
-            elif child.tag in ANNOTATIONS or child.tag in (f"{DRAW}control", f"{DRAW}object", f"{MATHML}math"):
+            elif child.tag in ANNOTATIONS | SHOWN_BLOCKS:
                 yield from self._shown_block(child)
+            elif child.tag in STATED:
+                yield from [(None, text)] if (text := _written_text(child)) else []
             elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
                 yield from _named_block(child)
                 yield from self.blocks(child, style)
@@ -293,6 +326,7 @@ class OpenTextReader:
         line = Line()
         self._read_inline(paragraph, self._format("paragraph", paragraph, style), line)
         text = join_runs(line.runs)
+        self.left_out.extend(words_shown_otherwise(line.runs))
         if text.strip():
             yield (text if paragraph.tag == f"{TEXT}h" else None), text
         yield from ((None, note) for note in line.notes)
@@ -333,12 +367,14 @@ class OpenTextReader:
         shown = [text for _, text in self.blocks((child for child in cell if child.tag not in ANNOTATIONS), style)]
         if not shown and (value := _value(cell)):
             shown = [join_runs([Run(value, is_struck=style.is_struck)])]
+            self.left_out.append(cell.get(f"{OFFICE}value", ""))
         return " ".join(text.replace(" | ", " \N{BROKEN BAR} ") for text in (*shown, *comments))
 
     def _comment(self, annotation: Any) -> str:
         """Returns a comment with its author and date."""
         author, date = (annotation.findtext(f"{DUBLIN_CORE}{name}", "").strip() for name in ("creator", "date"))
         about = ", ".join(filter(None, (author, date[:10])))
+        self.left_out.append(date)
         text = " ".join(text for _, text in self.blocks(annotation))
         return f"[comment{' by ' if about else ''}{about}: {text}]"
 
@@ -391,6 +427,7 @@ class OpenTextReader:
             line.add(CHECKED if control.get(f"{LIBRE}checked") == "true" else UNCHECKED)
         elif control.get(f"{LIBRE}showing-place-holder") == "true":
             line.add(NOT_FILLED_IN)
+            self.left_out.append("".join(control.itertext()))
         else:
             self._read_inline(control, style, line)
 
@@ -407,6 +444,7 @@ class OpenTextReader:
             entries = [value for name, value in settings if name.startswith("Dropdown_ListEntry")]
             chosen = named.get("Dropdown_Selected", "")
             line.add(entries[int(chosen)] if chosen.isdecimal() and int(chosen) < len(entries) else NOT_FILLED_IN)
+        self.left_out.append("".join(mark.itertext()))
 
     def _control_text(self, place: Any) -> str:
         control = self._controls.get(place.get(f"{DRAW}control"))
@@ -414,12 +452,14 @@ class OpenTextReader:
 
     def _read_equation(self, element: Any, style: Format, line: Line) -> None:
         """Appends a formula, or an object that is one; other objects are parts of their own."""
-        is_math = element.tag == f"{MATHML}math"
-        equation = mathml_equation(element) if is_math else self._equations.get(href(element))
+        equation = self._equations.get(href(element))
+        if element.tag == f"{MATHML}math":
+            equation = Equation(mathml_equation(element), words_left_out(element))
         if equation is None:
             self._read_inline(element, style, line)
         else:
-            line.runs.append(Run(equation, is_struck=style.is_struck, is_equation=True))
+            line.runs.append(Run(equation.text, is_struck=style.is_struck, is_equation=True))
+            self.left_out.append(equation.left_out)
 
 
 def _named_block(element: Any) -> Iterator[tuple[str | None, str]]:

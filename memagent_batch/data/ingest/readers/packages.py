@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +18,14 @@ from lxml import etree
 from memagent_batch.data.ingest.readers.converter import Attachment, Part, PartStatus, picture_parts
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
 from memagent_batch.data.ingest.readers.numbering import W
-from memagent_batch.data.ingest.readers.paragraphs import LEFT_OUT, PARAGRAPHS, TABLES, TextReader
+from memagent_batch.data.ingest.readers.paragraphs import (
+    BLOCKS,
+    DRAWN,
+    LEFT_OUT,
+    TextReader,
+    left_out_text,
+    written_text,
+)
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 from memagent_batch.errors import ConversionError
 
@@ -34,21 +41,27 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyErro
 RELATIONS = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 RELATION = f"{RELATIONS}id"
 TEXTS = frozenset({"header", "footer", "footnotes", "endnotes", "comments", "threadedComment", "notesSlide"})
+TEXTS |= {"glossaryDocument"}
 """Parts of a package that hold text beside the main one: the ends of their relations' types, and their locators."""
-DRAWINGS = frozenset({"chart", "chartEx", "diagramData", "drawing"})
+DRAWINGS = frozenset({"chart", "chartEx", "chartUserShapes", "diagramData", "drawing", "vmlDrawing"})
 """Parts whose texts and values are shown in a drawing."""
 FILES = frozenset({"aFChunk", "oleObject", "package", "subDocument"})
 """Relations of files inside the package."""
-WALKED = frozenset({"worksheet", "chartsheet", "slideLayout", "slideMaster"})
+WALKED = frozenset({"worksheet", "chartsheet", "slideLayout", "slideMaster", "notesMaster", "handoutMaster"})
 """Parts that relate to others. Only texts of shapes that are not placeholders are read in them."""
 MEDIA = frozenset({"audio", "media", "video"})
 PART_PLACES = {"notesSlide": "notes", "diagramData": "diagram", "threadedComment": "comments", "chartEx": "chart"} | {
+    "chartUserShapes": "drawing",
+    "vmlDrawing": "drawing",
     "slideLayout": "layout",
     "slideMaster": "master",
+    "notesMaster": "master of notes",
+    "handoutMaster": "master of handouts",
 }
 """Locators of kinds of relations that people call otherwise."""
 MEDIA_REASON = "media: sound or film, which is not read"
-RELATED = TEXTS | DRAWINGS | FILES | WALKED | MEDIA | {"image", "control"}
+PICTURES = frozenset({"image", "hdphoto"})
+RELATED = TEXTS | DRAWINGS | FILES | WALKED | MEDIA | PICTURES | {"control", "theme", "numbering"}
 LINKED = FILES | MEDIA | {"image", "frame"}
 """Kinds of relations whose targets may be outside the package, and are shown all the same."""
 ACTIVE_X = "{http://schemas.microsoft.com/office/2006/activeX}"
@@ -140,7 +153,11 @@ class PackagePart:
         Raises:
             ConversionError: it declares entities or a document type.
         """
-        root = etree.fromstring(self.blob, etree.XMLParser(resolve_entities=False, no_network=True))
+        data, is_vml = self.blob, self._name.lower().endswith(".vml")  # in which Office does not close line breaks
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=is_vml)
+        root = etree.fromstring(data.replace(b"<br>", b"<br/>") if is_vml else data, parser)
+        if root is None:
+            raise etree.XMLSyntaxError("no element found", 0, 1, 1, self._name)
         require_no_entities(root)
         return root
 
@@ -197,8 +214,8 @@ def require_no_entities(root: Any) -> None:
         )
 
 
-ReadPart = Callable[[PackagePart, str], tuple[str, str | None]]
-"""Reads a part of a kind: its text, and what to know of it."""
+ReadPart = Callable[[PackagePart, str], Part]
+"""Reads a part of a kind: its text, what it leaves out, and what to know of it."""
 
 
 def related_items(
@@ -217,17 +234,25 @@ def related_items(
             yield from _linked_parts(part, relation, place, seen)
         elif kind in RELATED and target.partname not in seen:
             seen.add(target.partname)
-            name = target.partname.rpartition("/")[2]
-            if kind == "image":
-                yield from picture_parts(f"{place}picture {name}", target.blob)
-            elif kind in MEDIA:
-                yield Part(locator=f"{place}media {name}", status=PartStatus.SKIPPED, reason=MEDIA_REASON)
-            elif kind in FILES:
-                yield Attachment(number=below, name=name, locator=f"{place}file {name}", data=target.blob)
-            else:
+            if kind == "numbering":
+                yield from (Part(picture=bullet.blob) for bullet in target.related("image"))
+            elif kind in PICTURES | MEDIA | FILES:
+                yield from _inner_files(target, kind, place, below)
+            elif kind != "theme":  # which has pictures alone
                 yield from _xml_parts(part, relation, target, place, read)
-            if kind in TEXTS | DRAWINGS | WALKED:
+            if kind in TEXTS | DRAWINGS | WALKED | {"theme"}:
                 yield from related_items(target, place=place, number=f"{below}-", seen=seen, read=read)
+
+
+def _inner_files(target: PackagePart, kind: str, place: str, number: str) -> Iterator[Part | Attachment]:
+    """Yields a picture, a loss for sound or film, or another file."""
+    name = target.partname.rpartition("/")[2]
+    if kind in PICTURES:
+        yield from picture_parts(f"{place}picture {name}", target.blob)
+    elif kind in MEDIA:
+        yield Part(locator=f"{place}media {name}", status=PartStatus.SKIPPED, reason=MEDIA_REASON)
+    else:
+        yield Attachment(number=number, name=name, locator=f"{place}file {name}", data=target.blob)
 
 
 def _xml_parts(
@@ -242,12 +267,14 @@ def _xml_parts(
         if kind == "control":
             yield _control_part(target, locator)
             return
-        text, reason = read(target, kind)
+        found = read(target, kind)
     except etree.XMLSyntaxError as error:
         yield Part(locator=locator, status=PartStatus.FAILED, reason=f"its XML is damaged ({error})")
         return
-    if text.strip():
-        yield Part(locator=locator, text=text, reason=reason)
+    if found.text.strip():
+        yield replace(found, locator=locator)
+    elif found.left_out.strip():
+        yield Part(left_out=found.left_out)
 
 
 def _linked_parts(part: PackagePart, relation: Relation, place: str, seen: set[str]) -> Iterator[Part]:
@@ -289,28 +316,36 @@ def _control_part(control: PackagePart, locator: str) -> Part:
     return Part(locator=locator, status=PartStatus.FAILED, reason=reason)
 
 
-def related_text(part: PackagePart, kind: str) -> tuple[str, str | None]:
-    """Returns the text of a part beside the main one, a line for each of its paragraphs or values."""
+def related_text(part: PackagePart, kind: str) -> Part:
+    """Reads a part beside the main one, a line for each of its paragraphs or values.
+
+    Of layouts, those texts of placeholders are left out in whose place a slide has its own.
+    """
     root, reader = part.root, TextReader()
+    reader.left_out.append(left_out_text(root))
     if kind in WALKED:
-        shapes = [shape for shape in root.iter("{*}sp") if next(shape.iter("{*}ph"), None) is None]
-        text = "\n".join(line for shape in shapes for line in _drawn_lines([shape], reader))
-    elif kind in DRAWINGS:
+        prompts = [shape for shape in root.iter("{*}sp") if next(shape.iter("{*}ph"), None) is not None]
+        for shape in prompts:
+            reader.left_out.append(written_text(shape))
+            shape.getparent().remove(shape)
+    if kind in DRAWINGS | WALKED:
         text = "\n".join(_drawn_lines([root], reader))
     else:
         blocks = [text for _, text in reader.headed_blocks(root)]
         text = "\n\n".join(blocks) or "\n".join(_drawn_lines([root], reader))
-    return text, symbol_note(text)
+    return Part(text=text, reason=symbol_note(text), left_out="\n".join(reader.left_out))
 
 
 def _drawn_lines(elements: Iterable[Any], reader: TextReader) -> Iterator[str]:
     """Yields the paragraphs in elements, and the values and comments that stand in none."""
     for element in elements:
         text = ""
-        if element.tag in PARAGRAPHS | TABLES:
+        if element.tag in BLOCKS:
             text = reader.block_text(element)
-        elif element.tag not in LEFT_OUT and str(element.tag).rpartition("}")[2] in ("t", "v", "text"):
-            text = element.text or "".join(each.text or "" for each in element.iter("{*}t"))
+        elif element.tag in DRAWN:
+            yield from filter(None, [reader.block_text(element)])
+        elif str(element.tag).rpartition("}")[2] in ("t", "v", "text") and not any(map(len, element)):
+            text = element.text or "".join(each.text or "" for each in element.iterchildren("{*}t"))
         if text.strip():
             yield text
         elif element.tag not in LEFT_OUT:

@@ -5,16 +5,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memagent_batch.data.ingest.readers.equations import OFF, M, office_equation
-from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs
+from memagent_batch.data.ingest.readers.equations import OFF, M, office_equation, words_left_out
+from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED, Run, Script, join_runs, words_shown_otherwise
 from memagent_batch.data.ingest.readers.numbering import FALLBACK, W
 from memagent_batch.data.ingest.readers.symbols import BOXES, PRIVATE, UNKNOWN_SYMBOL, symbol_font, to_unicode
 
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 PARAGRAPHS, TABLES = frozenset({f"{W}p", f"{A}p"}), frozenset({f"{W}tbl", f"{A}tbl"})
-LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", f"{W}sdtPr"})
+FORMATS = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr"})
+LEFT_OUT = FORMATS | {FALLBACK, f"{W}del", f"{W}moveFrom"}
 """Elements whose text is not a text of the document: fallbacks, formats, and what a tracked change took from its
 place."""
+CODES = frozenset({f"{W}instrText", f"{W}delInstrText", f"{W}delText"})
+"""Codes of fields, and deleted texts."""
+TEXTS = frozenset({f"{W}t", f"{A}t", f"{M}t"})
+VML = "{urn:schemas-microsoft-com:vml}"
+DRAWN = frozenset(
+    f"{{http://schemas.openxmlformats.org/{name}"
+    for name in (
+        "drawingml/2006/wordprocessingDrawing}docPr",
+        "drawingml/2006/picture}cNvPr",
+        "drawingml/2006/spreadsheetDrawing}cNvPr",
+        "presentationml/2006/main}cNvPr",
+    )
+) | {f"{{http://schemas.microsoft.com/office/word/2010/wordprocessing{name}}}cNvPr" for name in ("Shape", "Group")}
+DRAWN |= {f"{VML}{name}" for name in ("shape", "rect", "roundrect", "oval", "group", "line", "image")}
+"""Elements that name what stands for a drawing where it is not shown."""
+BLOCKS = PARAGRAPHS | TABLES | {tag for tag in DRAWN if not tag.startswith(VML)}
+SAID_OF_DRAWINGS = ("title", "descr", "alt")
+SAID = (*SAID_OF_DRAWINGS, "string")
+"""Attributes that people read; the last one is that of letters drawn as a picture."""
 GRID_COLUMNS = 63
 """Most columns of a table in Word."""
 HALF_POINTS = re.compile(r"-?[0-9]{1,4}")
@@ -33,6 +53,11 @@ class Format:
     """Of letters beyond ASCII."""
     sign_font: str | None = None
     """Of signs, in a run of DrawingML that has no letters."""
+
+    def run(self, text: str) -> Run:
+        """Returns a run with this text of the document."""
+        shown = self.shown(text)
+        return Run(shown, self.script, self.is_struck, written=None if shown == text else text)
 
     def shown(self, text: str) -> str:
         """Returns the characters that the fonts show for a text."""
@@ -157,6 +182,10 @@ class TextReader:
     def __init__(self, styles: Styles | None = None) -> None:
         """Takes the styles of the document, if it has any."""
         self.styles = styles or Styles()
+        self.left_out = list[str]()
+        """Words of the document that its text shows otherwise, or not at all."""
+        self._drawing = ""
+        """What was said of the last drawing."""
 
     def headed_blocks(self, root: Any) -> Iterator[tuple[str | None, str]]:
         """Yields the texts of the paragraphs and tables below an element, in order; a heading with its title."""
@@ -172,8 +201,19 @@ class TextReader:
                 yield (text if self.styles.is_heading(block) else None), text, block
 
     def block_text(self, block: Any) -> str:
-        """Returns the text of a paragraph or table."""
+        """Returns the text of a paragraph or table, or of what stands for a drawing."""
+        if block.tag in DRAWN:
+            return self._alternative(block).strip()
         return self._paragraph(block) if block.tag in PARAGRAPHS else self._table(block)
+
+    def _alternative(self, drawing: Any) -> str:
+        """Returns what is said of a drawing, unless it was said just before."""
+        said = " ".join(filter(None, (drawing.get(name, "").strip() for name in SAID_OF_DRAWINGS)))
+        if not said or said == self._drawing:
+            self.left_out.append(said)
+            return ""
+        self._drawing = said
+        return f" [{said}] "
 
     def _paragraph(self, paragraph: Any) -> str:
         """Returns its text, then that of text boxes in it."""
@@ -181,6 +221,7 @@ class TextReader:
         inherited = self.styles.paragraph_properties(paragraph)
         for child in paragraph:
             self._collect(child, PLAIN, inherited, runs, boxes)
+        self.left_out.extend(words_shown_otherwise(runs))
         return "\n".join(text for text in (join_runs(runs), *boxes) if text)
 
     def _collect(self, element: Any, style: Format, inherited: Properties, runs: list[Run], boxes: list[str]) -> None:
@@ -188,10 +229,8 @@ class TextReader:
         tag = element.tag
         if tag in LEFT_OUT or not isinstance(tag, str):
             return
-        if tag in (f"{W}t", f"{A}t"):
-            runs.append(Run(style.shown(element.text or ""), style.script, style.is_struck))
-        elif tag == f"{M}oMath":
-            runs.append(Run(office_equation(element), is_struck=style.is_struck, is_equation=True))
+        if tag in (f"{W}t", f"{A}t", f"{M}oMath"):
+            runs.append(self._run(element, style))
         elif tag in SHOWN_ELEMENTS:
             runs.append(Run(SHOWN_ELEMENTS[tag](element), is_struck=style.is_struck))
         elif tag in PARAGRAPHS | TABLES:
@@ -199,9 +238,18 @@ class TextReader:
         elif tag == f"{W}ruby":
             self._collect_ruby(element, style, inherited, runs, boxes)
         else:
+            if tag in DRAWN:
+                runs.append(Run(self._alternative(element), is_struck=style.is_struck))
             inner = self._run_format(element, inherited) or style
             for child in element:
                 self._collect(child, inner, inherited, runs, boxes)
+
+    def _run(self, element: Any, style: Format) -> Run:
+        """Returns a text or an equation in a format."""
+        if element.tag == f"{M}oMath":
+            self.left_out.append(words_left_out(element))
+            return Run(office_equation(element), is_struck=style.is_struck, is_equation=True)
+        return style.run(element.text or "")
 
     def _run_format(self, element: Any, inherited: Properties) -> Format | None:
         if element.tag == f"{W}r":
@@ -218,20 +266,30 @@ class TextReader:
         runs.append(Run(f"({text})" if text else "", is_struck=style.is_struck))
 
     def _table(self, table: Any) -> str:
-        """Returns a line for each row, with ` | ` between the cells."""
-        rows = (
-            self._cells(row) for row in _outermost(table, f"{_prefix(table)}tr") if not _is_deleted(row, "trPr/del")
-        )
-        return "\n".join(" | ".join(cells).rstrip(" |") for cells in rows)
+        """Returns a line for each row, with ` | ` between the cells, after what is said of the table."""
+        names = (table.find(f"{W}tblPr/{W}tbl{name}") for name in ("Caption", "Description"))
+        said = " ".join(name.get(f"{W}val", "") for name in names if name is not None).strip()
+        rows = (self._cells(row) for row in self._kept(table, "tr", "trPr/del"))
+        lines = (" | ".join(cells).rstrip(" |") for cells in rows)
+        return "\n".join([f"[{said}]", *lines] if said else lines)
+
+    def _kept(self, root: Any, name: str, mark: str) -> Iterator[Any]:
+        """Yields the rows of a table, or cells of a row, that no tracked change deleted."""
+        for element in _outermost(root, f"{_prefix(root)}{name}"):
+            if element.find("/".join(f"{W}{step}" for step in mark.split("/"))) is None:
+                yield element
+            else:
+                self.left_out.append(written_text(element))
 
     def _cells(self, row: Any) -> list[str]:
         """Returns the texts of a row's cells, and an empty one for each further column that a cell spans."""
         cells = [""] * _number(row.find(f"{W}trPr/{W}gridBefore"), 0)
-        for cell in _outermost(row, f"{_prefix(row)}tc"):
-            if not _is_deleted(cell, "tcPr/cellDel"):
-                is_covered = cell.get("hMerge", "0") not in OFF or cell.get("vMerge", "0") not in OFF
-                cells.append("" if is_covered else self._cell_text(cell))
-                cells += [""] * (_number(cell.find(f"{W}tcPr/{W}gridSpan"), 1) - 1)
+        for cell in self._kept(row, "tc", "tcPr/cellDel"):
+            is_covered = cell.get("hMerge", "0") not in OFF or cell.get("vMerge", "0") not in OFF
+            if is_covered:
+                self.left_out.append(written_text(cell))
+            cells.append("" if is_covered else self._cell_text(cell))
+            cells += [""] * (_number(cell.find(f"{W}tcPr/{W}gridSpan"), 1) - 1)
         return cells
 
     def _cell_text(self, cell: Any) -> str:
@@ -251,12 +309,35 @@ def replace_script(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def outermost_blocks(root: Any) -> Iterator[Any]:
-    """Yields the outermost paragraphs and tables below an element, at whatever depth of content controls."""
+    """Yields the outermost paragraphs, tables and names of drawings below an element, at whatever depth."""
     for child in root:
-        if child.tag in PARAGRAPHS | TABLES:
+        if child.tag in BLOCKS:
             yield child
         elif child.tag not in LEFT_OUT:
             yield from outermost_blocks(child)
+
+
+def written_text(*elements: Any) -> str:
+    """Returns all that elements say, shown or not."""
+    pieces = list[str]()
+    for element in (inner for each in elements for inner in each.iter()):
+        if element.tag in TEXTS | CODES:
+            pieces.append(element.text or "")
+        else:
+            pieces += [" "] if element.tag in PARAGRAPHS else []
+            pieces += [f" {element.get(name)} " for name in SAID if element.get(name)]
+    return "".join(pieces)
+
+
+def left_out_text(root: Any) -> str:
+    """Returns the text of what is left out of the text below an element: copies, codes and deleted texts."""
+    pieces, last = list[str](), None
+    for element in root.iter(*(LEFT_OUT - FORMATS), *CODES):
+        if next(element.iterancestors(*LEFT_OUT), None) is None:
+            paragraph = next(element.iterancestors(*PARAGRAPHS), None)
+            pieces += ["" if paragraph is last else "\n", written_text(element)]
+            last = paragraph
+    return "".join(pieces)
 
 
 def shown_elements(root: Any, *tags: str) -> Iterator[Any]:
@@ -276,11 +357,6 @@ def _outermost(root: Any, tag: str) -> Iterator[Any]:
 
 def _prefix(element: Any) -> str:
     return W if element.tag.startswith(W) else A
-
-
-def _is_deleted(element: Any, path: str) -> bool:
-    """Tells whether a tracked change deleted a row or cell."""
-    return element.find("/".join(f"{W}{name}" for name in path.split("/"))) is not None
 
 
 def _number(element: Any, default: int) -> int:
@@ -341,6 +417,6 @@ SHOWN_ELEMENTS: dict[str, Callable[[Any], str]] = {
     f"{W}sym": _symbol,
     f"{W}fldChar": _form_field,
     **dict.fromkeys((f"{W}footnoteReference", f"{W}endnoteReference"), lambda mark: mark.get("label", "")),
-    "{urn:schemas-microsoft-com:vml}textpath": lambda letters: letters.get("string", ""),
+    f"{VML}textpath": lambda letters: f" {letters.get('string', '')} ",
 }
 """What elements without a text show. The last one is letters drawn as a picture, such as a watermark."""

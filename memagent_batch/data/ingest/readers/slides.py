@@ -11,14 +11,14 @@ from memagent_batch.data.ingest.readers.packages import (
     related_items,
     related_text,
 )
-from memagent_batch.data.ingest.readers.paragraphs import TextReader
+from memagent_batch.data.ingest.readers.paragraphs import TextReader, left_out_text
 from memagent_batch.data.ingest.readers.symbols import symbol_note
 
 
 class SlidesConverter(BuiltIn):
     """Slides in the order of the show, hidden ones too; shapes in the order in which they are drawn."""
 
-    package, revision, modules = "lxml", 4, ("lxml.etree",)
+    package, revision, modules = "lxml", 5, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each slide, and for each text beside it."""
@@ -27,11 +27,11 @@ class SlidesConverter(BuiltIn):
 
 
 def _slides(show: PackagePart) -> Iterator[Part | Attachment]:
-    reader, seen = TextReader(), set[str]()
+    seen = set[str]()
     roots = (part.root for part in show.related("commentAuthors", "authors"))
     authors = {each.get("id", ""): each.get("name", "") for root in roots for each in root.iterchildren("*")}
 
-    def read(part: PackagePart, kind: str) -> tuple[str, str | None]:
+    def read(part: PackagePart, kind: str) -> Part:
         return _slide_comments(part, authors) if kind == "comments" else related_text(part, kind)
 
     for number, entry in enumerate(show.root.iter("{*}sldId"), start=1):
@@ -41,13 +41,16 @@ def _slides(show: PackagePart) -> Iterator[Part | Attachment]:
             yield Part(locator=place, status=PartStatus.FAILED, reason="the file lacks this slide; is it whole?")
             continue
         seen.add(slide.partname)
+        reader = TextReader()
         text = "\n\n".join(text for _, text in reader.headed_blocks(slide.root))
-        yield Part(locator=place, text=text, reason=symbol_note(text))
+        left_out = "\n".join([*reader.left_out, left_out_text(slide.root)])
+        yield Part(locator=place, text=text, reason=symbol_note(text), left_out=left_out)
         yield from related_items(slide, place=f"{place}, ", number=f"{number}-", seen=seen, read=read)
+    yield from related_items(show, number="0-", seen=seen, read=read)
 
 
-def _slide_comments(part: PackagePart, authors: dict[str, str]) -> tuple[str, str | None]:
-    """Returns the comments of a slide and the replies to them, a paragraph each, with their authors and dates."""
+def _slide_comments(part: PackagePart, authors: dict[str, str]) -> Part:
+    """Reads the comments of a slide and the replies to them, a paragraph each, with their authors and dates."""
     reader, texts = TextReader(), list[str]()
     for comment in part.root.iter("{*}cm", "{*}reply"):
         bodies = comment.iterfind("{*}txBody")
@@ -57,4 +60,4 @@ def _slide_comments(part: PackagePart, authors: dict[str, str]) -> tuple[str, st
         about = ", ".join(filter(None, (authors.get(comment.get("authorId", "")), date)))
         texts.append(f"[comment{' by ' if about else ''}{about}] " + "\n".join(lines))
     text = "\n\n".join(texts)
-    return text, symbol_note(text)
+    return Part(text=text, reason=symbol_note(text), left_out="\n".join(reader.left_out))

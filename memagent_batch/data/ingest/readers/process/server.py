@@ -166,6 +166,8 @@ def _write(converter: Converter, lines: FileIO, request: Request, given: Given) 
     for number, item in enumerate(converter.convert(Path(request["file"])), start=1):
         record, data, name = asdict(item), b"", None
         tell(given, item)
+        if isinstance(item, Part) and item.is_account:
+            continue
         if isinstance(item, Attachment):
             num_attachments += 1
             del record["data"]
