@@ -18,6 +18,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.engines import ENDPOINT_ENGINES
 from memagent_batch.config.problems import explanation, suggestion
 from memagent_batch.errors import SettingsError
 from memagent_batch.loop.engines.engine import Engine
@@ -110,6 +111,7 @@ ENGINES = PluginRegistry(
     built_in={
         "vllm": "memagent_batch.loop.engines.vllm.engine:VllmEngine",
         "openai": "memagent_batch.loop.engines.openai.engine:OpenAIEngine",
+        "openai-batch": "memagent_batch.loop.engines.openai.batch_engine:OpenAIBatchEngine",
         "simulated": "memagent_batch.loop.engines.simulated:SimulatedEngine",
     },
 )
@@ -266,7 +268,8 @@ def engine_settings(agent: AgentConfig) -> Engine:
         SettingsError: there is no such engine, or a setting is unknown or wrong; names engine and setting.
     """
     kind = agent.engine
-    section = getattr(agent, kind) if kind in ENGINES.built_in else None
+    name = "openai" if kind in ENDPOINT_ENGINES else kind
+    section = getattr(agent, name) if kind in ENGINES.built_in else None
     settings = agent.engine_options if section is None else dict(section)
     plugin = ENGINES.find(kind)
     _keep_sources(plugin)

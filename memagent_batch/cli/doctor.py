@@ -124,6 +124,7 @@ def _engines(gpus: list[str], project: Distribution) -> Iterator[Asset]:
     has_key = bool(os.environ.get(KEY_VARIABLE))
     address = f"set openai.base_url (jobs/endpoint.yaml, jobs/chat.yaml){'' if has_key else f' and {KEY_VARIABLE}'}"
     yield Asset(name="openai", is_ready=True, what=f"an endpoint, the key is {'' if has_key else 'not '}set; {address}")
+    yield Asset(name="openai-batch", is_ready=True, what="the same in batches, at half the price; same settings")
     yield Asset(name="simulated", is_ready=True, what="no model: made-up text, to try settings and pipelines")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
+from memagent_batch.config.engines import ENDPOINT_ENGINES, EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
 from memagent_batch.config.section import Count, Section, Text
 
 
@@ -118,14 +118,14 @@ class AgentConfig(Section):
     """How tokens are drawn."""
 
     engine: Text = "vllm"
-    """`vllm`, `openai` (an endpoint), or `simulated` (no model, for measurements). Or your own engine: an installed
-    name or package.module:Class."""
+    """`vllm`, `openai` (an endpoint), `openai-batch` (its Batch API: half the price, but hours instead of minutes), or
+    `simulated` (no model, for measurements). Or your own engine: an installed name or package.module:Class."""
     engine_options: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Settings of your own engine."""
     vllm: VllmConfig = VllmConfig()
     """Settings of engine `vllm`."""
     openai: OpenAIConfig = OpenAIConfig()
-    """Settings of engine `openai`."""
+    """Settings of the engines `openai` and `openai-batch`."""
     simulated: SimulatedConfig = SimulatedConfig()
     """Settings of engine `simulated`."""
 
@@ -137,7 +137,7 @@ class AgentConfig(Section):
 
     @model_validator(mode="after")
     def _check_chat(self) -> Self:
-        if self.engine == "openai" and self.openai.api is EndpointApi.CHAT and not self.tokenizer:
+        if self.engine in ENDPOINT_ENGINES and self.openai.api is EndpointApi.CHAT and not self.tokenizer:
             raise ValueError(
                 "tokenizer must be set where openai.api is chat, since chunks and budgets are counted in its tokens: "
                 "the folder or hub name of the served model's, or `tiny`, which comes with the project and counts more "

@@ -33,6 +33,10 @@ class VllmConfig(Section):
     """Further arguments of vLLM's AsyncEngineArgs. Secrets such as `hf_token` are recorded as a hash."""
 
 
+ENDPOINT_ENGINES = ("openai", "openai-batch")
+"""Engines whose settings are those of `openai`."""
+
+
 class EndpointApi(StrEnum):
     """What an endpoint is sent."""
 

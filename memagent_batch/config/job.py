@@ -68,9 +68,10 @@ class PoolConfig(Section):
     cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
     """CPUs that Ray reserves for one actor."""
     readings_in_flight: Count = 64
-    """Readings in progress at once in one actor."""
+    """Readings in progress at once in one actor. Defaults to 2000 with engine `openai-batch`."""
     turns_in_flight: Count | None = None
-    """Turns in progress at once in one actor. Defaults to 256, or to `readings_in_flight` if that is more."""
+    """Turns in progress at once in one actor. Defaults to 256, or to `readings_in_flight` if that is more; with engine
+    `openai-batch` to 10000."""
 
     @property
     def most_replicas(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from memagent_batch.config.agent import AgentConfig, BreakAt
+from memagent_batch.config.engines import ENDPOINT_ENGINES
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents.lake.tables import documents_place
@@ -264,7 +265,7 @@ def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Map
 
 def thinking_part(agent: AgentConfig) -> dict[str, int]:
     """The room for hidden thoughts that each request has, as a part of a turn; empty without such room."""
-    num_tokens = agent.openai.thinking_tokens if agent.engine == "openai" else 0
+    num_tokens = agent.openai.thinking_tokens if agent.engine in ENDPOINT_ENGINES else 0
     return {"thinking": num_tokens} if num_tokens else {}
 
 

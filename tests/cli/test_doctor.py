@@ -28,7 +28,7 @@ def test_doctor_names_every_extra_engine_and_model_and_ends_with_0(capsys: pytes
     extras = {part["name"]: part for part in found["extras"]}
     assert extras.keys() == DECLARED["optional-dependencies"].keys() - {"dev"}
     assert extras["convert"]["is_ready"]
-    assert [part["name"] for part in found["engines"]] == ["vllm", "openai", "simulated"]
+    assert [part["name"] for part in found["engines"]] == ["vllm", "openai", "openai-batch", "simulated"]
     assert {"tiny", "smollm2-135m"} <= {part["name"] for part in found["models"]}
     assert all(part["is_ready"] == (part["remedy"] is None) for part in found["extras"] + found["models"])
 

@@ -1,7 +1,7 @@
 """What an engine is: prompts in, completions out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -38,6 +38,28 @@ class EngineContext:
     """Tokens of the largest turn of the job, its completion included; 0 if it is not known."""
 
 
+class Folder(Protocol):
+    """A folder of small files, or a file in it, that outlives the process."""
+
+    def __truediv__(self, name: str, /) -> "Folder":
+        """The file of this name."""
+
+    def at(self, path: str) -> "Folder":
+        """The file of a path that `files` lists."""
+
+    def files(self) -> list[str]:
+        """Paths of its files, sorted by name."""
+
+    def read_bytes(self) -> bytes:
+        """The whole file."""
+
+    def write_bytes(self, data: bytes) -> None:
+        """Writes the file whole or not at all."""
+
+    def delete(self) -> None:
+        """Removes the file."""
+
+
 class Engine(ABC):
     """Turns prompts into completions, many at once, on the event loop that started it.
 
@@ -55,6 +77,8 @@ class Engine(ABC):
     """Whether it obeys the guide of a prompt."""
     first_step: ClassVar[str] = "starting the engine"
     """What a run waits for until the first turn."""
+    pool_defaults: ClassVar[Mapping[str, int]] = {}
+    """Numbers of `pool` that a job has with it unless it sets them itself."""
 
     @abstractmethod
     def open(self, context: EngineContext) -> Self:
@@ -79,6 +103,12 @@ class Engine(ABC):
     @abstractmethod
     def identity(self) -> Mapping[str, Any]:
         """What decides a result, as JSON values: its kind, number formats, and what the user passes through."""
+
+    def keep_in(self, folder: Folder, *, flush: Callable[[], Awaitable[None]]) -> None:  # noqa: B027 - as `start`
+        """Takes a folder beside the turn log, before the start, for what the next engine must know after a crash.
+
+        `flush` returns when all turns that were recorded so far are durable.
+        """
 
     async def start(self) -> None:  # noqa: B027 - nothing to do unless a subclass says so
         """Makes the engine ready. Raises EngineStartError if model or settings can't work."""

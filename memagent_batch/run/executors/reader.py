@@ -19,6 +19,7 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
+from memagent_batch.data.store.turn_log.files import BATCHES_FOLDER
 from memagent_batch.data.store.turn_log.index import ReadingKey, read_outcomes, reading_key, scan_turn_files
 from memagent_batch.data.store.turn_log.rows import ClosedRow, OutcomeRow, outcome_row
 from memagent_batch.data.store.turn_log.turns import DocumentTurns, LoggedTurns
@@ -287,6 +288,8 @@ class Reader:
 
     async def _start_engine(self) -> Engine:
         engine = self._started_engine = make_engine(self.task.agent)
+        if self._output is not None:
+            engine.keep_in(self._output / BATCHES_FOLDER, flush=self.log.flush)
         if self._process.is_replacement or await self.task.board.has_turns():
             await engine.rejoin()  # the run has had an engine that was up, here or in another actor
         else:

@@ -86,7 +86,9 @@ def check(job: JobConfig) -> CheckedJob:
     latest = latest_number(output, writer=writer_of(job))
     inputs = read_inputs(job)
     num_files, num_bytes = _size_of(inputs.sources)
-    make_engine(job.agent)
+    pool = make_engine(job.agent).pool_defaults
+    unset = {name: number for name, number in pool.items() if name not in job.pool.model_fields_set}
+    job = job.model_copy(update={"pool": job.pool.model_copy(update=unset)})
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
     is_one_row = not job.input.order_columns and not inputs.sources.reads_files and not inputs.sources.is_in_place
     require_rows(agent, has_rows=not is_one_row)

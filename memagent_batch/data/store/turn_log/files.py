@@ -30,6 +30,8 @@ TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
 FOLLOW_UPS_FOLDER = "log/follow_ups"
 KEYS_FOLDER = "log/keys"
+BATCHES_FOLDER = "log/batches"
+"""Records of an engine that collects its turns in batches: those whose turns may not be in the log yet."""
 LOG_SCHEMAS = {TURNS_FOLDER: TURN_LOG, OUTCOMES_FOLDER: OUTCOME_LOG, FOLLOW_UPS_FOLDER: FOLLOW_UP_LOG}
 """In the order in which they are written: an outcome is never there without its turns, nor follow-ups alone."""
 LOG_THREADS = 16

@@ -6,7 +6,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.request import getproxies, proxy_bypass
@@ -101,17 +101,21 @@ class OpenAIClient:
         path: str,
         *,
         body: Mapping[str, JsonValue] | None = None,
+        query: Mapping[str, str] | None = None,
+        form: Callable[[], aiohttp.FormData] | None = None,
         longest_seconds: float | None = None,
     ) -> Response | Failure:
         """One try: a whole response, or a failure that may pass.
 
-        The path is one below the base URL, whose query is kept. `timeout_seconds` bound all of it by default.
+        The path is one below the base URL, whose query is kept. `form` makes what is sent in place of a JSON body.
+        `timeout_seconds` bound all of it by default.
         """
         if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
         seconds = min(longest_seconds or self._seconds, self._seconds)
         url = self._url.with_path(f"{self._url.raw_path.rstrip('/')}/{path}", encoded=True, keep_query=True)
-        data = None if body is None else to_json(body)
+        url = url.update_query(query or {})
+        data = form() if form else None if body is None else to_json(body)
         headers = None if body is None else {"Content-Type": "application/json"}
         began = time.perf_counter()
         try:

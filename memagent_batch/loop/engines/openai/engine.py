@@ -168,9 +168,9 @@ class OpenAIEngine(OpenAIConfig, Engine):
             await self._check_in_run()
         guide = prompt.guide
         form = await self._guide_form(guide.kind) if guide else None
-        body = self._api.body(prompt, seed=seed, form=form)
+        send = partial(self._try_turn, prompt, seed=seed, form=form)
         for _ in range(EMPTY_TRIES):  # an empty completion may be a passing fault
-            response = await self._outage.answer(lambda: self._try_turn(body, prompt=prompt))
+            response = await self._outage.answer(send)
             completion = self._completion(response, prompt=prompt, form=form)
             await self._require_whole(prompt, response)
             reason, budget = completion.finish_reason, prompt.max_tokens
@@ -201,17 +201,16 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """Closes the connections."""
         await self._client.close()
 
-    async def _try_turn(self, body: Mapping[str, JsonValue], *, prompt: Prompt) -> Response | Failure:
+    async def _try_turn(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> Response | Failure:
         """One try of a turn's request, as soon as the endpoint's limits let it.
 
         A refused key is a failure that passes if the endpoint serves others.
 
         Raises:
-            EngineRequestError: the endpoint refuses this request.
-            EngineRefusedError: it refuses every request.
+            MemagentError: it is refused; see `_refused`.
         """
         async with self._pace.place() as place:
-            result = await self._send(body)
+            result = await self._send(self._api.body(prompt, seed=seed, form=form))
             if isinstance(result, Failure):
                 was_queued = result.timed_out and self._pace.was_queued(place)
                 if result.turned_away or result.timed_out:
@@ -220,9 +219,18 @@ class OpenAIEngine(OpenAIConfig, Engine):
             if result.status_code == 200:
                 self._pace.answered(place, seconds=result.elapsed_seconds, budget=prompt.max_tokens)
                 return result
+        return await self._refused(result, prompt=prompt)
+
+    async def _refused(self, response: Response, *, prompt: Prompt) -> Failure:
+        """What the refusal of a turn's request means, where the endpoint serves others.
+
+        Raises:
+            EngineRequestError: it refuses this request.
+            EngineRefusedError: it refuses every request.
+        """
         await self._require_served()
-        refusal = f"turn {prompt.path}: {self._client.refusal(result)}"
-        if result.status_code in KEY_STATUSES:
+        refusal = f"turn {prompt.path}: {self._client.refusal(response)}"
+        if response.status_code in KEY_STATUSES:
             return Failure(message=refusal)
         raise EngineRequestError(refusal)
 
@@ -231,12 +239,16 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
         A success that holds no completion, such as a page of a gateway, counts as a failure.
         """
-        client = self._client
-        response = await client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
+        response = await self._client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
         if isinstance(response, Failure) or response.status_code != 200:
             return response
         if not self._is_checked:
             self._pace.expect(response.elapsed_seconds)
+        return self._parsed(response)
+
+    def _parsed(self, response: Response) -> Response | Failure:
+        """A response of status 200 with the completion that it holds, if it holds one."""
+        client = self._client
         parsed = self._api.parse(response.content)
         if isinstance(parsed, str):
             is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats

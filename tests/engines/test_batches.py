@@ -1,0 +1,223 @@
+"""The engine `openai-batch` against a server with the Files and Batches API, whose batches end in all their ways."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.config.engines import EndpointApi
+from memagent_batch.data.store.location import Location
+from memagent_batch.errors import (
+    EngineRefusedError,
+    EngineRequestError,
+    EngineStartError,
+    EngineUnavailableError,
+    MemagentError,
+)
+from memagent_batch.loop.engines.openai import batch_api, batches, outage
+from memagent_batch.loop.engines.openai.batch_engine import OpenAIBatchEngine
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.types import Prompt
+from tests.engine_context import context_of
+from tests.engines.batch_server import BatchServer, Ending, batch_server
+from tests.engines.scripted_server import Reply, scripted_server
+
+NUMBERS = range(10)
+ALL_RIGHT = [f"\\boxed{{{1000 + number}}}" for number in NUMBERS]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter pauses, for a server that is here."""
+    monkeypatch.setattr(batches, "TICK_SECONDS", 0.03)
+    monkeypatch.setattr(batch_api, "FIRST_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(batch_api, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(outage, "FIRST_BACKOFF_SECONDS", 0.05)
+
+
+@asynccontextmanager
+async def started(
+    server: BatchServer, tokenizer: Tokenizer, folder: Path, *, stops: bool = True
+) -> AsyncIterator[OpenAIBatchEngine]:
+    """An engine whose turns are in the log at once; `stops` is false for one that is killed."""
+    settings: dict[str, Any] = {"base_url": server.base_url, "api": EndpointApi.CHAT, "outage_seconds": 20.0}
+    engine = OpenAIBatchEngine(**settings).open(context_of("tiny", tokenizer=tokenizer))
+
+    async def flush() -> None:
+        pass
+
+    engine.keep_in(Location(uri=str(folder / "batches")), flush=flush)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        if stops:
+            await engine.stop()
+
+
+def prompt_of(number: int, tokenizer: Tokenizer) -> Prompt:
+    text = f"The access code is {1000 + number}. What is the access code?"
+    return Prompt(path=f"answer/{number}", kind="answer", token_ids=tokenizer.encode(text), max_tokens=32)
+
+
+async def ask(
+    engine: OpenAIBatchEngine, tokenizer: Tokenizer, numbers: Sequence[int] = NUMBERS
+) -> list[str | BaseException]:
+    """Texts of the completions, or what was raised."""
+    turns = [engine.complete(prompt_of(number, tokenizer), seed=0) for number in numbers]
+    written = await asyncio.gather(*turns, return_exceptions=True)
+    return [each if isinstance(each, BaseException) else each.text for each in written]
+
+
+def records(folder: Path) -> list[Path]:
+    return list((folder / "batches").glob("*"))
+
+
+async def test_turns_that_wait_are_one_batch_and_equal_ones_one_request(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server() as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            assert await ask(engine, tiny_tokenizer, [*NUMBERS, 3]) == [*ALL_RIGHT, ALL_RIGHT[3]]
+    assert server.sizes == [len(NUMBERS)]
+    assert records(tmp_path) == []
+    assert server.files == {}
+
+
+@pytest.mark.parametrize(("limit", "value"), [("BATCH_REQUESTS", 4), ("BATCH_BYTES", 1700)])
+async def test_turns_beyond_the_limits_of_a_batch_are_several(
+    limit: str, value: int, tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, limit, value)
+    with batch_server() as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert sum(server.sizes) == len(NUMBERS)
+    assert len(server.sizes) == 3
+
+
+@pytest.mark.parametrize(
+    ("endings", "sizes"),
+    [
+        ([Ending.EXPIRED], [10, 5]),
+        ([Ending.EXPIRED, Ending.EXPIRED], [10, 5, 3]),
+        ([Ending.SERVER_ERRORS], [10, 4]),
+        ([Ending.FORGOTTEN], [10, 10]),
+    ],
+    ids=str,
+)
+async def test_requests_that_a_batch_has_not_done_are_sent_again_and_no_other(
+    endings: list[Ending], sizes: list[int], tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server(endings=endings) as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == sizes
+    assert set(server.paid.values()) == {1}
+    assert records(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("ending", "num_lost", "error", "message"),
+    [
+        (Ending.FAILED, 10, EngineRefusedError, "batch_0 failed: model_not_found: the reason is model_not_found"),
+        (Ending.OVER_LIMIT, 10, EngineUnavailableError, "token_limit_exceeded"),
+        (Ending.CANCELLED, 5, EngineUnavailableError, "batch_0 was cancelled"),
+        (Ending.REFUSALS, 4, EngineRequestError, "with 400: not this one"),
+    ],
+)
+async def test_requests_that_can_not_be_done_raise_the_reason_and_the_next_engine_asks_them_alone(
+    ending: Ending,
+    num_lost: int,
+    error: type[MemagentError],
+    message: str,
+    tiny_tokenizer: Tokenizer,
+    tmp_path: Path,
+) -> None:
+    with batch_server(endings=[ending]) as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            written = await ask(engine, tiny_tokenizer)
+        lost = [number for number in NUMBERS if isinstance(written[number], BaseException)]
+        assert len(lost) == num_lost
+        assert {type(written[number]) for number in lost} == {error}
+        assert message in str(written[lost[0]])
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            assert await ask(engine, tiny_tokenizer, lost) == [ALL_RIGHT[number] for number in lost]
+    assert server.sizes == [10, num_lost]
+    assert set(server.paid.values()) == {1}
+    assert records(tmp_path) == []
+
+
+async def test_batch_over_the_limit_waits_for_another_one(
+    tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BATCH_REQUESTS", 5)
+    endings = [Ending.COMPLETED, Ending.OVER_LIMIT]
+    with batch_server(endings=endings, batch_seconds=0.5) as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == [5, 5, 5]
+
+
+async def test_batch_whose_creation_was_not_answered_is_not_made_twice(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server(hides_answers=True) as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == [len(NUMBERS)]
+
+
+async def test_endpoint_that_is_away_for_a_while_costs_nothing(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
+    away = iter([True] * 5)
+    with batch_server() as server:
+        async with started(server, tiny_tokenizer, tmp_path) as engine:
+            server.on_batch = lambda _: setattr(server, "is_away", lambda: next(away, False))
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == [len(NUMBERS)]
+    assert next(away, None) is None
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["id known", "id not known"])
+async def test_batches_of_an_engine_that_was_killed_are_collected_by_the_next_one(
+    is_answered: bool, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    made, may_answer = threading.Event(), threading.Event()
+
+    def on_batch(number: int) -> None:
+        made.set()
+        if not is_answered:
+            may_answer.wait()
+
+    with batch_server(on_batch=on_batch, batch_seconds=1.0) as server:
+        async with started(server, tiny_tokenizer, tmp_path, stops=False) as engine:
+            asked = asyncio.ensure_future(ask(engine, tiny_tokenizer))
+            await asyncio.to_thread(made.wait)
+            await asyncio.sleep(0.2 if is_answered else 0)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(asked, *tasks, return_exceptions=True)
+        may_answer.set()
+        assert len(records(tmp_path)) == 1
+        async with started(server, tiny_tokenizer, tmp_path) as next_engine:
+            first = await ask(next_engine, tiny_tokenizer, NUMBERS[:4])
+            assert first == ALL_RIGHT[:4]
+        async with started(server, tiny_tokenizer, tmp_path) as last_engine:
+            assert await ask(last_engine, tiny_tokenizer, NUMBERS[4:]) == ALL_RIGHT[4:]
+        await engine.stop()
+    assert server.sizes == [len(NUMBERS)]
+    assert records(tmp_path) == []
+
+
+async def test_endpoint_without_the_api_is_refused_at_the_start(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with scripted_server() as script:
+        script.models = Reply(status=404)
+        server = BatchServer(base_url=script.base_url)
+        with pytest.raises(EngineStartError, match="use the engine openai"):
+            async with started(server, tiny_tokenizer, tmp_path):
+                pass
