@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.data.ingest.counts import words
 from memagent_batch.data.ingest.counts.packages import zip_contents
 from memagent_batch.data.ingest.counts.text import text_contents
-from memagent_batch.data.ingest.counts.words import Content, Given, words_of
+from memagent_batch.data.ingest.counts.words import Content, Given, word_slices, words_of
 from tests.convert import office
 from tests.convert.rows import RowsOf
 
@@ -50,6 +51,14 @@ def test_words_in_another_order_or_form_are_read(contained: str, given: str) -> 
 )
 def test_words_that_stand_nowhere_else_are_missing(contained: str, given: str, missing: list[str]) -> None:
     assert missing_of(contained, given) == missing
+
+
+def test_words_are_compared_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "SLICE_CHARACTERS", 5)
+    text = "The fee of the lease, caf\u0065\u0301 and termi-nation: \u5951\u7d04\u671f\u9593\u5951\u7d04 " * 3
+    assert [word for each in word_slices(text) for word in each] == words_of(text)
+    assert missing_of(text, text.replace("termi-nation", "termination")) == []
+    assert missing_of(f"{text} omega", text) == ["omega"]
 
 
 def test_alternatives_need_no_words_of_their_own() -> None:

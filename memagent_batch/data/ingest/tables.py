@@ -25,7 +25,7 @@ class Severity(StrEnum):
 class LossRow(TypedDict):
     """Something of a source that is not in the text, or not as it should be."""
 
-    kind: Annotated[str, Column("needs_ocr, failed, skipped, not_read, empty, needs_review or note")]
+    kind: Annotated[str, Column("needs_ocr, failed, skipped, missed, not_read, empty, needs_review or note")]
     severity: Annotated[str, Column("unread, uncertain or format")]
     place: Annotated[str | None, Column("where in the source, such as page 3; null for all of it")]
     detail: Annotated[str, Column("why, and what to do")]
@@ -73,7 +73,9 @@ class DocumentRow(TypedDict):
     source: Annotated[str, Column("the source, or the first of several")]
     source_hash: Annotated[str | None, Column("SHA-256 of that source; null for a row of a table")]
     reader: Annotated[str | None, Column("converter of the source; null for a row of a table")]
-    source_read: Annotated[float, Column("share of its parts and attachments that were read", "0 to 1")]
+    source_read: Annotated[
+        float, Column("share that was read: of its parts and attachments, times that of its words", "0 to 1")
+    ]
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("kind of that error: DocumentError, BadFileError, SourceUnreadError")]
     run_id: Annotated[str, Column("ingest that wrote this row")]

@@ -17,6 +17,8 @@ WORD = re.compile(
     r"\U00020000-\U0003ffff]+"
 )
 """A word; in scripts that put no space between words, a character."""
+BORDER = re.compile(f"[\\W_]|{WORD.pattern.partition('|')[0]}")
+"""A character behind which no word goes on."""
 ASCII_WORD = re.compile("[a-z0-9]+")
 """The same, in small letters of ASCII: twice as fast."""
 UNSEEN = re.compile("[\N{SOFT HYPHEN}\u200b\u200c\u200d\u2060\ufeff]")
@@ -25,6 +27,10 @@ JOINED_WORDS, JOINED_CHARACTERS = 16, 48
 """Most neighbours that are tried as one word, and its longest length: readers join and part words at line ends."""
 NAMED_WORDS = 8
 """Missing words that a loss names."""
+RECONCILED_WORDS = 100_000
+"""Missing words of a file up to which that is tried; of more, most are missing."""
+SLICE_CHARACTERS = 1 << 20
+"""Characters whose words are in memory at a time."""
 SMALL_BYTES = 512
 """Files inside of fewer bytes are pictures of lines and dots, or settings."""
 
@@ -103,9 +109,7 @@ class Given:
         Words are compared by how often they occur: a word that the reader gives once too often somewhere can stand for
         a missing one elsewhere, a missing sentence can't.
         """
-        left = Counter[str]()
-        for text in self._texts:
-            left.update(words_of(text))
+        left = Counter(self._words())
         alternatives = Counter(left)
         found: dict[bool, list[tuple[str, list[tuple[int, str]]]]] = {False: [], True: []}
         for content in self._opened(contents):
@@ -113,15 +117,30 @@ class Given:
                 if what := self._what_is_missing(content):
                     yield Missing(place=content.place, what=what)
                 continue
-            words = words_of(content.text)
-            self.num_words += len(words)
-            have = Counter(alternatives) if content.is_alternative else left
-            missed = _take(words, have)
+            missed = self._missed(content, alternatives if content.is_alternative else left)
             if missed:
                 found[content.is_alternative].append((content.place, missed))
         for is_alternative, places in found.items():
             if places:
                 yield from self._reconciled(places, alternatives if is_alternative else left)
+
+    def _words(self) -> Iterator[str]:
+        """Yields the words of all texts."""
+        return (word for text in self._texts for words in word_slices(text) for word in words)
+
+    def _missed(self, content: Content, left: Counter[str]) -> list[tuple[int, str]]:
+        """Returns the words of a content that are not left, with their positions, and takes the others away."""
+        have = left
+        if content.is_alternative:  # it takes nothing away from the other contents
+            names = {word for words in word_slices(content.text) for word in words}
+            have = Counter({word: left[word] for word in names})
+        missed = list[tuple[int, str]]()
+        start = 0
+        for words in word_slices(content.text):
+            missed += [(start + position, word) for position, word in _take(words, have)]
+            start += len(words)
+        self.num_words += start
+        return missed
 
     def _opened(self, contents: Iterable[Content]) -> Iterator[Content]:
         """Yields what files say in place of those that were not given as files."""
@@ -149,7 +168,8 @@ class Given:
 
     def _reconciled(self, found: Sequence[tuple[str, list[tuple[int, str]]]], left: Counter[str]) -> Iterator[Missing]:
         """Yields what is missing after words that are only joined or parted otherwise in the text."""
-        wanted = {joined for _, missed in found for _, _, joined in _joins(missed)}
+        is_tried = sum(len(missed) for _, missed in found) <= RECONCILED_WORDS
+        wanted = {joined for _, missed in found for _, _, joined in _joins(missed)} if is_tried else set[str]()
         spare = self._spare_joins(wanted, +left)
         for place, missed in found:
             words, start = list[str](), 0
@@ -172,8 +192,7 @@ class Given:
         """Returns how often each wanted word is made by neighbours in the text that no content has asked for."""
         joins = Counter[str]()
         longest = max(map(len, wanted), default=0)
-        for text in self._texts:
-            words = words_of(text)
+        for words in (words for text in self._texts if wanted for words in word_slices(text)):
             for start, first in enumerate(words):
                 if not spare[first]:
                     continue
@@ -184,6 +203,17 @@ class Given:
                         break
                     joins[joined] += joined in wanted
         return joins
+
+
+def word_slices(text: str) -> Iterator[list[str]]:
+    """Yields the words of a text, those of some characters at a time."""
+    start = 0
+    while start < len(text):
+        end = start + SLICE_CHARACTERS
+        border = BORDER.search(text, end, end + SLICE_CHARACTERS)
+        end = end + SLICE_CHARACTERS if border is None else border.end()
+        yield words_of(text[start:end])
+        start = end
 
 
 def words_of(text: str) -> list[str]:
