@@ -27,7 +27,7 @@ THROUGH = {
 }
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
-    "convert": ["data/ingest/readers/"],
+    "convert": ["data/ingest/counts/", "data/ingest/readers/"],
     "ocr": ["data/ingest/readers/ocr.py"],
     "cpu": ["loop/engines/vllm/", "run/reading/follow_ups.py"],
     "lake": ["data/documents/lake/"],

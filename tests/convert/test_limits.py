@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import Converted, ConverterServer
@@ -43,7 +44,7 @@ def converted(server: ConverterServer, file: Path, name: str, limits: Limits = L
 def texts(server: ConverterServer, file: Path, name: str) -> list[str]:
     result = converted(server, file, name)
     assert result.failure is None
-    return [str(item["text"]) for item in result.items]
+    return [str(item["text"]) for item in result.items if item["status"] != PartStatus.MISSED]
 
 
 @pytest.mark.parametrize(

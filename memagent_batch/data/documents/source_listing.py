@@ -240,7 +240,10 @@ def _reads_documents(files: Listing, settings: InputConfig, *, named_endings: Co
     if settings.format == "files":
         tables = TABLE_ENDINGS - {*named_endings}
         return not endings or not all(ending and f".{ending.lower().split('.')[1]}" in tables for ending in endings)
-    kinds = {ENDINGS.get(ending_of(f"x{ending}"), FileKind.TEXT) for ending in endings}
+    kinds = {
+        FileKind.TEXT if is_named_text(f"x{ending}") else ENDINGS.get(ending_of(f"x{ending}"), FileKind.TEXT)
+        for ending in endings
+    }
     return not any(is_data_file(f"x{ending}") for ending in endings) and not kinds <= PLAIN
 
 

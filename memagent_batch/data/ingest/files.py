@@ -80,31 +80,27 @@ class FileConverter:
         self._ends_at = time.monotonic() + WHOLE_TIMES * self._limits.seconds
         self._left_bytes = SOURCE_TIMES * self._limits.output_bytes
         self.readers = set()
+        num_documents = 0
         while waiting:
             document = waiting.popleft()
-            refusal = _refusal(document, num_documents=len(documents) + 1, is_late=self._is_late())
+            num_documents += 1
+            refusal = _refusal(document, num_documents=num_documents, is_late=self._is_late())
             if refusal is not None:
                 documents.append(_refused(refusal, document))
                 continue
             converted = self._converted(document.file)
-            documents.append(
-                FileDocument(
-                    document_id=document.document_id,
-                    parts=[
-                        _file_part(item, document, reader=self._reader(kind)) for kind, item in self._parts(converted)
-                    ],
-                    num_words=converted.num_words,
-                    num_missing=converted.num_missing,
-                )
-            )
+            parts = [_file_part(item, document, reader=self._reader(kind)) for kind, item in self._parts(converted)]
+            counts = {"num_words": converted.num_words, "num_missing": converted.num_missing}
+            if parts:  # an archive is nothing but its attachments
+                documents.append(FileDocument(document_id=document.document_id, parts=parts, **counts))
             self.readers.add(self._reader(converted.kind))
             attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
             waiting.extendleft(reversed(attached))
             if document.depth:
                 document.file.unlink(missing_ok=True)
-        parts = [part for document in documents for part in document.parts]
+        parts = [part for each in documents for part in each.parts]
         self.readers |= {part.reader for part in parts if part.reader}
-        if len(documents) > 1 or KINDS_READER in self.readers:
+        if num_documents > 1 or KINDS_READER in self.readers:
             self.readers.add(endings_reader(self._converters))
         if any(part.status is PartStatus.NEEDS_OCR for part in parts):
             self.readers.add(self._reader(FileKind.IMAGE))
