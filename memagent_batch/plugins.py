@@ -145,6 +145,8 @@ CONVERTERS = PluginRegistry(
         "archive": "memagent_batch.data.ingest.readers.archive:ArchiveConverter",
         "epub": "memagent_batch.data.ingest.readers.epub:EpubConverter",
         "outlook": "memagent_batch.data.ingest.readers.outlook:OutlookConverter",
+        "tnef": "memagent_batch.data.ingest.readers.outlook_files:TnefConverter",
+        "pst": "memagent_batch.data.ingest.readers.outlook_files:PstConverter",
         "image": "memagent_batch.data.ingest.readers.ocr:PictureConverter",
         "rtf": "memagent_batch.data.ingest.readers.rtf:RtfConverter",
         "old_office": "memagent_batch.data.ingest.readers.old_office:OldOfficeConverter",

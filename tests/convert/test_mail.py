@@ -249,7 +249,7 @@ def test_picture_outside_of_a_mail_is_unread_and_no_failure(file: Path) -> None:
     assert parts == [("message 1", PartStatus.OK), ("message 1, outside pictures", PartStatus.SKIPPED)]
 
 
-def test_packed_files_of_outlook_in_a_mail_are_named(file: Path) -> None:
+def test_packed_files_of_outlook_in_a_mail_are_an_attachment(file: Path) -> None:
     body = many(
         "mixed",
         leaf(
@@ -261,7 +261,7 @@ def test_packed_files_of_outlook_in_a_mail_are_named(file: Path) -> None:
     file.write_text(HEAD + body)
     (_, packed) = MailConverter().convert(file)
     assert isinstance(packed, Attachment)
-    assert "TNEF" in (packed.failure or "")
+    assert (packed.name, packed.data, packed.failure) == ("winmail.dat", b"\x78\x9f\x3e\x22abc", None)
 
 
 @pytest.mark.parametrize(

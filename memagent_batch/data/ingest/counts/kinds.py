@@ -5,7 +5,7 @@ from pathlib import Path
 
 from memagent_batch.data.ingest.counts.mail import mail_contents
 from memagent_batch.data.ingest.counts.old_office import old_office_contents
-from memagent_batch.data.ingest.counts.outlook import outlook_contents
+from memagent_batch.data.ingest.counts.outlook import outlook_contents, pst_contents, tnef_contents
 from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
 from memagent_batch.data.ingest.counts.pages import epub_contents, html_contents
 from memagent_batch.data.ingest.counts.pdf import pdf_contents
@@ -24,9 +24,11 @@ CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.OPENDOCUMENT: office_contents,
     FileKind.OUTLOOK: outlook_contents,
     FileKind.PDF: pdf_contents,
+    FileKind.PST: pst_contents,
     FileKind.RTF: rtf_contents,
     FileKind.SLIDES: office_contents,
     FileKind.TEXT: text_contents,
+    FileKind.TNEF: tnef_contents,
     FileKind.ZIP: zip_contents,
 }
 """Kinds without an entry have no words that could be counted, such as pictures."""

@@ -17,6 +17,8 @@ UNICODE_WORD = 193
 PERSIST_DIRECTORY, CHARACTERS, BYTES = 0x1772, 0x0FA0, 0x0FA8
 MASTERS = frozenset({0x03F8, 0x0FC9})
 """Containers of PowerPoint with the hints of its layouts."""
+DOCUMENT, LIST, MASTER_LIST, LISTED = 0x03E9, 0x0FF0, 0x01, 0x03F3
+"""Records that name further layouts: of the document, and lists of slides, of which one lists layouts."""
 SHARED, CONTINUED, DRAWN_TEXT = 0x00FC, 0x003C, 0x01B6
 """Records of Excel: the strings of all cells, what goes on in the next record, and a comment or box."""
 TEXT_STARTS = {0x0204: 6, 0x00D6: 6, 0x0207: 0, 0x0014: 0, 0x0015: 0}
@@ -32,7 +34,7 @@ def old_office_contents(file: Path) -> Iterator[Content]:
     with olefile.OleFileIO(file) as ole:
         for stream, texts in (("WordDocument", _word), ("Workbook", _excel), ("PowerPoint Document", _powerpoint)):
             if ole.exists(stream):
-                yield from (Content(place=stream, text=text) for text in texts(ole, ole.openstream(stream).read()))
+                yield Content(place=stream, text="\n".join(texts(ole, ole.openstream(stream).read())))
 
 
 def _word(ole: olefile.OleFileIO, data: bytes) -> Iterator[str]:
@@ -81,9 +83,27 @@ def _powerpoint(ole: olefile.OleFileIO, data: bytes) -> Iterator[str]:
                 offsets.setdefault((entry & 0xFFFFF) + index, offset)
             at += 4 + 4 * (entry >> 20)
         edit = previous if previous < edit else 0
-    for offset in offsets.values():
-        (size,) = unpack_from("<I", data, offset + 4)
-        yield from _atoms(data, offset, offset + 8 + size)
+    spans = {
+        number: (offset, offset + 8 + unpack_from("<I", data, offset + 4)[0]) for number, offset in offsets.items()
+    }
+    masters = {number for start, end in spans.values() for number in _masters(data, start, end)}
+    for number, (start, end) in spans.items():
+        if number not in masters:
+            yield from _atoms(data, start, end)
+
+
+def _masters(data: bytes, at: int, end: int, *, in_list: bool = False) -> Iterator[int]:
+    """Yields the numbers of objects that are layouts, as the records between two places name them."""
+    while at + 8 <= min(end, len(data)):
+        version, kind, size = unpack_from("<HHI", data, at)
+        at += 8
+        if version & 0xF == 0xF:
+            yield from _masters(data, at, at + size, in_list=kind == LIST and version >> 4 == MASTER_LIST)
+        elif kind == LISTED and in_list:
+            yield unpack_from("<I", data, at)[0]
+        elif kind == DOCUMENT:
+            yield from unpack_from("<24xII", data, at)
+        at += size
 
 
 def _atoms(data: bytes, at: int, end: int) -> Iterator[str]:
@@ -102,21 +122,24 @@ def _atoms(data: bytes, at: int, end: int) -> Iterator[str]:
 
 def _excel(_: olefile.OleFileIO, data: bytes) -> Iterator[str]:
     """Yields the texts of cells, of the results of formulas, of comments and boxes, and of headers and footers."""
-    at, first, strings = 0, 0, list[bytes]()
+    at, first, length, strings = 0, 0, 0, list[bytes]()
     while at + 4 <= len(data):
         kind, size = unpack_from("<HH", data, at)
         block, at = data[at + 4 : at + 4 + size], at + 4 + size
         if kind == CONTINUED and first == SHARED:
             strings.append(block)
-        elif kind == CONTINUED and first == DRAWN_TEXT:
-            yield _decoded(block[1:], is_wide=block[:1] == b"\1")
-            first = CONTINUED  # what follows is its formats
+        elif kind == CONTINUED and first == DRAWN_TEXT and length:
+            text = _decoded(block[1:], is_wide=block[:1] == b"\1")[:length]
+            yield text
+            length -= len(text)
         elif kind == SHARED:
             strings = [block[8:]]
         elif kind in TEXT_STARTS and len(block) > TEXT_STARTS[kind] + 2:
             start = TEXT_STARTS[kind] + 2
             text = _decoded(block[start + 1 :], is_wide=bool(block[start] & 1))
             yield MARGIN_CODE.sub(" ", text) if kind in MARGINS else text
+        elif kind == DRAWN_TEXT:
+            (length,) = unpack_from("<10xH", block)
         first = first if kind == CONTINUED else kind
     yield from _shared_strings(strings)
 

@@ -1,7 +1,7 @@
 """All that a message of Outlook (.msg) contains: the texts of every property, and its files, at any depth."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.charsets import code_page_label
 from memagent_batch.data.ingest.readers.html import decode_page
 from memagent_batch.data.ingest.readers.mail_text import decode_text_or_bytes
-from memagent_batch.data.ingest.readers.outlook import unpack_rtf
+from memagent_batch.data.ingest.readers.outlook import ATTACHED, RECIPIENT, Losses, MapiItem, unpack_rtf
+from memagent_batch.data.ingest.readers.outlook_files import pst_messages, tnef_message
 from memagent_batch.errors import ConversionError
 
 PROPERTY = re.compile(r"__substg1\.0_([0-9A-F]{4})(001E|001F|0102)", re.I)
@@ -43,7 +44,7 @@ UNREAD = frozenset(
         0x0E4B,
         0x1008,
     }
-    | {0x1015, 0x1035, 0x1039, 0x3002, 0x39FF, *range(0x1040, 0x1050), 0x10F3, *range(0x3FF0, 0x4100)}
+    | {0x1015, 0x1035, 0x1039, 0x3002, 0x39FF, *range(0x1040, 0x1050), 0x10F3, *range(0x3FD9, 0x5800)}
     | {*range(0x5FE0, FIRST_NAMED)} - {0x5D01, 0x5D02}
 )
 """Texts that programs write for programs: kinds of addresses, numbers of messages, texts for searches, and who got
@@ -60,6 +61,45 @@ def outlook_contents(file: Path) -> Iterator[Content]:
     """Yields the texts of a message, of its recipients and attachments, and of the messages inside it."""
     with olefile.OleFileIO(file) as ole:
         yield from (content for path in ole.listdir() for content in _contents(ole, path))
+
+
+def tnef_contents(file: Path) -> Iterator[Content]:
+    """Yields the texts and files of a message that Outlook packed for a mail."""
+    yield from _item_contents(tnef_message(file.read_bytes(), Losses()), "message")
+
+
+def pst_contents(file: Path) -> Iterator[Content]:
+    """Yields the texts and files of all messages of a mailbox."""
+    for number, message in enumerate(pst_messages(file), start=1):
+        if isinstance(message, MapiItem):
+            yield from _item_contents(message, f"message {number}")
+
+
+def _item_contents(item: MapiItem, place: str, numbers: Collection[int] | None = None) -> Iterator[Content]:
+    """Yields the texts of an item, or only those with some numbers, and what its attachments are."""
+    is_mail = (item.text(CLASS).lower() or "ipm.note").startswith(MAIL_CLASSES)
+    for number in item.text_numbers():
+        is_read = number not in UNREAD | {HTML} and not (is_mail and number >= FIRST_NAMED)
+        if number in numbers if numbers is not None else is_read:
+            text = EXCHANGE_ADDRESS.sub("", item.text(number))
+            if number == HEADERS:
+                text = readable_headers(SERVER_LINE.sub("", text).encode("utf-8", "replace"))
+            yield Content(place=f"{place}, property {number:04X}", text=text, is_alternative=number != BODY)
+    if numbers is None:
+        yield from page_contents(item.html(), place=f"{place}, ", is_alternative=True)
+        yield from _inner_contents(item, place)
+
+
+def _inner_contents(item: MapiItem, place: str) -> Iterator[Content]:
+    """Yields the recipients of a message, and its attachments."""
+    for recipient in item.folders(RECIPIENT):
+        yield from _item_contents(recipient, f"{place}, recipient", PEOPLE)
+    for number, attachment in enumerate(item.folders(ATTACHED), start=1):
+        inner, data = attachment.message(), attachment.data(CONTENT)
+        if inner is not None:
+            yield from _item_contents(inner, f"{place}, attachment {number}")
+        elif data is not None:
+            yield Content(place=f"{place}, attachment {number}", file=data)
 
 
 def _contents(ole: Any, path: Sequence[str]) -> Iterator[Content]:

@@ -39,6 +39,10 @@ class FileKind(StrEnum):
     ARCHIVE = "archive"
     """7z, RAR, CAB or TAR, or a file that gzip, bzip2, xz or zstd packed."""
     EPUB = "epub"
+    TNEF = "tnef"
+    """A message that Outlook packed for a mail (winmail.dat)."""
+    PST = "pst"
+    """A mailbox of Outlook."""
     OLD_OFFICE = "old_office"
     """A file of Word, Excel or PowerPoint of before 2007, or a binary workbook."""
 
@@ -53,6 +57,8 @@ ENDINGS = {
     **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ""), FileKind.TEXT),
     ".zip": FileKind.ZIP,
     ".epub": FileKind.EPUB,
+    ".tnef": FileKind.TNEF,
+    **dict.fromkeys((".pst", ".ost"), FileKind.PST),
     **dict.fromkeys((".7z", ".rar", ".cab", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst"), FileKind.ARCHIVE),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".potx"), FileKind.SLIDES),
     **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), FileKind.SHEETS),
@@ -74,6 +80,7 @@ PDF_MARK_BYTES = 1 << 10
 
 ARCHIVES: tuple[bytes, ...] = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"MSCF\0", b"\x1f\x8b\x08", b"\xfd7zXZ\0")
 ARCHIVES += (b"\x28\xb5\x2f\xfd", *(b"BZh%d1AY&SY" % level for level in range(1, 10)))
+TNEF_MARK, PST_MARK = b"\x78\x9f\x3e\x22", b"!BDN"
 TAR_MARK, TAR_MARK_START = b"ustar", 257
 
 IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
@@ -159,7 +166,9 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
 def _by_mark(head: bytes) -> FileKind | None:
     if head.startswith(ARCHIVES) or head[TAR_MARK_START:].startswith(TAR_MARK):
         return FileKind.ARCHIVE
-    return None
+    if head.startswith(TNEF_MARK):
+        return FileKind.TNEF
+    return FileKind.PST if head.startswith(PST_MARK) else None
 
 
 def _zipped(file: Path, *, ending: str) -> str | Part:

@@ -71,7 +71,6 @@ WORDLESS = (
 """Notes on parts that hold no words of the message."""
 FILE_ENDINGS = {"text/html": ".html", "application/pdf": ".pdf", "text/rtf": ".rtf", "application/rtf": ".rtf"}
 FILE_ENDINGS |= dict.fromkeys(SIGNED_OR_ENCRYPTED, ".p7m")
-TNEF = b"\x78\x9f\x3e\x22"
 SIGNED_DATA, ENVELOPED_DATA = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03"
 """Identifiers of the kinds of S/MIME."""
 
@@ -80,7 +79,6 @@ ENCRYPTED_UNREAD = "an encrypted message, whose text is not read: decrypt it fir
 SIGNED_UNREAD = "a message inside its S/MIME signature (smime.p7m), which is not read: save it without the signature"
 BASE64_UNREAD = "base64 that no header announces, which is not read"
 PARTS_UNREAD = "parts of a message inside its text, which are not read as such"
-TNEF_UNREAD = "text and files that Outlook packed (TNEF), which are not read: send it in HTML, or unpack it"
 FILES_IN_TEXT = {
     "uuencode": re.compile(r"^begin [0-7]{3,4} (.+)\n(?:[ -`]+\n)*?end$", re.M),
     "yEnc": re.compile(r"^=ybegin .*line=", re.M),
@@ -115,7 +113,7 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, revision, modules = "lxml", 12, ("lxml.etree",)
+    package, revision, modules = "lxml", 13, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -183,8 +181,7 @@ def message_items(
             data=partial(_attachment_data, part, is_damaged),
             failure="this attachment can't be unpacked",
         )
-        failure = failure or (TNEF_UNREAD if attachment.data.startswith(TNEF) else attachment.failure)
-        yield replace(attachment, failure=failure)
+        yield replace(attachment, failure=failure or attachment.failure)
         if any(is_damaged):
             yield Part(locator=attachment.locator, status=PartStatus.FAILED, reason=DAMAGED_ENCODING)
 

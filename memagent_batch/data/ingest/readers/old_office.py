@@ -38,6 +38,7 @@ MISSING = (
 )
 TARGETS = {"WordDocument": "docx", "Workbook": "xlsx", "Book": "xlsx", "PowerPoint Document": "pptx"}
 """What a file is written as, by the stream that it has."""
+SOURCES = {"docx": "doc", "xlsx": "xls", "pptx": "ppt"}
 READERS: Mapping[str, Callable[[], Converter]] = {
     "docx": DocxConverter,
     "xlsx": SheetsConverter,
@@ -59,7 +60,7 @@ PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
 class OldOfficeConverter(BuiltIn):
     """A file is read as the file of today that LibreOffice makes of it, and a note says so."""
 
-    revision = 1
+    revision = 2
     modules = ("olefile", *DocxConverter.modules, *SheetsConverter.modules, *SlidesConverter.modules)
 
     def version(self) -> str:
@@ -109,7 +110,7 @@ def _target(file: Path) -> str:
     Raises:
         ConversionError: it is none of these files, or is damaged.
     """
-    if zipfile.is_zipfile(file):
+    if not olefile.isOleFile(file) and zipfile.is_zipfile(file):
         return "xlsx"
     try:
         with olefile.OleFileIO(file) as ole:
@@ -138,9 +139,11 @@ def _convert(file: Path, converted: Path, *, program: Path) -> None:
     office = start(bytes(program), (folder / "profile").as_uri().encode())
     if not office:
         raise ConversionError(f"LibreOffice in {program} can't be started")
-    document = _call(office, LOAD, ctypes.c_void_p, file.absolute().as_uri().encode(), b"")
-    target = converted.suffix.lstrip(".").encode()
-    if not document or not _call(document, SAVE_AS, ctypes.c_int, converted.as_uri().encode(), target, None):
+    target = converted.suffix.lstrip(".")
+    source = folder / f"source.{SOURCES[target] if olefile.isOleFile(file) else 'xlsb'}"
+    shutil.copyfile(file, source)  # LibreOffice goes by the ending, which may be another program's
+    document = _call(office, LOAD, ctypes.c_void_p, source.as_uri().encode(), b"")
+    if not document or not _call(document, SAVE_AS, ctypes.c_int, converted.as_uri().encode(), target.encode(), None):
         reason = _call(office, GET_ERROR, ctypes.c_char_p) or b""
         raise ConversionError(
             f"LibreOffice can't read it ({reason.decode('utf-8', 'replace').strip()}); is it encrypted or damaged?"

@@ -2,7 +2,8 @@
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -89,24 +90,16 @@ class OutlookConverter(BuiltIn):
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Returns the text of the message and of its attachments, and the losses: what could not be read."""
-        losses = _Losses()
         try:
             with olefile.OleFileIO(file) as ole:
-                data = _as_mail(_Folder(ole, (), losses, header_bytes=HEADER_BYTES))
+                items = [*message_parts(_Folder(ole, (), Losses(), header_bytes=HEADER_BYTES))]
         except (OSError, LookupError, struct.error, ValueError) as error:
             raise ConversionError(f"it can't be opened as a message of Outlook ({error}); is it whole?") from error
-        for item in message_items(data, number=1, doubts=[*losses.doubts]):
-            if isinstance(item, Part) and losses.left_out:
-                item = replace(item, left_out="\n".join([item.left_out, *losses.left_out]))
-                losses.left_out.clear()
-            yield item
-        for reason in losses.unread:
-            yield Part(locator="message 1", status=PartStatus.FAILED, reason=reason)
-        yield from losses.parts
+        yield from items
 
 
 @dataclass(slots=True)
-class _Losses:
+class Losses:
     """What of a message is not read, or may be wrong."""
 
     unread: list[str] = field(default_factory=list)
@@ -117,19 +110,36 @@ class _Losses:
     """What the messages inside it say, which become files, and field codes."""
 
 
-class _Folder:
+class MapiItem(ABC):
     """A message, a recipient or an attachment: its properties by their numbers."""
 
-    def __init__(self, ole: Any, path: Sequence[str], losses: _Losses, *, header_bytes: int) -> None:
-        self._ole, self._path, self._header_bytes, self.losses = ole, path, header_bytes, losses
+    names: Mapping[int, int]
+    """The numbers of the names of properties that have names, by their numbers in this file."""
+    properties: Mapping[int, tuple[int, int]]
+    """The types and values of the properties that are no texts, by their numbers."""
 
+    def __init__(self, losses: Losses) -> None:
+        self.losses = losses
+
+    @abstractmethod
     def data(self, number: int, kind: int = DATA) -> bytes | None:
         """The bytes of a property; None if it is not there."""
-        name = [*self._path, f"__substg1.0_{number:04X}{kind:04X}"]
-        if self._ole.get_type(name) != 2:  # not a stream
-            return None
-        content: bytes = self._ole.openstream(name).read()
-        return content
+
+    @abstractmethod
+    def text_numbers(self) -> Iterable[int]:
+        """The numbers of its texts, in order."""
+
+    @abstractmethod
+    def folders(self, prefix: str) -> "Sequence[MapiItem]":
+        """The attachments or recipients, in order."""
+
+    @abstractmethod
+    def message(self) -> "MapiItem | None":
+        """The message that an attachment is; None if it is not one."""
+
+    @abstractmethod
+    def whole(self) -> "MapiItem":
+        """The message of the whole file."""
 
     def text(self, number: int) -> str:
         """The text of a property; empty if it is not there."""
@@ -154,26 +164,55 @@ class _Folder:
 
     def time(self, number: int) -> str:
         """A time as e-mail writes it; empty if it is not there."""
-        kind, time = self._properties.get(number, (0, 0))
+        kind, time = self.properties.get(number, (0, 0))
         with suppress(OverflowError):  # beyond the year 9999: it stands for none
             return format_datetime(EPOCH + timedelta(microseconds=time // 10)) if kind == TIME and time else ""
         return ""
+
+    def number(self, number: int, default: int = 0) -> int:
+        """The value of a property that is a number."""
+        return self.properties.get(number, (0, default))[1]
+
+    def field_numbers(self) -> list[int]:
+        """The numbers of texts that are fields of an address book, or have names."""
+        return [number for number in self.text_numbers() if number in ADDRESS_FIELDS or number >= FIRST_NAMED]
 
     def _take(self, decoded: Decoded) -> str:
         if decoded.doubt:
             self.losses.doubts[decoded.doubt] = None
         return decoded.text
 
+    def _label(self, *numbers: int) -> str | None:
+        """Returns the encoding that properties name, here or else in the whole message."""
+        pages = (folder.number(number) & 0xFFFFFFFF for folder in (self, self.whole()) for number in numbers)
+        page = next(filter(None, pages), None)
+        return None if page is None else code_page_label(page)
+
+
+class _Folder(MapiItem):
+    """An item of a message that is saved as a file: a folder in it."""
+
+    def __init__(self, ole: Any, path: Sequence[str], losses: Losses, *, header_bytes: int) -> None:
+        super().__init__(losses)
+        self._ole, self._path, self._header_bytes = ole, path, header_bytes
+
+    def data(self, number: int, kind: int = DATA) -> bytes | None:
+        """The bytes of a property; None if it is not there."""
+        name = [*self._path, f"__substg1.0_{number:04X}{kind:04X}"]
+        if self._ole.get_type(name) != 2:  # not a stream
+            return None
+        content: bytes = self._ole.openstream(name).read()
+        return content
+
     def inner(self, name: str, *, header_bytes: int) -> "_Folder":
         """A folder inside."""
         return _Folder(self._ole, [*self._path, name], self.losses, header_bytes=header_bytes)
 
-    def field_numbers(self) -> list[int]:
-        """The numbers of texts that are fields of an address book, or have names."""
+    def text_numbers(self) -> list[int]:
+        """The numbers of its texts, in order."""
         names = [path[-1] for path in self._ole.listdir() if path[:-1] == [*self._path]]
         found = (TEXT_STREAM.fullmatch(name) for name in sorted(names))
-        numbers = [int(stream[1], 16) for stream in found if stream is not None]
-        return [number for number in numbers if number in ADDRESS_FIELDS or number >= FIRST_NAMED]
+        return [int(stream[1], 16) for stream in found if stream is not None]
 
     def folders(self, prefix: str) -> list["_Folder"]:
         """The attachments or recipients, in order."""
@@ -188,12 +227,12 @@ class _Folder:
         is_message = self._ole.exists([*self._path, name, PROPERTIES])
         return self.inner(name, header_bytes=INNER_HEADER_BYTES) if is_message else None
 
-    def number(self, number: int, default: int = 0) -> int:
-        """The value of a property that is a number."""
-        return self._properties.get(number, (0, default))[1]
+    def whole(self) -> "_Folder":
+        """The message of the whole file."""
+        return _Folder(self._ole, (), self.losses, header_bytes=HEADER_BYTES)
 
     @cached_property
-    def names(self) -> dict[int, int]:
+    def names(self) -> dict[int, int]:  # type: ignore[override]
         """The numbers of the names of properties that have names, by their numbers in this file."""
         name = [NAMES, f"__substg1.0_0003{DATA:04X}"]
         data = self._ole.openstream(name).read() if self._ole.exists(name) else b""
@@ -201,7 +240,7 @@ class _Folder:
         return {FIRST_NAMED + position: name for name, kind, position in entries if not kind & 1}
 
     @cached_property
-    def _properties(self) -> dict[int, tuple[int, int]]:
+    def properties(self) -> dict[int, tuple[int, int]]:  # type: ignore[override]
         """The types and values of the properties that are no texts, by their numbers."""
         name = [*self._path, PROPERTIES]
         if self._path and not self._ole.exists(name):  # of a recipient or attachment; a message has it
@@ -210,15 +249,31 @@ class _Folder:
         entries = ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size])
         return {number: (kind, value) for kind, number, _, value in entries}
 
-    def _label(self, *numbers: int) -> str | None:
-        """Returns the encoding that properties name, here or else in the whole message."""
-        message = _Folder(self._ole, (), self.losses, header_bytes=HEADER_BYTES)
-        pages = (folder.number(number) & 0xFFFFFFFF for folder in (self, message) for number in numbers)
-        page = next(filter(None, pages), None)
-        return None if page is None else code_page_label(page)
+
+def message_parts(
+    message: MapiItem, *, number: int = 1, below: str = "", place: str = ""
+) -> Iterator[Part | Attachment]:
+    """Yields the text of a message and of its attachments, and the losses: what could not be read.
+
+    Args:
+        message: the message.
+        number: its position in the file.
+        below: what stands before the numbers of its attachments.
+        place: what stands before their locators.
+    """
+    losses = message.losses
+    data = _as_mail(message)
+    for item in message_items(data, number=number, below=below, place=place, doubts=[*losses.doubts]):
+        if isinstance(item, Part) and losses.left_out:
+            item = replace(item, left_out="\n".join([item.left_out, *losses.left_out]))
+            losses.left_out.clear()
+        yield item
+    for reason in losses.unread:
+        yield Part(locator=f"message {number}", status=PartStatus.FAILED, reason=reason)
+    yield from (replace(part, locator=f"{place}{part.locator}") for part in losses.parts)
 
 
-def _as_mail(message: _Folder, *, depth: int = 1) -> bytes:
+def _as_mail(message: MapiItem, *, depth: int = 1) -> bytes:
     """The message as an e-mail."""
     content = EmailMessage()
     body = "\n\n".join(filter(None, [message.text(BODY), *_fields(message)]))
@@ -251,7 +306,7 @@ def _as_mail(message: _Folder, *, depth: int = 1) -> bytes:
     return headers.encode("utf-8", "replace") + content.as_bytes()
 
 
-def _rtf_text(message: _Folder) -> str:
+def _rtf_text(message: MapiItem) -> str:
     """The text of packed RTF, which may be the only one; empty if there is none."""
     data = message.data(RTF)
     if not data:
@@ -303,7 +358,7 @@ def _unpack_tokens(content: bytes) -> bytes:
     return bytes(out[first:])
 
 
-def _fields(message: _Folder) -> Iterator[str]:
+def _fields(message: MapiItem) -> Iterator[str]:
     """What an e-mail has no place for: texts of reports, and fields of contacts, appointments and tasks."""
     kind = message.text(CLASS)
     if kind.lower().startswith("report."):
@@ -322,7 +377,7 @@ def _fields(message: _Folder) -> Iterator[str]:
         message.losses.unread.append(f"it is a {kind or 'message without a class'}: not all of its fields are read")
 
 
-def _headers(message: _Folder) -> dict[str, str]:
+def _headers(message: MapiItem) -> dict[str, str]:
     """Sender, recipients, dates and subject: those that it was sent with, else those that Outlook noted."""
     sent = HeaderParser().parsestr(FIRST_LINE.sub("", message.text(TRANSPORT_HEADERS)))
     sender, author = _person(message, SENDER), _person(message, AUTHOR)
@@ -340,11 +395,11 @@ def _headers(message: _Folder) -> dict[str, str]:
     return headers | dict(_recipients(message, headers))
 
 
-def _person(message: _Folder, numbers: tuple[int, int, int]) -> str:
+def _person(message: MapiItem, numbers: tuple[int, int, int]) -> str:
     return _address(message.text(numbers[0]), message.first_text(numbers[1:]))
 
 
-def _recipients(message: _Folder, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _recipients(message: MapiItem, headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The headers of recipients: as sent, with those of the table that are not in them."""
     people: dict[int, list[tuple[str, str]]] = {}
     for recipient in message.folders(RECIPIENT):

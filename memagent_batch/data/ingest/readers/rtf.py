@@ -88,7 +88,7 @@ INVISIBLE = {0xAD: None, 0xA0: " "}
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    revision = 5
+    revision = 6
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, and a part for each kind of text beside it."""
@@ -103,7 +103,7 @@ def rtf_parts(data: bytes) -> Iterator[Part]:
     """
     if not data.lstrip().startswith(b"{\\rtf"):
         raise ConversionError("it does not begin as RTF does; is it whole?")
-    yield from _Reader().parts(data)
+    yield from _Reader().parts(data.rstrip(b"\0"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
