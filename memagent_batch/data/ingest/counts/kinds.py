@@ -26,6 +26,7 @@ CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.PDF: pdf_contents,
     FileKind.PST: pst_contents,
     FileKind.RTF: rtf_contents,
+    FileKind.SHEETS: office_contents,
     FileKind.SLIDES: office_contents,
     FileKind.TEXT: text_contents,
     FileKind.TNEF: tnef_contents,

@@ -21,14 +21,16 @@ SETTINGS = re.compile(
     r"|(.*/)?(theme|printerSettings|fonts|ink|persons|revisionInfo|webextensions|slicer\w*|timeline\w*|ctrlProps|tags)/.*"
     r"|(.*/)?(settings|meta|manifest)\.(xml|rdf)"
     r"|.+/(styles\w*|webSettings|fontTable|calcChain|tableStyles|presProps|viewProps|people|metadata|\w*[aA]uthors"
-    r"|connections|queryTable\d*|volatileDependencies|xmlMaps|rd\w+|changesInfo\d*)\.xml)$"
+    r"|connections|queryTable\d*|volatileDependencies|xmlMaps|rd\w+|changesInfo\d*)\.xml"
+    r"|.+/customProperty\d*\.bin)$"
 )
 """Parts of a package that say how it looks, or what is said of it, and hold none of its text."""
 OF_FINDER = re.compile(r"(.*/)?(__MACOSX/(.*/)?\._.*|\.DS_Store)$", re.DOTALL)
 COPIES = re.compile(r"(.*/)?diagrams/drawing\d*\.xml$")
 """Parts that keep how others were drawn."""
-SHEET_START = re.compile(r"<(?:\w+:)?(worksheet|sst)\b")
+SHEET_START = re.compile(r"<(?:\w+:)?(worksheet|sst|dialogsheet|macrosheet)\b")
 START_CHARACTERS = 4096
+SHEET_END = re.compile(r"</(?:\w+:)?sheetData>|<(?:\w+:)?sheetData\s*/>")
 
 SETTING_NAMES = {
     "posOffset",
@@ -44,6 +46,7 @@ SETTING_NAMES |= {"xdr:col", "xdr:row", "xdr:colOff", "xdr:rowOff", "cdr:x", "cd
 SETTING_NAMES |= {"c:f", "cx:f", "xm:f", "c15:f", "c16r2:f", "formatCode", "number:text", "embedded-text", "list-id"}
 SETTING_NAMES |= {"sqref", "creationId", "creator-initials", "sender-initials", "FieldCodes", "LinkType", "LockedField"}
 SETTING_NAMES |= {"index-title-template", "index-entry-span", "binary-data", "script", "currency-symbol"}
+SETTING_NAMES |= {"x14:id", "formula", "calculatedColumnFormula", "totalsRowFormula"}
 """Elements whose letters are positions and other settings, pictures and programs."""
 HIDDEN = frozenset({"w:delText", "w:instrText", "w:delInstrText"})
 """Elements inside of words that do not part them."""
@@ -52,7 +55,8 @@ NAME = re.compile(r"/?([^\s<>/]+)")
 APART = re.compile(
     r"</?(?:[\w.-]+:)?(?:p|h|tc|tr|si|is|c|v|br|tab|cr|ptab|s|line-break|table|table-cell|table-row|list-item|annotation"
     r"|creator|date|title|desc|note|note-citation|note-body|cm|pt|e|sub|sup|num|den|deg|lim|fName|oMath|definedName"
-    r"|m[inos]|mtext|AlternateContent|Fallback|sdt)[\s/>]"
+    r"|m[inos]|mtext|AlternateContent|Fallback|sdt"
+    r"|formula[12]|(?:odd|even|first)(?:Header|Footer))[\s/>]"
 )
 """Tags at which a word ends."""
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -69,7 +73,6 @@ SHARED_CELL = re.compile(r"""(<(?:\w+:)?c\s[^<>]*\bt=["']s["'][^<>]*>\s*<(?:\w+:
 SHARED_TEXT = re.compile(r"<(?:\w+:)?si(?:\s[^<>]*)?(?:/>|>(.*?)</(?:\w+:)?si>)", re.DOTALL)
 READING = re.compile(r"<((?:\w+:)?rPh)\b.*?</\1>", re.DOTALL)
 """How a text of a cell is pronounced."""
-FORMATTING = re.compile(r"<((?:\w+:)?conditionalFormatting)\b.*?</\1>", re.DOTALL)
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 """A character that XML does not allow, in texts of workbooks."""
 DECLARED = re.compile(rb"""\s*<\?xml[^>]*encoding=["']([\w.-]+)""")
@@ -95,8 +98,8 @@ def office_contents(file: Path) -> Iterator[Content]:
                 found = SHEET_START.search(xml, 0, START_CHARACTERS)
                 kind = found[1] if found else kind
                 if kind == "sst":
-                    shared += [_text(READING.sub("", text)) for text in SHARED_TEXT.findall(xml)]
-                elif kind == "worksheet":
+                    shared += map(_shared_text, SHARED_TEXT.findall(xml))
+                elif kind is not None:
                     uses.update(int(number) for _, number in SHARED_CELL.findall(xml))
                     yield Content(place=name, text=_cells(xml))
                 else:
@@ -149,9 +152,15 @@ def _text(xml: str, place: str = "") -> str:
 
 def _cells(xml: str) -> str:
     """Returns the letters of the cells of a sheet, except for texts that they share, and of what stands beside them."""
-    xml = FORMATTING.sub("", SHARED_CELL.sub(r"\1", xml))
-    said = [first or second for first, second in ATTRIBUTE.findall(xml)]
-    return _unescaped(" ".join([*LETTERS.findall(READING.sub("", xml)), *said]))
+    cells, rest = [*SHEET_END.split(xml, maxsplit=1), ""][:2]
+    cells = READING.sub("", SHARED_CELL.sub(r"\1", cells))
+    return " ".join([_unescaped(" ".join(LETTERS.findall(cells))), _text(rest)])
+
+
+def _shared_text(xml: str) -> str:
+    """Returns the letters of a text that cells share; those of one run are the rule."""
+    is_plain = xml.count("<") == 2
+    return _unescaped(xml[xml.index(">") + 1 : xml.rindex("<")]) if is_plain else _text(READING.sub("", xml))
 
 
 def _unescaped(text: str) -> str:

@@ -336,6 +336,10 @@ def related_text(part: PackagePart, kind: str) -> Part:
     return Part(text=text, reason=symbol_note(text), left_out="\n".join(reader.left_out))
 
 
+LEAVES = frozenset({"t", "v", "text", "name"})
+"""Elements with a text or value of a chart, or the name of a line or of a table in it."""
+
+
 def _drawn_lines(elements: Iterable[Any], reader: TextReader) -> Iterator[str]:
     """Yields the paragraphs in elements, and the values and comments that stand in none."""
     for element in elements:
@@ -344,7 +348,7 @@ def _drawn_lines(elements: Iterable[Any], reader: TextReader) -> Iterator[str]:
             text = reader.block_text(element)
         elif element.tag in DRAWN:
             yield from filter(None, [reader.block_text(element)])
-        elif str(element.tag).rpartition("}")[2] in ("t", "v", "text") and not any(map(len, element)):
+        elif str(element.tag).rpartition("}")[2] in LEAVES and not any(map(len, element)):
             text = element.text or "".join(each.text or "" for each in element.iterchildren("{*}t"))
         if text.strip():
             yield text

@@ -6,8 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lxml import etree
-
 from memagent_batch.data.ingest.readers.converter import Attachment, Part
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
 from memagent_batch.data.ingest.readers.packages import DAMAGE, RELATION, PackagePart, related_items
@@ -60,9 +58,9 @@ def sheet_objects(
         number: stands before the numbers of files.
         seen: names of parts that were read; those that are read here are added.
     """
-    drawings = [(part, _forgiving_root(part)) for part in sheet.related("vmlDrawing")]
+    drawings = [(part, part.root) for part in sheet.related("vmlDrawing")]
     controls = _controls(sheet, root, [shapes for _, shapes in drawings])
-    _caption_controls(controls, sheet)
+    repeated = _caption_controls(controls, sheet)
     texts = {
         "comments": comments,
         "input messages": [] if root is None else list(_input_messages(root)),
@@ -71,8 +69,13 @@ def sheet_objects(
     for name, lines in texts.items():
         if lines:
             yield Part(locator=f"{place}{name}", text="\n".join(lines))
-    seen.update(part.partname for part in sheet.related("comments", "threadedComment"))
-    seen.update(_previews(sheet, root, drawings))
+    seen.update(part.partname for part in sheet.related("comments", "threadedComment", "vmlDrawing"))
+    for preview in _previews(sheet, root, drawings):
+        seen.add(preview.partname)
+        yield Part(picture=preview.blob)
+    said = (part.root.iter("{*}author", "{*}text") for part in sheet.related("comments"))
+    if left_out := "\n".join([*repeated, *("".join(each.itertext()) for elements in said for each in elements)]):
+        yield Part(left_out=left_out)
     for position, (part, _) in enumerate(drawings, start=1):
         yield from related_items(part, place=place, number=f"{number}0-{position}-", seen=seen)
     yield from related_items(sheet, place=place, number=number, seen=seen)
@@ -172,16 +175,23 @@ def _shape_number(shape: Any) -> str:
     return found[1] if found else shape.get("id", "")
 
 
-def _caption_controls(controls: Mapping[str, Control], sheet: PackagePart) -> None:
-    """Moves captions of controls from the drawing to the controls: it shows them without their state."""
+def _caption_controls(controls: Mapping[str, Control], sheet: PackagePart) -> list[str]:
+    """Moves captions of controls from the drawing to the controls: it shows them without their state.
+
+    Returns those that controls have already.
+    """
+    repeated = list[str]()
     for drawing in sheet.related("drawing") if controls else ():
         root = drawing.root
         for shape in list(root.iter("{*}sp")):
             found = [SHAPE_NUMBER.search(each.get("spid", "")) for each in shape.iter("{*}compatExt")]
             control = controls.get(found[0][1]) if found and found[0] else None
             if control is not None:
-                control.caption = control.caption or normalise(" ".join(shape.itertext("{*}t")))
+                caption = normalise(" ".join(shape.itertext("{*}t")))
+                repeated.append(caption if control.caption else "")
+                control.caption = control.caption or caption
                 shape.getparent().remove(shape)
+    return repeated
 
 
 def _control_line(control: Control, lookup: CellLookup) -> str:
@@ -212,8 +222,8 @@ def _chosen(control: Control, lookup: CellLookup) -> str:
     return ", ".join(texts) or "nothing is chosen"
 
 
-def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, Any]]) -> Iterator[str]:
-    """Yields the names of pictures that show a file or control of the package, which is read itself."""
+def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, Any]]) -> Iterator[PackagePart]:
+    """Yields the pictures that show a file or control of the package, which is read itself."""
     if root is None:
         return
     objects = [each for each in root.iter("{*}oleObject", "{*}control") if each.get(RELATION) in sheet.rels]
@@ -225,12 +235,4 @@ def _previews(sheet: PackagePart, root: Any, drawings: list[tuple[PackagePart, A
     for part, relation_id in shown:
         relation = part.rels.get(relation_id or "")
         if relation is not None and relation.part is not None:
-            yield relation.part.partname
-
-
-def _forgiving_root(part: PackagePart) -> Any:
-    """Returns the XML of a drawing in VML, in which Excel itself does not close line breaks."""
-    root = etree.fromstring(
-        part.blob.replace(b"<br>", b"<br/>"), etree.XMLParser(recover=True, resolve_entities=False, no_network=True)
-    )
-    return etree.Element("xml") if root is None else root
+            yield relation.part

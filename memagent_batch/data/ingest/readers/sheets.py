@@ -34,6 +34,8 @@ from memagent_batch.data.ingest.readers.sheet_objects import (
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 ROW, ITEM, VALUE, FORMULA, INLINE, RUN, TEXT = (f"{S}{name}" for name in ("row", "si", "v", "f", "is", "r", "t"))
 SHEET_KINDS = frozenset({"worksheet", "chartsheet", "dialogsheet", "xlMacrosheet", "xlIntlMacrosheet"})
+TEXT_KINDS = frozenset({"s", "str"})
+"""Types of cells whose values are texts."""
 DIGITS = "0123456789"
 MOST_COLUMNS = 16_384
 WIDEST_GAP = 20
@@ -72,7 +74,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, revision, modules = "lxml", 5, ("lxml.etree",)
+    package, revision, modules = "lxml", 6, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it."""
@@ -87,6 +89,8 @@ class SheetText:
     lines: list[str] = field(default_factory=list)
     cells: dict[str, str] = field(default_factory=dict)
     """Texts of the cells that were wanted, by their places (`B2`)."""
+    left_out: list[str] = field(default_factory=list)
+    """Values as they are stored where something else is shown, and formulas."""
     root: Any = None
     """The XML of the sheet without its rows; None if it is damaged."""
     damage: str | None = None
@@ -100,7 +104,7 @@ class Workbook:
         self._main, self._root = main, main.root
         settings = self._root.find(f"{S}workbookPr")
         self._epoch_1904 = settings is not None and settings.get("date1904") in {"1", "true", "on"}
-        self._losses = Counter[str]()
+        self._losses, self._left_out = Counter[str](), list[str]()
         self._texts = list[str]()
         for part in main.related("sharedStrings"):
             with suppress(*DAMAGE):  # cells whose texts are missing are counted
@@ -127,8 +131,10 @@ class Workbook:
             except DAMAGE as error:
                 reason = f"comments and drawings are damaged, and not all of them are read ({error})"
                 yield Part(locator=f"{place}, drawings", status=PartStatus.FAILED, reason=reason)
-        for part in self._main.related("richValueRel"):
+        for part in self._main.related("richValueRel", "theme"):
             yield from related_items(part, number="0-", seen=seen)
+        for part in self._main.related("externalLink"):  # values that formulas took from other workbooks
+            yield Part(left_out=" ".join(part.root.itertext()))
         yield from self._closing_parts()
 
     def _sheet_items(
@@ -137,7 +143,12 @@ class Workbook:
         text = self._read(part, wanted=commented_cells(part))
         margins = [] if text.root is None else list(_margins(text.root, title))
         is_local = any(each.has_local_currency and each.is_used for each in self._formats.values())
-        yield Part(locator=place, text="\n".join([*margins, *text.lines]), reason=LOCAL_CURRENCY if is_local else None)
+        yield Part(
+            locator=place,
+            text="\n".join([*margins, *text.lines]),
+            reason=LOCAL_CURRENCY if is_local else None,
+            left_out="\n".join([*text.left_out, *_unshown_texts(text.root)]),
+        )
         if text.damage is not None:
             yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
         comments, lookup = list(comment_lines(part, people, text.cells)), partial(self._cell_in, sheet=title)
@@ -147,13 +158,14 @@ class Workbook:
 
     def _closing_parts(self) -> Iterator[Part]:
         """Yields the names that stand for a value, not for cells or a formula, and the cells that were not read."""
-        names = [
-            f"{name.get('name')} = {normalise(name.text)}"
-            for name in self._root.iterfind(f"{S}definedNames/{S}definedName")
-            if CONSTANT.fullmatch((name.text or "").strip()) and not name.get("name", "").startswith("_xl")
-        ]
+        names, left_out = list[str](), list[str]()
+        for name in self._root.iterfind(f"{S}definedNames/{S}definedName"):
+            is_value = CONSTANT.fullmatch((name.text or "").strip()) and not name.get("name", "").startswith("_xl")
+            (names if is_value else left_out).append(f"{name.get('name')} = {normalise(name.text)}")
         if names:
             yield Part(locator="defined names", text="\n".join(names))
+        if left_out:
+            yield Part(left_out="\n".join(left_out))
         for reason, count in (+self._losses).items():
             yield Part(locator=LOSSES[reason], status=PartStatus.FAILED, reason=reason.format(count))
 
@@ -188,6 +200,7 @@ class Workbook:
     def _read(self, part: PackagePart, *, wanted: Collection[str] = ()) -> SheetText:
         """Reads the cells that a sheet has, row by row, however far apart they are."""
         result, rows = SheetText(), Elements(part, ROW)
+        self._left_out = result.left_out
         try:
             for row in rows:
                 line = self._line(row, wanted, result.cells)
@@ -224,6 +237,8 @@ class Workbook:
         is_plain = len(cell) == 1 and cell[0].tag == VALUE  # findtext would take twice as long
         value = cell[0].text if is_plain else cell.findtext(VALUE)
         kind, cell_format = cell.get("t"), self._formats.get(cell.get("s", "0"), self._general)
+        if not is_plain and (formula := cell.findtext(FORMULA)):
+            self._left_out.append(formula)
         if kind == "inlineStr":
             return cell_format.text(_text_of(cell.find(INLINE)))
         if not value:
@@ -231,8 +246,12 @@ class Workbook:
                 self._losses[UNCOMPUTED] += 1
             return ""
         if kind is None or kind == "n":
-            return cell_format.number(value)
-        return self._typed_text(kind, value, cell_format, is_rich=cell.get("vm") is not None)
+            text = cell_format.number(value)
+        else:
+            text = self._typed_text(kind, value, cell_format, is_rich=cell.get("vm") is not None)
+        if text != value and kind not in TEXT_KINDS:
+            self._left_out.append(value)
+        return text
 
     def _typed_text(self, kind: str, value: str, cell_format: "CellFormat", *, is_rich: bool) -> str:
         match kind:
@@ -356,6 +375,14 @@ def _run(element: Any) -> Run:
     raised = element.find(f"{S}rPr/{S}vertAlign")
     script = SCRIPTS.get("" if raised is None else raised.get("val", ""), Script.NORMAL)
     return Run(element.findtext(TEXT) or "", script, _is_on(element.find(f"{S}rPr/{S}strike")))
+
+
+def _unshown_texts(root: Any) -> Iterator[str]:
+    """Yields what a sheet has beside its cells and does not show as it is written: margins, rules and choices."""
+    for element in () if root is None else root.iter(*(f"{S}{name}" for name in (*MARGINS, "formula1", "formula2"))):
+        yield element.text or ""
+    for element in () if root is None else root.iter("{*}dataValidation"):
+        yield " ".join(element.get(name, "") for name in ("errorTitle", "error", "promptTitle", "prompt"))
 
 
 def _margins(root: Any, title: str) -> Iterator[str]:
