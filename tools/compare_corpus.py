@@ -117,7 +117,7 @@ class FileResult:
 
 def compared(documents: Sequence[FileDocument], text: str, *, has_pages: bool) -> Compared:
     """How much of an extractor's text is in the documents of a file."""
-    pages = re.sub(r"\S*\ufffd\S*", " ", text).split("\f")
+    pages = re.sub(r"\S+", lambda word: " " if "\ufffd" in word[0] else word[0], text).split("\f")
     contents = [
         counts.Content(place=f"page {number}", text=each, is_alternative=number > 1 and not has_pages)
         for number, each in enumerate(pages, start=1)

@@ -11,6 +11,7 @@ from tests.convert.combined import BLOCK, INLINE, MORE_LETTERS, Draft, Kind
 
 TRACKED = "tracked changes are read as if all were accepted"
 WPS = 'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape"'
+WP = 'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing"'
 V = 'xmlns:v="urn:schemas-microsoft-com:vml"'
 MC = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
 
@@ -53,6 +54,8 @@ DOCX.add(
     "</w:ruby></w:r>INNER",
     equation="<m:oMath><m:f><m:num><m:r><m:t>WORD</m:t></m:r></m:num><m:den><m:r><m:t>WORD</m:t></m:r></m:den></m:f>"
     "</m:oMath>INNER",
+    alt_text=f'<w:r><w:drawing><wp:inline {WP}><wp:docPr id="1" name="x" descr="WORD"/></wp:inline></w:drawing></w:r>'
+    "INNER",
     art=f'<w:r><w:pict><v:shape {V}><v:textpath string="WORD"/></v:shape></w:pict></w:r>INNER',
 )
 DOCX.add(INLINE, INLINE, said=TRACKED, deleted="<w:del><w:r><w:delText>WORD</w:delText></w:r></w:del>INNER")
@@ -142,6 +145,7 @@ PPTX.add(
     field='<p:sp><p:txBody><a:p><a:fld id="1" type="datetime"><a:t>WORD</a:t></a:fld></a:p></p:txBody></p:sp>INNER',
     group=f"<p:grpSp>{SHAPE}INNER</p:grpSp>",
     table=f"<p:graphicFrame>{SLIDE_TABLE}</p:graphicFrame>INNER",
+    alt_text='<p:pic><p:nvPicPr><p:cNvPr id="2" name="x" descr="WORD"/></p:nvPicPr></p:pic>INNER',
     hidden_shape='<p:sp><p:nvSpPr><p:cNvPr id="3" name="y" hidden="1"/></p:nvSpPr>'
     f"<p:txBody>{SLIDE_TEXT}</p:txBody></p:sp>INNER",
     notes=("INNER", "notes", SHAPE),
@@ -340,6 +344,7 @@ def picture_of_text(draft: Draft, inner: str) -> str:
 ODP = Kind("odp", _open("presentation", '<draw:page draw:name="S">', "</draw:page>"), MORE_LETTERS)
 ODP.add(
     frame=f"<draw:frame><draw:text-box>{OPEN_PARAGRAPH.replace('INNER', '')}</draw:text-box></draw:frame>INNER",
+    alt_text="<draw:frame><svg:desc>WORD</svg:desc></draw:frame>INNER",
     group="<draw:g><draw:frame><draw:text-box><text:p>WORD</text:p></draw:text-box></draw:frame>INNER</draw:g>",
     table='<draw:frame><table:table><table:table-row><table:table-cell table:number-columns-spanned="2">'
     "<text:p>WORD</text:p></table:table-cell></table:table-row></table:table></draw:frame>INNER",

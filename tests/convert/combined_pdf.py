@@ -128,7 +128,7 @@ def group(draft: Draft, inner: str) -> str:
 
 @PDF.feature
 def note(draft: Draft, inner: str) -> str:
-    _annotation(draft, f"/Subtype /Text /Contents ({draft.word()})")
+    _annotation(draft, f"/Subtype /Text /T ({draft.word()}) /Contents ({draft.word()})")
     return inner
 
 
