@@ -312,7 +312,7 @@ UNREAD = {
     ("needs_ocr", "8 of the"): "pdf-glyphs.pdf",
     ("ok", "drawn shapes"): "pdf-drawn.pdf",
     ("failed", "S/MIME"): "mail-smime.eml",
-    ("failed", "TNEF"): "mail-tnef.eml",
+    ("failed", "without a class"): "mail-tnef.eml",
     ("skipped", "scripts"): "html-script.html",
     ("skipped", "media"): "pdf-film.pdf",
     ("skipped", "other pages"): "html-frame_in_frame.html",

@@ -97,7 +97,8 @@ class ItemsOf:
 
     def __call__(self, data: bytes) -> list[Part | Attachment]:
         self._file.write_bytes(data)
-        return list(SheetsConverter().convert(self._file))
+        items: list[Part | Attachment] = list(SheetsConverter().convert(self._file))
+        return [item for item in items if isinstance(item, Attachment) or not item.is_account]
 
     def texts(self, data: bytes) -> dict[str, str]:
         """Texts of the parts, by their locators."""
