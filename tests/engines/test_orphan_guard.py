@@ -13,7 +13,7 @@ from memagent_batch.loop.engines.vllm import orphan_guard
 from tests.processes import left_after
 
 HERE = Path(__file__).parent
-GUARD_SECONDS = 5.0
+GUARD_SECONDS = 20.0
 """A guarded process looks twice a second; the rest is for a busy machine."""
 
 
