@@ -11,8 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
+from memagent_batch.data.ingest.counts.kinds import CONTENTS
+from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.converter import Attachment, Line, Part, PartStatus
+from memagent_batch.data.ingest.readers.kinds import FileKind
 
 
 class Quiet:
@@ -23,6 +27,19 @@ class Quiet:
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text=file.read_text().upper())
+
+
+class Counted(Quiet):
+    """Says what the file says; then its words are counted for as long as it lives."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield from super().convert(file)
+        cast("dict[str, object]", CONTENTS)[FileKind.TEXT] = self._contents
+
+    def _contents(self, _: Path) -> Iterator[Content]:
+        while True:
+            time.sleep(0.1)
+            yield Content(place="text")
 
 
 class Unsure(Quiet):

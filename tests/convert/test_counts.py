@@ -93,7 +93,8 @@ def test_files_inside_are_given_or_named() -> None:
     given.add_file(files_inside["a.png"])
     given.add_name("media b.png is not read")
     contents = [Content(place=f"word/{name}", file=data) for name, data in files_inside.items()]
-    assert [each.place for each in given.missing(contents)] == ["word/c.png"]
+    contents.append(Content(place="word/.png", file=b"named only inside of other names" * 20))
+    assert [each.place for each in given.missing(contents)] == ["word/c.png", "word/.png"]
 
 
 def test_member_of_an_archive_is_given_under_its_name(tmp_path: Path) -> None:

@@ -67,6 +67,13 @@ def test_converter_that_strikes_a_limit_costs_its_file_alone(
     assert texts(server, file, "Quiet") == ["SOME WORDS"]
 
 
+def test_count_that_is_stopped_costs_no_text_and_is_said(server: ConverterServer, file: Path) -> None:
+    result = converted(server, file, "Counted", SHORT)
+    assert result.failure is None
+    assert [(item["status"], item["text"]) for item in result.items] == [("ok", "SOME WORDS"), ("needs_review", "")]
+    assert "its words were not counted (not converted within 1 s" in str(result.items[1]["reason"])
+
+
 def test_converter_that_ignores_signals_is_killed_in_time(server: ConverterServer, file: Path) -> None:
     file.write_text("60")
     assert "not converted within 1 s" in (converted(server, file, "Sleeping", SHORT).failure or "")

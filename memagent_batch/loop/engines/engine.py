@@ -78,7 +78,7 @@ class Engine(ABC):
     first_step: ClassVar[str] = "starting the engine"
     """What a run waits for until the first turn."""
     pool_defaults: ClassVar[Mapping[str, int]] = {}
-    """Numbers of `pool` that a job has with it unless it sets them itself."""
+    """Defaults of settings of `pool` for jobs with this engine, by name."""
 
     @abstractmethod
     def open(self, context: EngineContext) -> Self:

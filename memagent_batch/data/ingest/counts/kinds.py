@@ -32,4 +32,4 @@ CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.TNEF: tnef_contents,
     FileKind.ZIP: zip_contents,
 }
-"""Kinds without an entry have no words that could be counted, such as pictures."""
+"""Not counted are pictures, which have no words, archives other than ZIP, and kinds that only a plug-in reads."""

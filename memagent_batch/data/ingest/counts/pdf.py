@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from html import unescape
 from pathlib import Path
@@ -12,6 +12,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from memagent_batch.data.ingest.counts.words import Content
+from memagent_batch.data.ingest.readers.pdf_annotations import annotation_string, wide_text
 from memagent_batch.data.ingest.readers.pdf_shapes import Box, merge_boxes
 
 BOOKMARK_DEPTH = 15
@@ -51,7 +52,7 @@ def _page_contents(document: Any, number: int, place: str) -> Iterator[Content]:
         if kind != pdfium.FPDF_ANNOT_POPUP:  # the window of another annotation
             pieces += _annotation_texts(annotation, kind, document.formenv)
             is_drawn |= pdfium.FPDFAnnot_GetAP(annotation, 0, None, 0) > NO_TEXT_BYTES
-        if rich := _string(annotation, b"RC"):
+        if rich := annotation_string(annotation, b"RC"):
             yield Content(place=place, text=TAG.sub(" ", unescape(rich)), is_alternative=True)
         if file := pdfium.FPDFAnnot_GetFileAttachment(annotation):
             yield _embedded_file(pypdfium2.PdfAttachment(file, document), f"{place}, ")
@@ -78,37 +79,25 @@ def _characters(texts: Any) -> str:
 
 def _annotation_texts(annotation: Any, kind: int, form: Any) -> Iterator[str]:
     """Yields what an annotation holds. One that shows a mark alone, or is hidden, is not drawn on its page."""
-    yield _string(annotation, b"Contents")
+    yield annotation_string(annotation, b"Contents")
     flags = pdfium.FPDFAnnot_GetFlags(annotation) & pdfium.FPDF_ANNOT_FLAG_HIDDEN
     if kind != pdfium.FPDF_ANNOT_WIDGET:
-        yield _string(annotation, b"T")  # who wrote it
+        yield annotation_string(annotation, b"T")  # who wrote it
         pdfium.FPDFAnnot_SetFlags(annotation, flags)
         return
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation) if form else -1
     is_password = form and pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & PASSWORD_FLAG
-    is_box = kind in BOXES or (not form and _string(annotation, b"FT") == "Btn")
+    is_box = kind in BOXES or (not form and annotation_string(annotation, b"FT") == "Btn")
     pdfium.FPDFAnnot_SetFlags(annotation, pdfium.FPDF_ANNOT_FLAG_HIDDEN if is_box else flags)
-    yield _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)) if form else ""
+    yield wide_text(partial(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)) if form else ""
     num_options = pdfium.FPDFAnnot_GetOptionCount(form, annotation) if kind in CHOICES else 0
     is_chosen = False
     for index in range(num_options):
-        yield _wide_text(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, index))
+        yield wide_text(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, index))
         is_chosen |= pdfium.FPDFAnnot_IsOptionSelected(form, annotation, index)
     if not (is_box or is_password or is_chosen):
         value = partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
-        yield _wide_text(value) if form else _string(annotation, b"V")
-
-
-def _string(annotation: Any, key: bytes) -> str:
-    return _wide_text(partial(pdfium.FPDFAnnot_GetStringValue, annotation, key))
-
-
-def _wide_text(function: Callable[[Any, int], int]) -> str:
-    """Returns a text from a function that takes a buffer and its size in bytes."""
-    num_bytes = function(None, 0)
-    text = (pdfium.FPDF_WCHAR * (num_bytes // 2))()
-    function(text, num_bytes)
-    return bytes(text).decode("utf-16-le", "replace").rstrip("\0")
+        yield wide_text(value) if form else annotation_string(annotation, b"V")
 
 
 def _embedded_file(attachment: Any, place: str) -> Content:

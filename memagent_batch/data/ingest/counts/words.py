@@ -65,7 +65,7 @@ class Missing:
     words: Sequence[str] = ()
     """Empty where a whole file is missing, or something that has no words."""
     what: str = ""
-    """Then it says what."""
+    """Without `words`: what is missing, for a person."""
 
     @property
     def reason(self) -> str:
@@ -80,7 +80,7 @@ class Missing:
 
 @dataclass(slots=True)
 class Given:
-    """What a reader gave of a file: it is told of everything, then asked what is missing."""
+    """All that a reader gave of a file. Fill it with the `add_` methods, then ask for what is `missing`."""
 
     _texts: list[str] = field(default_factory=list)
     _files: set[bytes] = field(default_factory=set)
@@ -163,8 +163,8 @@ class Given:
             self._locators[content.place] -= 1
             return self._locators[content.place] < 0
         is_given = len(content.file) < SMALL_BYTES or sha256(content.file).digest() in self._files
-        name = content.place.rpartition("/")[2]
-        return not is_given and not any(name in named for named in self._named)
+        name = re.compile(rf"(?<!\w){re.escape(content.place.rpartition('/')[2])}(?!\w)")
+        return not is_given and not any(map(name.search, self._named))
 
     def _reconciled(self, found: Sequence[tuple[str, list[tuple[int, str]]]], left: Counter[str]) -> Iterator[Missing]:
         """Yields what is missing after words that are only joined or parted otherwise in the text."""

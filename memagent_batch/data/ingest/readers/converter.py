@@ -72,7 +72,7 @@ class Part:
 
     @property
     def is_account(self) -> bool:
-        """Whether it only says what was left out: words, or a picture that shows none. It is not recorded."""
+        """Whether it has nothing but `left_out` or a picture: it tells the count what was seen, and is not recorded."""
         accounted = self.left_out or self.picture
         return bool(accounted) and self == Part(left_out=self.left_out, picture=self.picture)
 

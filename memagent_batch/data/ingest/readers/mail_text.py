@@ -75,7 +75,7 @@ def parameter(part: Message, name: str, *, header: str = "content-type") -> str:
 
 
 def charset_label(part: Message) -> str | None:
-    """Returns the charset that a part names; None if it names none."""
+    """Returns the charset in the Content-Type of a part; None if there is none."""
     return parameter(part, "charset").strip() or None
 
 

@@ -58,7 +58,7 @@ PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 class OldOfficeConverter(BuiltIn):
-    """A file is read as the file of today that LibreOffice makes of it, and a note says so."""
+    """LibreOffice writes the file as DOCX, XLSX or PPTX, which its reader reads; a note says so."""
 
     revision = 2
     modules = ("olefile", *DocxConverter.modules, *SheetsConverter.modules, *SlidesConverter.modules)

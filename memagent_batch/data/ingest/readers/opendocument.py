@@ -53,7 +53,7 @@ STATED = frozenset(f"{SHOW}{name}-decl" for name in ("header", "footer", "date-t
 BLOCKS = frozenset({f"{TEXT}p", f"{TEXT}h", f"{TEXT}list", f"{TABLE}table"})
 """What text boxes and other shapes hold, which stand inside a paragraph."""
 SHOWN_BLOCKS = {f"{DRAW}control", f"{DRAW}object", f"{MATHML}math", f"{SVG}title", f"{SVG}desc"}
-"""What may stand in no paragraph."""
+"""Elements that may stand outside of paragraphs, and are read there too."""
 NOT_FILLED_IN = "[not filled in]"
 SHEET_COLUMNS = 16_384
 """Most columns of a sheet."""

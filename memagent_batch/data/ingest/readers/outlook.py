@@ -114,9 +114,9 @@ class MapiItem(ABC):
     """A message, a recipient or an attachment: its properties by their numbers."""
 
     names: Mapping[int, int]
-    """The numbers of the names of properties that have names, by their numbers in this file."""
+    """Which of the well-known names a named property has, by the property's number in this file."""
     properties: Mapping[int, tuple[int, int]]
-    """The types and values of the properties that are no texts, by their numbers."""
+    """Type and value of each property of fixed size, such as a number or a date, by the property's number."""
 
     def __init__(self, losses: Losses) -> None:
         self.losses = losses
@@ -233,7 +233,7 @@ class _Folder(MapiItem):
 
     @cached_property
     def names(self) -> dict[int, int]:  # type: ignore[override]
-        """The numbers of the names of properties that have names, by their numbers in this file."""
+        """Which of the well-known names a named property has, by the property's number in this file."""
         name = [NAMES, f"__substg1.0_0003{DATA:04X}"]
         data = self._ole.openstream(name).read() if self._ole.exists(name) else b""
         entries = NAME_ENTRY.iter_unpack(data[: len(data) // NAME_ENTRY.size * NAME_ENTRY.size])
@@ -241,7 +241,7 @@ class _Folder(MapiItem):
 
     @cached_property
     def properties(self) -> dict[int, tuple[int, int]]:  # type: ignore[override]
-        """The types and values of the properties that are no texts, by their numbers."""
+        """Type and value of each property of fixed size, such as a number or a date, by the property's number."""
         name = [*self._path, PROPERTIES]
         if self._path and not self._ole.exists(name):  # of a recipient or attachment; a message has it
             return {}

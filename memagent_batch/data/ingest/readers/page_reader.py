@@ -342,7 +342,7 @@ class _PageReader:
             self._write(f"{shown}. {GLUE}")
 
     def _tooltip(self, element: Any, tag: str) -> str:
-        """Returns what an element says of itself beside its text."""
+        """Returns tooltip and label of an element in brackets, as far as its text does not repeat them."""
         names = [element.get(name) for name in NAMES if element.get(name)]
         if not names or tag in ("html", "link", "meta", "style", "script", "head"):
             return ""

@@ -78,7 +78,7 @@ class Annotations:
     hidden: list[str] = field(default_factory=list)
     """Values of fields that no program shows."""
     left_out: list[str] = field(default_factory=list)
-    """Choices and explanations of fields, and authors of annotations that say nothing."""
+    """Words that the text does not repeat: other choices and tooltips of fields, and authors of empty annotations."""
 
     def read(self, document: Any, page: Any, *, number: int) -> None:
         """Reads the annotations of a page and makes those that show text part of its content.
@@ -102,18 +102,20 @@ class Annotations:
 
     def _read_note(self, annotation: Any) -> bool:
         """Reads an annotation that is no form field; tells whether it is to be drawn on the page."""
-        kind, contents = pdfium.FPDFAnnot_GetSubtype(annotation), _string(annotation, b"Contents")
-        contents = contents if contents.strip() else TAG.sub(" ", unescape(_string(annotation, b"RC")))
+        kind, contents = pdfium.FPDFAnnot_GetSubtype(annotation), annotation_string(annotation, b"Contents")
+        contents = contents if contents.strip() else TAG.sub(" ", unescape(annotation_string(annotation, b"RC")))
         if kind == pdfium.FPDF_ANNOT_POPUP:  # the window of another annotation
             return False
-        author = _string(annotation, b"T")
+        author = annotation_string(annotation, b"T")
         if kind not in MARK_KINDS | MEDIA_KINDS | DRAWING_KINDS:  # such as typed text, or a line with a caption
             self.placed_texts.append(PlacedText(contents, _box(annotation)))
             self.left_out.append(author)
             return True
         self.has_media |= kind in MEDIA_KINDS
         is_bare_stamp = kind == pdfium.FPDF_ANNOT_STAMP and not pdfium.FPDFAnnot_GetObjectCount(annotation)
-        name = _string(annotation, b"Name") or DEFAULT_STAMP if is_bare_stamp else ""  # programs draw it by its name
+        name = (
+            annotation_string(annotation, b"Name") or DEFAULT_STAMP if is_bare_stamp else ""
+        )  # programs draw it by its name
         said = "\n".join(filter(str.strip, (contents, name)))
         if said or (author and kind in DRAWING_KINDS):
             self.comments.append(Comment(said, author, [*_marked_boxes(annotation)]))
@@ -127,13 +129,13 @@ class Annotations:
 
     def _read_field(self, annotation: Any, form: Any) -> bool:
         """Reads a form field, of a form or of a page that was taken out of one; tells whether it is to be drawn."""
-        name, value, tooltip = (_string(annotation, key) for key in (b"T", b"V", b"TU"))
-        is_button = pdfium.FPDFAnnot_HasKey(annotation, b"AS") or _string(annotation, b"FT") == "Btn"
+        name, value, tooltip = (annotation_string(annotation, key) for key in (b"T", b"V", b"TU"))
+        is_button = pdfium.FPDFAnnot_HasKey(annotation, b"AS") or annotation_string(annotation, b"FT") == "Btn"
         if form:
             flags = pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation)
-            name = _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldName, form, annotation)) or name
-            tooltip = _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)) or tooltip
-            value = _wide_text(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)) or value
+            name = wide_text(partial(pdfium.FPDFAnnot_GetFormFieldName, form, annotation)) or name
+            tooltip = wide_text(partial(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)) or tooltip
+            value = wide_text(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)) or value
             kinds = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
             is_button = pdfium.FPDFAnnot_GetFormFieldType(form, annotation) in kinds
             value = self._choice(annotation, form) or value
@@ -142,7 +144,7 @@ class Annotations:
             pdfium.FPDFAnnot_GetNumberValue(annotation, b"Ff", number)
             flags = int(number.value)
         is_box = bool(is_button and not flags & PUSH_BUTTON_FLAG)
-        self.left_out += [tooltip, _string(annotation, b"Contents")]
+        self.left_out += [tooltip, annotation_string(annotation, b"Contents")]
         if pdfium.FPDFAnnot_GetFlags(annotation) & pdfium.FPDF_ANNOT_FLAG_HIDDEN:
             self.hidden.append("" if is_box or flags & PASSWORD_FLAG else value)
             return False
@@ -160,14 +162,14 @@ class Annotations:
         """Returns what is chosen of a list, as it is shown; empty if the field has none."""
         chosen = list[str]()
         for index in range(pdfium.FPDFAnnot_GetOptionCount(form, annotation)):
-            label = _wide_text(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, index))
+            label = wide_text(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, index))
             self.left_out.append(label)
             if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, index):
                 chosen.append(label)
         return "\n".join(chosen)
 
     def _add_check_box(self, annotation: Any, *, name: str, is_radio: bool, is_chosen: bool) -> None:
-        shown, value = (_string(annotation, key) for key in (b"AS", b"V"))
+        shown, value = (annotation_string(annotation, key) for key in (b"AS", b"V"))
         has_state = bool(pdfium.FPDFAnnot_HasKey(annotation, b"AS"))
         is_checked = is_chosen or (shown if has_state else value) not in ("", "Off")
         self.check_boxes.append(CheckBox(_box(annotation), is_checked, name))
@@ -197,12 +199,12 @@ def _box(annotation: Any) -> Box:
     return Box(across[0], up[0], across[1], up[1])
 
 
-def _string(annotation: Any, key: bytes) -> str:
+def annotation_string(annotation: Any, key: bytes) -> str:
     """Returns a text or name of an annotation; empty if it has none."""
-    return _wide_text(partial(pdfium.FPDFAnnot_GetStringValue, annotation, key))
+    return wide_text(partial(pdfium.FPDFAnnot_GetStringValue, annotation, key))
 
 
-def _wide_text(function: Callable[[Any, int], int]) -> str:
+def wide_text(function: Callable[[Any, int], int]) -> str:
     """Returns a text from a function that takes a buffer and its size in bytes."""
     num_bytes = function(None, 0)
     text = (pdfium.FPDF_WCHAR * (num_bytes // 2))()

@@ -90,10 +90,14 @@ class Line(BaseModel):
 
 
 class BatchApi:
-    """Makes each call under the rules of an outage. What it can't bring is for the next run, or refused for all."""
+    """The calls of the Files and Batches API. A call waits while the endpoint is away, and is then tried again.
+
+    Its errors are of the whole run, never of one reading: `EngineUnavailableError` leaves the readings to the next run,
+    `EngineRefusedError` ends this one.
+    """
 
     def __init__(self, client: OpenAIClient, outage: CircuitBreaker, *, url: str) -> None:
-        """`url`: what the requests of a batch are for, such as `/v1/completions`."""
+        """`url`: the path to which the endpoint sends each request of a batch, such as `/v1/completions`."""
         self._client, self._outage, self._url = client, outage, url
 
     @property
@@ -154,7 +158,7 @@ class BatchApi:
             pause_seconds = min(POLL_GROWTH * pause_seconds, POLL_SECONDS)
 
     async def results(self, ended: BatchObject, *, seconds: float) -> dict[str, Response | Failure]:
-        """What a batch has written, by request; without those that it has not done."""
+        """The results of a batch by the id of the request. Requests that the batch did not get to are missing."""
         results: dict[str, Response | Failure] = {}
         for file_id in ended.written_files:
             for line in await self._answer(partial(self._try_lines, file_id)) or ():

@@ -51,7 +51,7 @@ Result = Response | Failure | MemagentError
 
 
 class Record(BaseModel):
-    """What is stored of a batch; without `batch_id` it is not known whether the batch was made of its file."""
+    """What is stored of a batch. Without `batch_id` the run died while it made the batch, which may exist or not."""
 
     input_file_id: str
     batch_id: str = ""
@@ -63,9 +63,9 @@ class Batch:
     """Requests that are sent together."""
 
     name: str
-    """Of its record: names sort in the order in which the batches were made."""
+    """Name of its record. Names sort in the order in which the batches were made."""
     requests: set[str]
-    """Those whose answer may not be in the turn log yet."""
+    """Ids of its requests whose answer may not be in the turn log yet."""
     lines: list[bytes] = field(default_factory=list)
     """What is to be uploaded."""
     input_file_id: str = ""
@@ -141,7 +141,7 @@ class Batches:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """The block of one turn: while it goes on without waiting for a batch, no batch is sent."""
+        """Surrounds a turn. No batch is sent while a turn does something else than wait for one."""
         self._num_turns += 1
         try:
             yield
@@ -149,7 +149,7 @@ class Batches:
             self._num_turns -= 1
 
     async def answer(self, custom_id: str, body: bytes) -> Response | Failure:
-        """What a batch brings for a request, whose body is JSON; equal requests that wait at the same time are one.
+        """Returns the response to a request once its batch has ended. `body` is JSON; equal requests are sent once.
 
         Raises:
             EngineUnavailableError: the endpoint is away, or the batch was cancelled; it is for the next run.
@@ -189,7 +189,7 @@ class Batches:
             await self._settle()
 
     def _note_event(self) -> None:
-        """A request came, or a result: what follows from it may belong into the next batch."""
+        """Notes a new request or result; further requests may follow from it, so the next batch waits a little."""
         self._num_events += 1
         if self._sender is None:
             self._sender = asyncio.ensure_future(self._send_when_quiet())
@@ -348,7 +348,7 @@ class Batches:
     async def _why_not_done(
         self, batch: Batch, ended: BatchObject | None, *, others: "set[asyncio.Task[None]]"
     ) -> Failure | MemagentError:
-        """What the requests of a batch get that it has not done. Those that are to be sent again get a failure.
+        """Returns why requests got no response: a failure if they may be sent again, else the error to raise.
 
         `others`: the batches that ran beside it when it began.
         """

@@ -207,6 +207,7 @@ def _write_missing(kind: str, file: Path, lines: FileIO, given: Given) -> None:
     contents = CONTENTS.get(kind)
     if contents is None:
         return
+    lines.write(_line({"num_words": 0, "num_missing": 0}))  # stays the last line if the count is stopped
     try:
         missing = [
             Part(locator=each.place, status=PartStatus.MISSED, reason=each.reason)

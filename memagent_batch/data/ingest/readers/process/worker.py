@@ -13,6 +13,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Self
 
+from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.server import PARTS_FILE, PICTURE, RECORD_BYTES, Request
 from memagent_batch.errors import RunFailedError
@@ -102,8 +103,14 @@ class ConverterServer:
         if "load_error" in ending:
             raise RunFailedError(f"converter {ending['load_error']}")
         first, *items = [*_records(folder / PARTS_FILE)] or [{"kind": None}]
-        counts = items.pop() if items and "num_words" in items[-1] else {}
-        return Converted(folder=folder, failure=ending["failure"], kind=first["kind"], items=items, **counts)
+        counts = [item for item in items if "num_words" in item]
+        items = [item for item in items if "num_words" not in item]
+        failure = ending["failure"]
+        if counts and failure is not None:  # all was converted, and the count was stopped
+            reason = f"whether all of it was read is not known: its words were not counted ({failure})"
+            items.append(asdict(Part(locator="count", status=PartStatus.NEEDS_REVIEW, reason=reason)))
+            failure = None
+        return Converted(folder=folder, failure=failure, kind=first["kind"], items=items, **dict(*counts[-1:]))
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
