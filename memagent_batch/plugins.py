@@ -131,7 +131,7 @@ REWARDS = PluginRegistry(
 Metrics of containment are not among them: a policy would earn them by listing candidates instead of reading."""
 
 CONVERTERS = PluginRegistry(
-    setting="converter",
+    setting="ingest.converter",
     group="memagent_batch.converters",
     extra="convert",
     built_in={

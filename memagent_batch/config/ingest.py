@@ -26,9 +26,9 @@ class IngestConfig(Section):
     """OCR reads a line below this confidence again, larger and turned. If it stays below, its page is
     `needs_review`."""
     converter: tuple[str, ...] = ()
-    """Another converter, as KIND=NAME, for a kind (pdf, html, docx, slides, sheets, opendocument, image, email,
-    outlook, markdown, rtf, text, zip) or an ending (.dat). NAME is installed, or package.module:Class. Can be
-    repeated."""
+    """Another converter, as KIND=NAME, for a kind (pdf, html, docx, email, markdown, text, zip, image, slides, sheets,
+    opendocument, outlook, rtf, archive, epub, tnef, pst, old_office) or an ending (.dat). NAME is installed, or
+    package.module:Class. Can be repeated."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     """Time limit of one file, seconds: 60 by default, 600 with OCR."""
     memory_mib: _Number | None = None

@@ -8,11 +8,25 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.data.ingest.counts import words
+from memagent_batch.data.ingest.counts.kinds import CONTENTS
 from memagent_batch.data.ingest.counts.packages import zip_contents
 from memagent_batch.data.ingest.counts.text import text_contents
 from memagent_batch.data.ingest.counts.words import Content, Given, word_slices, words_of
+from memagent_batch.data.ingest.readers.kinds import FileKind
+from memagent_batch.plugins import CONVERTERS
 from tests.convert import office
 from tests.convert.rows import RowsOf
+
+UNCOUNTED = {
+    FileKind.IMAGE: "a picture has no words; without OCR all of it is a loss",
+    FileKind.ARCHIVE: "libarchive, the only way to list its files, is what its reader uses too",
+}
+"""Kinds of files whose words nothing counts, with the reason."""
+
+
+def test_every_kind_of_file_has_a_converter_and_a_count_or_a_reason_for_none() -> None:
+    assert {*FileKind} - CONTENTS.keys() == UNCOUNTED.keys()
+    assert {*FileKind} <= CONVERTERS.built_in.keys()
 
 
 def missing_of(contained: str, *given: str) -> list[str]:

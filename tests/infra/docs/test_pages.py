@@ -11,6 +11,8 @@ from annotated_types import Ge, Gt
 from infra.docs import commands_page, settings_page, tables_page
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
+from memagent_batch.config.ingest import IngestConfig
+from memagent_batch.data.ingest.readers.kinds import FileKind
 from tests.infra.docs.test_commands_in_docs import GROUPS
 from tools.metrics import TURN, turn_file
 
@@ -22,6 +24,11 @@ def test_pages_in_docs_equal_the_schemas_the_settings_and_the_commands() -> None
     assert tables_page.PAGE.read_text(encoding="utf-8") == tables_page.tables_page()
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.settings_page()
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.commands_page()
+
+
+def test_setting_of_converters_names_every_kind_of_file() -> None:
+    (kinds,) = re.findall(r"for a kind \((.*?)\)", str(IngestConfig.model_fields["converter"].description), re.DOTALL)
+    assert kinds.split() == " ".join(f"{kind}," for kind in FileKind).rstrip(",").split()
 
 
 def test_every_setting_has_a_description() -> None:

@@ -32,4 +32,5 @@ CONTENTS: Mapping[str, Callable[[Path], Iterator[Content]]] = {
     FileKind.TNEF: tnef_contents,
     FileKind.ZIP: zip_contents,
 }
-"""Not counted are pictures, which have no words, archives other than ZIP, and kinds that only a plug-in reads."""
+"""A kind without an entry is not counted: pictures, which have no words, archives other than ZIP, and kinds that only a
+plug-in reads. `tests/convert/test_counts.py` has the reasons."""

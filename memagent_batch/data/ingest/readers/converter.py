@@ -134,8 +134,8 @@ class BuiltIn:
             return f"{self.revision} ({self.package} {version(self.package)})"
         except PackageNotFoundError as error:
             raise SettingsError(
-                f"converter: {self.package} is not installed; `pip install 'memagent-batch[{self.extra}]'` installs "
-                "it, on every node"
+                f"ingest.converter: {self.package} is not installed; `pip install 'memagent-batch[{self.extra}]'` "
+                "installs it, on every node"
             ) from error
 
 
