@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from itertools import pairwise
 from string import Formatter
 
 from memagent_batch.errors import PromptSetError
 from memagent_batch.loop.completions import after_thoughts
-from memagent_batch.types import MERGE, READ, Completion
+from memagent_batch.types import Completion
 
 
 class Slot(StrEnum):
@@ -62,11 +61,6 @@ PromptPiece = str | Slot
 Encode = Callable[[str], Sequence[int]]
 """Token ids of a short text, read as plain text."""
 Decode = Callable[[Sequence[int]], str]
-
-
-def notes_of(kinds: Sequence[str]) -> list[bool]:
-    """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
-    return [kind == READ or kind == following == MERGE for kind, following in pairwise([*kinds, None])]
 
 
 PUBLISHED = "published"

@@ -29,6 +29,7 @@ from memagent_batch.data.store.turn_log.rows import (
     TokenEnd,
     TokenStart,
     TurnKind,
+    TurnWrites,
 )
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class MemoryRow(_ReadingColumns):
 
     turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0")]
     kind: TurnKind
+    writes: TurnWrites
     chunk_index: ChunkIndex
     token_start: TokenStart
     token_end: TokenEnd

@@ -215,6 +215,7 @@ def _turns(key: Row, text: str, clause: Clause | None) -> Iterator[Row]:
             **key,
             "turn": number,
             "kind": "answer" if is_answer else "update",
+            "writes": None if is_answer else "memory",
             "chunk_index": None if is_answer else number,
             "token_start": None if start is None else start // 4,
             "token_end": None if end is None else end // 4,

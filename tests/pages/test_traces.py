@@ -22,7 +22,8 @@ def turns(*memories: str) -> list[dict[str, Any]]:
         span = {"token_start": start, "token_end": end, "char_start": start, "char_end": end}
         changed = memory != (memories[turn - 1] if turn else "none yet")
         kind = "answer" if is_answer else "update"
-        rows.append({"turn": turn, "kind": kind, **span, "memory": memory, "changed": changed, "finish_reason": "stop"})
+        row = {"turn": turn, "kind": kind, "writes": None if is_answer else "memory", **span, "memory": memory}
+        rows.append({**row, "changed": changed, "finish_reason": "stop"})
     return rows
 
 
@@ -73,19 +74,32 @@ def test_make_trace_long_memory_is_cut_and_says_so() -> None:
     assert first.num_characters == 50_000
 
 
-def rows_of(*texts: tuple[str, str]) -> list[dict[str, Any]]:
-    """Rows of `memories` with these kinds and texts, all changed except for the answer."""
+def rows_of(*texts: tuple[str, str | None, str]) -> list[dict[str, Any]]:
+    """Rows of `memories` with these kinds, purposes and texts, all changed except for the answer."""
     [row] = turns("")[:1]
     return [
-        row | {"turn": n, "kind": kind, "memory": text, "changed": kind != "answer"}
-        for n, (kind, text) in enumerate(texts)
+        row | {"turn": n, "kind": kind, "writes": writes, "memory": text, "changed": kind != "answer"}
+        for n, (kind, writes, text) in enumerate(texts)
     ]
 
 
-def test_make_trace_of_parallel_compares_notes_with_nothing_and_the_last_merge_with_the_memory() -> None:
-    notes = (("read", "key 42"), ("read", "Ann"), ("merge", "key 42 Ann"), ("merge", "May"), ("merge", "key 42 May"))
-    rows = rows_of(*notes, ("read", "June"), ("merge", "key 42 June"), ("answer", "key 42 June"))
-    trace = make_trace(rows, answers=("42",))
+@pytest.mark.parametrize(("read", "merge"), [("read", "merge"), ("skim", "summarise"), ("update", "update")])
+def test_make_trace_compares_notes_with_nothing_and_memories_with_the_one_before_whatever_their_kinds(
+    read: str, merge: str
+) -> None:
+    trace = make_trace(
+        rows_of(
+            (read, "note", "key 42"),
+            (read, "note", "Ann"),
+            (merge, "note", "key 42 Ann"),
+            (merge, "note", "May"),
+            (merge, "memory", "key 42 May"),
+            (read, "note", "June"),
+            (merge, "memory", "key 42 June"),
+            ("answer", None, "key 42 June"),
+        ),
+        answers=("42",),
+    )
     changed = [step for step in trace.steps if step.kind is StepKind.CHANGED]
     assert [step.is_note for step in changed] == [True, True, True, True, False, True, False]
     assert [bool(step.answers_in) for step in changed] == [True, False, True, False, True, False, False]

@@ -44,7 +44,7 @@ from memagent_batch.run.tables import (
 from memagent_batch.types import Status
 
 TRACE_COLUMNS = (
-    *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
+    *("turn", "kind", "writes", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
     *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
 BATCH_ROWS = 256

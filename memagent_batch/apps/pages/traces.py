@@ -9,10 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from memagent_batch.data.store.turn_log.index import Row
-from memagent_batch.loop.prompts import notes_of
 from memagent_batch.loop.texts.escapes import shorten
 from memagent_batch.loop.texts.words import texts_in
-from memagent_batch.types import ANSWER, FinishReason
+from memagent_batch.types import ANSWER, FinishReason, Writes
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""
@@ -107,7 +106,8 @@ def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:
     """The trace of a reading, which says when answers come into the memory and when they are lost."""
     texts: list[_Text] = []
     memory: _Text | None = None
-    for row, is_note in zip(turns, notes_of([row["kind"] for row in turns]), strict=True):
+    for row in turns:
+        is_note = row.get("writes") == Writes.NOTE  # tables of an older version lack the column
         held = texts_in(row["memory"], answers)
         texts.append(_Text(row=row, is_note=is_note, held=held, before=None if is_note else memory))
         memory = memory if is_note else texts[-1]

@@ -26,6 +26,7 @@ SampleNumber = Annotated[
 ]
 Fingerprint = Annotated[str, Column("hash of the agent, hex")]
 TurnKind = Annotated[str, Column("update, read, merge, answer, direct; after the answer value, evidence, support")]
+TurnWrites = Annotated[str | None, Column("what the completion becomes: memory, note, or null for an answer")]
 ChunkIndex = Annotated[int | None, pa.int32(), Column("position of the chunk shown, from 0")]
 TokenStart = Annotated[int | None, Column("first token of that chunk in the document", "tokens")]
 TokenEnd = Annotated[int | None, Column("token after its last one", "tokens")]
@@ -70,7 +71,7 @@ class LoggedTurnRow(_RunRow, AddressRow):
         Column("position of the turn in its reading, from 0, in the order in which the policy asked"),
     ]
     kind: TurnKind
-    writes: Annotated[str | None, Column("what the completion becomes: memory, note, or null for an answer")]
+    writes: TurnWrites
     chunk_index: ChunkIndex
     token_start: TokenStart
     token_end: TokenEnd
