@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,16 +13,18 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import PoolConfig
-from memagent_batch.errors import SettingsError
+from memagent_batch.errors import PromptSetError, SettingsError
 from memagent_batch.loop.engines.engine import Engine, EngineContext
 from memagent_batch.loop.engines.simulated import SimulatedEngine
 from memagent_batch.loop.policies.direct import TruncatePolicy
 from memagent_batch.loop.policies.overwrite import OverwritePolicy
+from memagent_batch.loop.prompts import PromptTokens
 from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy, policy_class
 from memagent_batch.run.executors.ray.executor import replica_gpus
 from memagent_batch.run.manifest import public_settings
 from memagent_batch.run.wiring import identify_reader, make_engine
 from memagent_batch.testing import GuidedEngineContract
+from memagent_batch.types import MERGE
 from tests.engine_context import context_of
 
 HERE = __name__
@@ -36,6 +39,16 @@ class TwicePolicy(OverwritePolicy):
 
     divisor: int = 2
     """Parts of a chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergingPolicy(OverwritePolicy):
+    """Merges notes, though its prompt set has no text for that."""
+
+    kind: ClassVar[str] = "merging"
+
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
+        return {MERGE: {"notes": self.chunk_tokens, "template": prompts.merge.num_fixed_tokens}}
 
 
 class Parrot(SimulatedEngine):
@@ -82,6 +95,11 @@ def test_policy_of_a_stranger_with_a_wrong_setting_or_name_is_refused(
 ) -> None:
     with pytest.raises(SettingsError, match=message):
         make_policy(agent_of("tiny", kind=kind if ":" in kind else f"{HERE}:{kind}", settings=settings))
+
+
+def test_policy_that_merges_with_a_prompt_set_without_that_text_is_refused(text_model: str) -> None:
+    with pytest.raises(PromptSetError, match=r"prompt set 'default', merge text: empty, but the policy uses it"):
+        identify_reader(agent_of(text_model, kind=f"{HERE}:MergingPolicy"))
 
 
 def test_setting_that_a_policy_has_not_changes_no_fingerprint(text_model: str) -> None:

@@ -150,10 +150,18 @@ class TokenTemplate:
     """A prompt text in token space: runs of token ids and slots, chat template included."""
 
     pieces: tuple[tuple[int, ...] | Slot, ...]
+    """Empty where the prompt set has no such text."""
+    place: str = "prompt set"
+    """Names set and text in a message, such as `prompt set 'default', merge text`."""
 
     @property
     def num_fixed_tokens(self) -> int:
-        """Tokens of the prompt apart from its slots."""
+        """Tokens of the prompt apart from its slots.
+
+        Raises:
+            PromptSetError: the prompt set has no such text.
+        """
+        self._require_text()
         return sum(len(piece) for piece in self.pieces if not isinstance(piece, Slot))
 
     @property
@@ -162,11 +170,22 @@ class TokenTemplate:
         return next((piece for piece in self.pieces if isinstance(piece, Slot)), None) is Slot.CHUNK
 
     def fill(self, values: Mapping[Slot, Sequence[int]]) -> list[int]:
-        """The prompt's token ids, with each slot replaced by its tokens."""
+        """The prompt's token ids, with each slot replaced by its tokens.
+
+        Raises:
+            PromptSetError: the prompt set has no such text.
+        """
+        self._require_text()
         token_ids: list[int] = []
         for piece in self.pieces:
             token_ids.extend(values[piece] if isinstance(piece, Slot) else piece)
         return token_ids
+
+    def _require_text(self) -> None:
+        if not self.pieces:
+            raise PromptSetError(
+                f"{self.place}: empty, but the policy uses it; give the policy's class a prompt_set that has this text"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

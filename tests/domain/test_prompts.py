@@ -59,6 +59,14 @@ def test_require_slots_of_a_text_without_each_once_names_the_place(text: str) ->
         require_slots(text, UPDATE_SLOTS, place="my text")
 
 
+def test_template_without_a_text_is_never_an_empty_prompt() -> None:
+    absent = replace(TOKENS.merge, place="prompt set 'mine', merge text")
+    with pytest.raises(PromptSetError, match="prompt set 'mine', merge text: empty"):
+        absent.fill({Slot.QUESTION: [1], Slot.NOTES: [2]})
+    with pytest.raises(PromptSetError, match="prompt set 'mine', merge text: empty"):
+        _ = absent.num_fixed_tokens
+
+
 @pytest.mark.parametrize("name", ["first_memory", "direct", "note"])
 def test_prompt_set_with_a_lone_surrogate_is_refused(name: str) -> None:
     with pytest.raises(PromptSetError, match="surrogate"):

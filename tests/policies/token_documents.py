@@ -7,6 +7,7 @@ PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.CHUNK)),
     answer=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY)),
     direct=TokenTemplate(pieces=(Slot.QUESTION, Slot.CHUNK)),
+    merge=TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY, Slot.NOTES)),
     first_memory=Memory(token_ids=(8,), text="none"),
     control_token_ids=frozenset(),
     encode=str.encode,

@@ -144,11 +144,12 @@ class Tokenizer:
         """
         template = template or self.chat_template
         shown = partial(self._template, template=template, values=template.values(chat_template_kwargs))
+        no_merge = TokenTemplate(pieces=(), place=f"prompt set {prompts.name!r}, merge text")
         return PromptTokens(
             update=shown(prompts.update),
             answer=shown(prompts.answer),
             direct=shown(prompts.direct),
-            merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
+            merge=shown(prompts.merge) if prompts.merge else no_merge,
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self.control_token_ids,
             encode=self.encode,
