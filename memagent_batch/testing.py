@@ -1,8 +1,8 @@
 """Contract suites: what every policy and every engine promises, to hold a plug-in to with pytest.
 
-    class TestTree(PolicyContract):
+    class TestFirstMatch(PolicyContract):
         def policy(self, chunk_tokens: int) -> Policy:
-            return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
+            return FirstMatch(chunk_tokens=chunk_tokens, answer_tokens=6)
 
 `run_policy(policy, document_of(23))` reads a document with a fake model; it returns the outcome and the prompts.
 """
@@ -94,7 +94,7 @@ class PolicyContract(ABC):
                 most = largest[prompt.kind]
                 assert size <= most, f"{tried}: turn {prompt.path} has {size} tokens, largest_turns() says {most}"
                 assert prompt.max_tokens > 0, f"{tried}: turn {prompt.path} has no room for a completion"
-            cost = policy.cost(PROMPTS, num_tokens=num_tokens)
+            cost = policy.cost(PROMPTS, num_tokens=num_tokens, breaks=())
             assert cost.num_turns >= len(prompts), f"{tried}: {len(prompts)} turns, cost() says {cost.num_turns}"
             budget = sum(prompt.max_tokens for prompt in prompts)
             assert cost.num_completion_tokens >= budget, (

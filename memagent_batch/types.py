@@ -150,6 +150,7 @@ class Cost:
     """What a reading will cost, before it is done."""
 
     num_chunks: int
+    """Chunks into which the policy cuts the document, whether or not a turn shows them."""
     num_turns: int
     num_prompt_tokens: int
     """Prompt tokens of all turns, without question and memory."""
@@ -187,5 +188,5 @@ class Policy(Protocol):
         A message that refuses a turn shows the parts by their names, as a sum.
         """
 
-    def cost(self, prompts: "PromptTokens", *, num_tokens: int) -> Cost:
-        """What a reading of a document of this length costs."""
+    def cost(self, prompts: "PromptTokens", *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
+        """What a reading of a document of this length costs. `breaks` are those of the document: `Document.breaks`."""

@@ -140,7 +140,7 @@ class ParagraphPolicy:
     def largest_turns(self, prompts: PromptTokens) -> dict[str, dict[str, int]]:
         return {"piece": {"piece": 4, "answer": 4}}
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         num_pieces = -(-num_tokens // 4)
         return Cost(num_chunks=num_pieces, num_turns=num_pieces, num_prompt_tokens=num_tokens, num_completion_tokens=0)
 
@@ -224,7 +224,7 @@ async def test_reading_that_breaks_in_turns_side_by_side_ends_with_the_most_seri
 class PricelessPolicy(ParagraphPolicy):
     """Fails where it is asked for its cost."""
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         raise ZeroDivisionError("no price")
 
 
@@ -242,7 +242,7 @@ async def test_reading_of_a_policy_whose_cost_raises_fails_alone() -> None:
 class FractionalPolicy(ParagraphPolicy):
     """Divides where it should round up."""
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         num_pieces: Any = num_tokens / 4
         return Cost(num_chunks=num_pieces, num_turns=num_pieces, num_prompt_tokens=num_tokens, num_completion_tokens=0)
 

@@ -33,9 +33,7 @@ class LoadedAgent:
 
     def cost(self, document: Document) -> Cost:
         """What a reading of a document costs."""
-        cost: Callable[..., Cost] = self.policy.cost
-        breaks = {"breaks": document.breaks} if document.breaks else {}  # a policy without `break_at` takes none
-        return cost(self.prompts, num_tokens=document.num_tokens, **breaks)
+        return self.policy.cost(self.prompts, num_tokens=document.num_tokens, breaks=document.breaks)
 
     def tokenise(self, question: Question) -> QuestionTokens:
         """The question as its policy sees it.

@@ -1,7 +1,7 @@
 """A policy that asks every chunk for itself, side by side, and takes the first answer that is not one of `unknown`."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -51,9 +51,9 @@ class FirstMatch:
         template = prompts.direct.num_fixed_tokens
         return {DIRECT: {"chunk": self.chunk_tokens, "answer": self.answer_tokens, "template": template}}
 
-    def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
+    def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         """A turn a chunk."""
-        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=0)
+        windows = token_windows(num_tokens, chunk_tokens=self.chunk_tokens, breaks=breaks)
         num_turns = max(1, len(windows))
         return Cost(
             num_chunks=len(windows),
