@@ -25,6 +25,7 @@ from memagent_batch.data.documents.formats.formats import Format
 from memagent_batch.data.documents.lake.table import table_name
 from memagent_batch.data.documents.listing import usable_file_system
 from memagent_batch.data.documents.source_listing import SourceListing, into_batches, list_sources
+from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.ingest.changes import (
     SEEN,
     count_changes,
@@ -150,6 +151,15 @@ class Ingested:
     """Version of a table of a lake, or commit of each data set of the hub, by the place as the user names it."""
     columns: tuple[str, ...] = ()
     """Carried columns, as `documents` names them."""
+    is_committed: bool = True
+    """Whether the files are those of the version of the table; not so in a plan."""
+
+    @property
+    def documents(self) -> StoredDocuments:
+        """The documents, for a plan and for the tasks of a run."""
+        if self.is_committed:
+            return StoredDocuments(output=self.output, version=self.documents_version)
+        return StoredDocuments(output=self.output, version=self.documents_version, files=self.files, schema=self.schema)
 
 
 def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool = False) -> FoundSources:
@@ -591,6 +601,7 @@ class _Ingest:
             left_out=self._listing.left_out,
             versions=self._listing.versions,
             columns=tuple(column.stored for column in columns if column.is_carried),
+            is_committed=self._scratch is None,
         )
 
     def _count_documents(self, schema: pa.Schema) -> dict[str, int]:

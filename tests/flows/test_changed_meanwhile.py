@@ -9,7 +9,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.flows.answer import answer, answer_plan
 from memagent_batch.run.flows.check import check
-from memagent_batch.run.flows.plan import make_plan
+from memagent_batch.run.flows.plan import ingest_sources, make_plan
 from tests.jobs import put_texts, small_job
 from tests.tables import table_rows
 
@@ -18,7 +18,7 @@ def answer_changed(job: JobConfig, change: Callable[[], object]) -> None:
     """A run whose inputs change once it is planned."""
     checked = check(job)
     with checked.executor.session(job):
-        plan = make_plan(checked)
+        plan = make_plan(checked, ingest_sources(checked))
         change()
         answer_plan(plan, checked)
 

@@ -41,7 +41,7 @@ from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.executors.write import WrittenFile, table_file, written_file
 from memagent_batch.run.flows.answer import answer_plan
 from memagent_batch.run.flows.check import CheckedJob, check
-from memagent_batch.run.flows.plan import make_plan
+from memagent_batch.run.flows.plan import ingest_sources, make_plan
 from memagent_batch.run.history import require_newest, run_number_of
 from memagent_batch.run.manifest import require_read, require_success
 from memagent_batch.run.parts import PART_COLUMN, plan_parts
@@ -70,7 +70,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
     require_reward(job.rollouts)
     checked = replace(check(sampled_job(job)), follow_ups=None)  # what is learnt from is the reading alone
     with checked.executor.session(checked.job):
-        plan = make_plan(checked)
+        plan = make_plan(checked, ingest_sources(checked))
         references = plan.asked.table["references"]
         if references.null_count == len(references):
             raise InputError(

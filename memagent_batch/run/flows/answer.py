@@ -1,4 +1,4 @@
-"""The main job: read -> plan -> tokenise -> read documents -> write. Every reading asked for gets exactly one row."""
+"""The main job: check, ingest, plan, begin, tokenise, read, write. Every reading asked for gets exactly one row."""
 
 import logging
 import random
@@ -27,7 +27,7 @@ from memagent_batch.run.executors.reader import Reader, ReaderTask
 from memagent_batch.run.executors.tokenise import tokenise
 from memagent_batch.run.executors.write import WriteTask, copy_part, table_file, write_part
 from memagent_batch.run.flows.check import CheckedJob, check
-from memagent_batch.run.flows.plan import make_plan, scan_plan
+from memagent_batch.run.flows.plan import ingest_sources, make_plan, scan_plan
 from memagent_batch.run.history import PastRun, has_unfinished, last_run, require_newest
 from memagent_batch.run.manifest import Manifest, public_settings
 from memagent_batch.run.parts import attach_not_read, collect_not_read, copied_parts, plan_parts
@@ -77,7 +77,7 @@ def answer_checked(checked: CheckedJob) -> Manifest:
     """The same for a run that was checked; see `answer`."""
     executor = checked.executor
     with executor.session(checked.job):
-        plan = make_plan(checked)
+        plan = make_plan(checked, ingest_sources(checked))
         return answer_plan(plan, checked)
 
 

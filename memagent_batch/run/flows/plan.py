@@ -1,4 +1,4 @@
-"""Read and plan: which documents and questions there are, refused here where they can't be read."""
+"""Ingest and plan: which documents and questions there are, refused here where they can't be read."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,6 @@ from memagent_batch.data.documents.document_index import (
     with_missing,
 )
 from memagent_batch.data.documents.questions import missing_documents
-from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.delta import shared_tables
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import LogIndex, scan_log
@@ -37,7 +36,7 @@ from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.flows.check import CheckedJob
 from memagent_batch.run.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
 from memagent_batch.run.flows.ingest import next_run
-from memagent_batch.run.ingest import ingest
+from memagent_batch.run.ingest import Ingested, ingest
 from memagent_batch.run.plan import Plan, PlanCounts, count_pending
 from memagent_batch.run.results import result_questions
 from memagent_batch.run.run import writer_of
@@ -96,7 +95,7 @@ def plan_checked(checked: CheckedJob, *, is_exact: bool = False) -> PlanSummary:
     """Says what `answer` would read and cost; nothing of it stays. `is_exact`: counts the tokens of all documents."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False), _scratch_folder(output) as scratch:
-        plan = make_plan(checked, scratch=scratch)
+        plan = make_plan(checked, ingest_sources(checked, scratch=scratch))
         index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
         batches = list(plan.pending(index, retry_failed=job.retry_failed))
         costs = estimate_costs(batches, job=job, documents=plan.stored, executor=executor, is_exact=is_exact)
@@ -139,24 +138,26 @@ def _scratch_folder(output: Location) -> Iterator[Location]:
         folder.delete()
 
 
-def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
-    """Brings the documents up to date and joins them with the questions, inside a session of the run's executor.
+def ingest_sources(checked: CheckedJob, *, scratch: Location | None = None) -> Ingested:
+    """Brings the table `documents` up to date, inside a session of the run's executor.
 
     With `scratch`, new documents go there, and nothing is committed.
 
     Raises:
-        InputError: a file, column or row can't be used; names it.
+        InputError: a source can't be read, or two documents have one id; names the place.
+    """
+    run = next_run(make_output(checked.job), writer=writer_of(checked.job))
+    return ingest(checked.inputs.sources, executor=checked.executor, run=run, scratch=scratch)
+
+
+def make_plan(checked: CheckedJob, ingested: Ingested) -> Plan:
+    """Joins the documents with the questions; opens no source and reads no text.
+
+    Raises:
+        InputError: a column or row can't be used; names it.
     """
     job, questions, follow_ups = checked.job, checked.inputs.questions, checked.follow_ups
-    run = next_run(make_output(job), writer=writer_of(job))
-    ingested = ingest(checked.inputs.sources, executor=checked.executor, run=run, scratch=scratch)
-    stored = StoredDocuments(
-        output=ingested.output,
-        version=ingested.documents_version,
-        files=None if scratch is None else ingested.files,
-        schema=None if scratch is None else ingested.schema,
-    )
-    documents = stored.read_index(job.input)
+    documents = ingested.documents.read_index(job.input)
     index = documents.taken
     known = index if documents.outside is None else pa.concat_tables([index, documents.outside])
     _require_documents(index, job)
@@ -177,7 +178,7 @@ def make_plan(checked: CheckedJob, *, scratch: Location | None = None) -> Plan:
         samples=job.agent.sampling.samples,
         follow_ups=follow_ups,
         outside=_all_outside(documents, sample, missing=elsewhere),
-        stored=stored,
+        stored=ingested.documents,
         lake_versions=ingested.versions,
         again=again,
     )

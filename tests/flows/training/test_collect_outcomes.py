@@ -20,7 +20,7 @@ from memagent_batch.errors import CountsError, InputError, SettingsError, Supers
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows.check import check
-from memagent_batch.run.flows.plan import make_plan
+from memagent_batch.run.flows.plan import ingest_sources, make_plan
 from memagent_batch.run.history import require_manifest, run_number_of
 from memagent_batch.run.tables import ROLLOUTS_TABLE, RUNS_TABLE
 from memagent_batch.run.wiring import make_output
@@ -63,7 +63,9 @@ def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
 def table_again(job: JobConfig) -> RolloutsRecord:
     """`rollouts` once more, of the run that is there."""
     checked = replace(check(sampled_job(job)), follow_ups=None, executor=LOCAL)
-    return write_rollouts_table(make_plan(checked), require_manifest(make_output(job)), checked=checked)
+    return write_rollouts_table(
+        make_plan(checked, ingest_sources(checked)), require_manifest(make_output(job)), checked=checked
+    )
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:
