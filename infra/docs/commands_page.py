@@ -54,7 +54,10 @@ def _section(kind: type[Command]) -> str:
     groups = dict.fromkeys(f"`{each.name.split('.')[0]}`" for each in options if each not in own)
     names = {option.name: option.name.upper() if option.name in kind.words else option.flag for option in own}
     lines = [entry(each, name=names[each.name]) for each in own if each.info.description not in SHARED]
-    more = [] if kind.page == Command.page else [f"[More](../{kind.page.removeprefix('docs/')})."]
+    links = [
+        f"[{Path(page).stem}](../{page.removeprefix('docs/')})" for page in kind.pages if page not in Command.pages
+    ]
+    more = [f"See {' and '.join(links)}."] if links else []
     paragraphs = [
         f"## `{kind.command}`",
         " ".join([inspect.cleandoc(kind.__doc__ or ""), *more]),

@@ -19,7 +19,7 @@ class Collect(JobSettings, Command):
         "memagent collect --documents texts/ --questions questions.parquet --output rollouts/ --rollouts.reward em "
         "--model my-model/",
     )
-    page = "docs/how-to/training.md"
+    pages = ("docs/how-to/training.md",)
 
     def run(self) -> None:
         from memagent_batch.apps.training.collect import collect  # here, so that --help needs no engine

@@ -52,7 +52,7 @@ class Doctor(JsonCommand):
 
     command = "memagent doctor"
     examples = ("memagent doctor", "memagent doctor --json")
-    page = "docs/how-to/troubleshooting.md"
+    pages = ("docs/how-to/troubleshooting.md",)
 
     def run(self) -> None:
         project, gpus = distribution(PROJECT), find_gpus()

@@ -40,7 +40,7 @@ class MakeSuite(StorageCommand):
         "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
         "memagent evaluate make --output suite/ --lengths 8K --tasks niah_single_1 absent --typed",
     )
-    page = "docs/how-to/evaluation.md"
+    pages = ("docs/how-to/evaluation.md",)
 
     output: Text
     """The suite's folder or fsspec URL."""
@@ -114,7 +114,7 @@ class RunSuite(ReaderSettings, StorageCommand):
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
         "memagent evaluate run --documents lake/ --questions gold.jsonl --output eval/ --variants variants.yaml",
     )
-    page = "docs/how-to/evaluation.md"
+    pages = ("docs/how-to/evaluation.md",)
 
     suite: Text | None = None
     """Folder of `evaluate make`."""

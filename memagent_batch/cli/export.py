@@ -17,7 +17,7 @@ class Export(OutputCommand):
         "memagent export out/ --to csv --into answers.csv",
         "memagent export rollouts/ --to verl --into verl.parquet",
     )
-    page = "docs/how-to/page.md"
+    pages = ("docs/how-to/page.md", "docs/how-to/other-trainers.md")
 
     to: Literal["xlsx", "csv", "verl", "trl", "skyrl"]
     """`xlsx` or `csv` for answers; the trainer for rollouts."""

@@ -25,7 +25,7 @@ class Forget(OutputCommand, JsonCommand):
         "memagent forget out/ --document contract-17 --document contract-18",
         "memagent forget s3://bucket/scan/ --where \"team = 'x' and year < 2020\" --yes",
     )
-    page = "docs/how-to/retention.md"
+    pages = ("docs/how-to/retention.md",)
 
     document: TextOrTexts = ()
     """Ids of the documents."""
@@ -84,7 +84,7 @@ class Vacuum(OutputCommand, JsonCommand):
 
     command = "memagent vacuum"
     examples = ("memagent vacuum out/", "memagent vacuum s3://bucket/scan/ --keep-days 7 --log-keep-days 30")
-    page = "docs/how-to/retention.md"
+    pages = ("docs/how-to/retention.md",)
 
     keep_days: Annotated[float, Field(ge=0)] | None = None
     """Days for which earlier versions stay (default: `record.keep_days` of the last run)."""

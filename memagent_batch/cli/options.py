@@ -149,7 +149,7 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
         alone = ", ".join(option.flag for name, option in options.items() if name.split(".")[0] not in ALL_SETTINGS)
         text = f"Options {f'other than {alone} ' if alone else ''}{SOURCES}"
         description.append(textwrap.fill(text, HELP_WIDTH, break_on_hyphens=False))
-    more = f"all options: {help_command(kind)}; see {kind.page}" if kind.common else f"see {kind.page}"
+    more = f"{f'all options: {help_command(kind)}; ' if kind.common else ''}see {' and '.join(kind.pages)}"
     parser = argparse.ArgumentParser(
         prog=kind.command,
         usage=" ".join([kind.command, *(_usage_word(options[name]) for name in kind.words), "[options]"]),

@@ -19,7 +19,7 @@ class Page(OutputsCommand):
 
     command = "memagent page"
     examples = ("memagent page out/", "memagent page s3://bucket/scan/ --to s3://bucket/site/ --context 0")
-    page = "docs/how-to/page.md"
+    pages = ("docs/how-to/page.md",)
 
     to: str | None = None
     """Folder of the site (default: OUTPUT/pages, in the first output)."""

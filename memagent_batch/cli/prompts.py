@@ -15,7 +15,7 @@ class ShowPrompts(Command):
 
     command = "memagent prompts show"
     examples = ("memagent prompts show default", "memagent prompts show my-prompts.yaml")
-    page = "docs/how-to/prompts.md"
+    pages = ("docs/how-to/prompts.md",)
     words = ("prompt_set",)
 
     prompt_set: str | None = None
@@ -43,7 +43,7 @@ class ImportPrompts(Command):
         "memagent prompts import MemAgent/recurrent/impls/memory.py",
         "memagent prompts import MemAgent/recurrent/impls/memory.py --output official.json --name official",
     )
-    page = "docs/how-to/prompts.md"
+    pages = ("docs/how-to/prompts.md",)
     words = ("file",)
 
     file: Path

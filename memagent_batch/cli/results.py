@@ -24,7 +24,7 @@ class Results(StorageCommand):
         "memagent results --over out/ second/ --to merged.parquet",
         "memagent results --over s3://bucket/scan/ s3://bucket/second/ --to s3://bucket/merged/",
     )
-    page = "docs/how-to/second-pass.md"
+    pages = ("docs/how-to/second-pass.md",)
 
     over: tuple[Text, ...]
     """The first output, and those of second passes."""

@@ -23,7 +23,7 @@ class MakeReview(OutputsCommand):
         "memagent review make out/ --question risk --flagged \"value_label = 'red'\" --labels 1000",
     )
 
-    page = "docs/how-to/review.md"
+    pages = ("docs/how-to/review.md",)
 
     question: Text
     """The question_id of the question that is reviewed."""
@@ -65,7 +65,7 @@ class ImportLabels(OutputCommand):
         "memagent review import out/ labels-clause-1a2b3c4d5e-first.csv",
         "memagent review import s3://bucket/scan/ labels.csv --reviewer ada",
     )
-    page = "docs/how-to/review.md"
+    pages = ("docs/how-to/review.md",)
     words = ("output", "sheets")
 
     sheets: tuple[str, ...]
@@ -87,7 +87,7 @@ class SignReadings(OutputCommand):
 
     command = "memagent review sign"
     examples = ("memagent review sign out/ signed.csv", "memagent review sign s3://bucket/scan/ signed.csv")
-    page = "docs/how-to/page.md"
+    pages = ("docs/how-to/page.md",)
     words = ("output", "sheets")
 
     sheets: tuple[str, ...]
@@ -110,7 +110,7 @@ class EstimateReview(OutputsCommand, JsonCommand):
         "memagent review estimate out/",
         "memagent review estimate out/ --review clause-1a2b3c4d5e --json",
     )
-    page = "docs/how-to/review.md"
+    pages = ("docs/how-to/review.md",)
 
     review: str | None = None
     """ID of the review (default: the one with the purpose `validate`)."""

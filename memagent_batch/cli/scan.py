@@ -28,7 +28,7 @@ class Scan(JobSettings, Command):
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --model my-model/",
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --ingest.ocr",
     )
-    page = "docs/how-to/nightly-scans.md"
+    pages = ("docs/how-to/nightly-scans.md",)
 
     def run(self) -> None:
         from memagent_batch.apps.scan import scan

@@ -27,8 +27,8 @@ class Command(Section):
     """As it is typed: `memagent review make`."""
     examples: ClassVar[tuple[str, ...]]
     """Command lines to start from."""
-    page: ClassVar[str] = "docs/reference/settings.md"
-    """The page that says more."""
+    pages: ClassVar[tuple[str, ...]] = ("docs/reference/settings.md",)
+    """The pages that say more."""
     words: ClassVar[tuple[str, ...]] = ()
     """Options whose values may stand without their names, in this order: `memagent page out/`."""
     common: ClassVar[tuple[str, ...]] = ()

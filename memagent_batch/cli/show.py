@@ -33,7 +33,7 @@ class Show(OutputCommand):
 
     command = "memagent show"
     examples = ("memagent show out/ contract-7.txt", "memagent show out/ contract-7.txt notice-period --json")
-    page = "docs/how-to/page.md"
+    pages = ("docs/how-to/page.md",)
     words = ("output", "document", "question")
 
     document: str | None = None

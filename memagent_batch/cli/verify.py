@@ -16,7 +16,7 @@ class Verify(OutputsCommand, JsonCommand):
 
     command = "memagent verify"
     examples = ("memagent verify out/", "memagent verify s3://bucket/scan/ --json")
-    page = "docs/how-to/verify.md"
+    pages = ("docs/how-to/verify.md",)
 
     def run(self) -> None:
         from memagent_batch.run.flows.verify import verify
