@@ -13,6 +13,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents.document_index import CARRY_PREFIX, SOURCE_READ, SOURCE_UNREAD, UNREAD_SOURCE
 from memagent_batch.data.documents.questions import value_type_of
 from memagent_batch.data.documents.stored import StoredDocuments
+from memagent_batch.data.store.columns import column_types
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
 from memagent_batch.data.store.turn_log.question_list import AskedQuestion, asked_in
@@ -59,7 +60,8 @@ RUN_ID = ANSWERS.field("run_id")
 NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
 PROJECTION = 8
-"""Raised with every change of the code that changes a row of a table: all rows are then written again."""
+"""Raised with every change of the code that changes a value in a table: the next run then writes all rows again, from
+the log. A column that is new, gone or of another type does so by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class Projection(Origin):
         """What decides rows, as JSON values: all but the run, and the places of output and documents."""
         places = {"output", "run_id", "documents"}
         settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
-        return {"code": [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)], "settings": settings}
+        return {"code": [PROJECTION, *map(column_types, (ANSWERS, MEMORIES, EVIDENCE))], "settings": settings}
 
 
 def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import memagent_batch as ma
@@ -13,13 +14,13 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, SupersededError
-from memagent_batch.run import parts
+from memagent_batch.run import parts, projection
 from memagent_batch.run.flows import answer as answer_flow
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run, finished_runs
 from memagent_batch.run.run import begin_run, close_run
 from memagent_batch.run.state import read_state
-from memagent_batch.run.tables import READING_TABLES
+from memagent_batch.run.tables import MEMORIES, READING_TABLES
 from memagent_batch.run.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, Killed, Nights, plan_of
 from tests.tables import comparable
@@ -39,6 +40,20 @@ def all_tables(nights: Nights) -> dict[str, Any]:
     """The rows of the last finished run's tables, and those of each table alone."""
     names = [name for name in READING_TABLES if OutputTable(output=nights.output, name=name).exists()]
     return {name: nights.table(name) for name in names if name in nights.last().manifest["table_versions"]}
+
+
+def test_new_column_is_written_without_reading_and_another_description_of_one_changes_nothing(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = nights.run(DOCUMENTS, QUESTIONS)
+    described = pa.schema([field.with_metadata({"description": "anew", "unit": ""}) for field in MEMORIES])
+    monkeypatch.setattr(projection, "MEMORIES", described)
+    assert nights.run(DOCUMENTS, QUESTIONS)["table_versions"] == first["table_versions"]
+    monkeypatch.setattr(projection, "MEMORIES", described.append(pa.field("place", pa.string())))
+    last = nights.run(DOCUMENTS, QUESTIONS)
+    assert last["changes"]["readings"]["read"] == 0
+    assert nights.table("memories")[0]["place"] is None
+    assert {row["run_id"] for name in ("answers", "memories") for row in nights.table(name)} == {last["run_id"]}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,12 @@ def arrow_schema(row: type) -> pa.Schema:
     return pa.schema(_fields(row))
 
 
+def column_types(schema: pa.Schema) -> str:
+    """Names and types of the columns, without what the page of tables says of them."""
+    text: str = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return text
+
+
 def column(name: str, kind: pa.DataType, meaning: str, *, unit: str = "", nullable: bool = False) -> pa.Field:
     """A documented column of a table that has no type of its rows."""
     return pa.field(name, kind, nullable=nullable, metadata={"description": meaning, "unit": unit})

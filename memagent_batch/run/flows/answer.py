@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.data.store.columns import column_types
 from memagent_batch.data.store.delta import FilesChangedError, OutputTable, shared_tables
 from memagent_batch.data.store.turn_log.index import LogIndex
 from memagent_batch.data.store.turn_log.merge import merge_log
@@ -136,7 +137,7 @@ def _scope(settings: Mapping[str, Any]) -> list[object]:
 def _row_settings(run: ActiveRun, plan: Plan) -> dict[str, object]:
     """What decides rows beside documents and questions, as JSON."""
     schemas = table_schemas(run.projection, plan.documents.schema)
-    layout = {name: [str(schema), partition_columns(run.job, schema)] for name, schema in schemas.items()}
+    layout = {name: [column_types(schema), partition_columns(run.job, schema)] for name, schema in schemas.items()}
     return {**run.projection.rules(), "layout": layout}
 
 
