@@ -10,7 +10,9 @@ import yaml
 from pydantic import BaseModel
 
 import memagent_batch as ma
+from memagent_batch.apps.forget import forget
 from memagent_batch.data.ingest.readers.converter import Part
+from memagent_batch.data.store.location import Location
 from tests import unstating_engine
 from tests.api.conftest import agent_of, table_of
 from tests.engines.scripted_server import Reply, scripted_server
@@ -23,6 +25,7 @@ ELSEWHERE = {
     "how-to/collections.md": "flows/test_collections.py",
 }
 """Pages whose Python other tests run."""
+KEY = ("document_id", "question_id", "sample", "turn")
 
 
 def snippets(page: str) -> list[str]:
@@ -110,20 +113,34 @@ def test_converter_of_the_page_converts(names: dict[str, Any]) -> None:
     assert list(names["Dat"]().convert(Path("contracts/a.txt"))) == [Part(locator="text", text="It rained. " * 50)]
 
 
-def test_increment_of_the_page_of_tables_is_the_whole_table(names: dict[str, Any]) -> None:
-    def night(*rows: tuple[str, str, int]) -> ma.Run:
+def test_increments_of_the_page_of_tables_are_the_whole_tables(names: dict[str, Any]) -> None:
+    """Nights that change a text, a carried column and an id, take a question and a document away, and forget one."""
+
+    def night(*rows: tuple[str, str, int], questions: list[str]) -> None:
         lines = [json.dumps({"document_id": name, "text": text * 50, "amount": amount}) for name, text, amount in rows]
         Path("lake.jsonl").write_text("\n".join(lines))
-        settings = ma.InputConfig(carry_columns="amount")
-        given = {"questions": names["questions"], "agent": names["agent"], "executor": "local", "input": settings}
-        return ma.answer(documents="lake.jsonl", output="out", **given)
+        asked = [ma.Question(question_id=name, question=f"Is there {name}?", type=ma.Bool()) for name in questions]
+        given = {"questions": asked, "agent": names["agent"], "executor": "local", "adopt_output": True}
+        ma.answer(documents="lake.jsonl", output="out", input=ma.InputConfig(carry_columns="amount"), **given)
 
-    first = night(("kept", "It rained. ", 1), ("carried", "Snow. ", 1), ("gone", "Hail. ", 1), ("old", "Fog. ", 1))
-    night(("kept", "It rained. ", 1), ("carried", "Snow. ", 2), ("new", "Fog. ", 1), ("edited", "Sun. ", 1))
-    night(("kept", "It rained. ", 1), ("carried", "Snow. ", 2), ("new", "Fog. ", 1), ("edited", "Wind. ", 1))
-    names["first_run_id"] = first.run_id
-    for code in snippets("how-to/tables.md"):
-        exec(code, names)
-    assert {row["document_id"] for row in names["changes"].to_pylist()} == {"carried", "new", "edited"}
-    order = [("document_id", "ascending")]
-    assert names["loaded"].sort_by(order).to_pylist() == ma.table("out", "answers").sort_by(order).to_pylist()
+    kept, gone = ("kept", "It rained. ", 1), ("gone", "Hail. ", 1)
+    night(kept, ("carried", "Snow. ", 1), gone, ("old", "Fog. ", 1), questions=["rain", "snow"])
+    loaded = {name: ma.table("out", name).slice(0, 0) for name in ("answers", "memories", "results")}
+    for change in (
+        lambda: None,
+        lambda: night(kept, ("carried", "Snow. ", 2), gone, ("new", "Fog. ", 1), questions=["rain", "snow"]),
+        lambda: night(kept, ("carried", "Snow. ", 2), ("new", "Sun. ", 1), questions=["rain"]),
+        lambda: forget(Location(uri="out"), ["carried"]),
+        lambda: night(kept, ("new", "Wind. ", 1), questions=["rain", "hail"]),
+    ):
+        change()
+        for code in snippets("how-to/tables.md"):
+            exec(code, names)
+        loaded = {name: names["updated"](name, rows) for name, rows in loaded.items()}
+        for name, rows in loaded.items():
+            current = ma.table("out", name)
+            order = [(each, "ascending") for each in current.schema.names if each in KEY]
+            rows = rows.select(current.schema.names)  # that of a question which is asked no more stays, as null
+            assert rows.sort_by(order).to_pylist() == current.sort_by(order).to_pylist(), name
+            pairs = {(row["document_id"], row["run_id"]) for row in current.to_pylist()}
+            assert len(pairs) == len({document_id for document_id, _ in pairs}), name
