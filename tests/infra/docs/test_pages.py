@@ -13,7 +13,6 @@ from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.data.ingest.readers.kinds import FileKind
-from tests.infra.docs.test_commands_in_docs import GROUPS
 from tools.metrics import TURN, turn_file
 
 ROOT = Path(__file__).parents[3]
@@ -50,16 +49,18 @@ def test_troubleshooting_page_has_messages_that_the_code_prints() -> None:
     assert [part for part in parts if part.strip(" ,;") not in printed] == []
 
 
-def test_eight_steps_of_a_reading_name_functions_that_are_there() -> None:
+def test_page_of_the_loop_names_functions_that_are_there() -> None:
     page = (ROOT / "docs/explanation/how-it-works.md").read_text(encoding="utf-8")
     section = page.split("## The life of a reading\n")[1].split("\n## ")[0]
     steps = re.findall(r"^\d\. (.*?)(?=^\d\. |^\n)", section, re.DOTALL | re.MULTILINE)
     assert len(steps) == 8
     for step in steps:
-        names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_.]+)`", step)
-        settings = {name for name in names if name.split(".")[0] in GROUPS and name.count(".") == 1}
-        functions = [resolve_name(f"memagent_batch.{name}") for name in names if name not in settings]
-        assert any(map(callable, functions)), step
+        functions = re.findall(r"`(\w+)`\s+in\s+`([a-z_/]+)\.py`", step)
+        modules = [(name, path.replace("/", ".")) for name, path in functions]
+        assert modules, step
+        assert all(callable(resolve_name(f"memagent_batch.{module}:{name}")) for name, module in modules), step
+    paths = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page)
+    assert [path for path in paths if not ((ROOT / "memagent_batch" / path).exists() or (ROOT / path).exists())] == []
 
 
 def test_files_of_one_turn_are_those_that_the_code_goes_through_and_the_page_names() -> None:
