@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, retry_conflicts
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError, SupersededError
 from memagent_batch.run.history import (
@@ -38,7 +38,6 @@ from memagent_batch.run.tables import ANSWERS_TABLE, DOCUMENT_ID, RUNS_TABLE
 
 _COMMITS = "commits"
 """Where the manifest of a run that commits has the files of each table."""
-_TAKE_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +88,16 @@ def commit_run(
     ended = ended_columns({**noted, "table_versions": {}, "digest": None})
     row = cast("RunRow", {**make_row(run, record), **ended, "state": COMMITTING})
     runs = OutputTable(output=output, name=RUNS_TABLE)
-    for tries_left in reversed(range(_TAKE_TRIES)):
+
+    def note() -> None:
         version = runs.version()
-        if end_commits(output, run):
-            continue
+        while end_commits(output, run):
+            version = runs.version()
         for name, update in updates.items():
             _require_same_files(OutputTable(output=output, name=name), update)
-        try:
-            commit_row_at(runs, version, run, row, is_serial=True)
-            break
-        except FilesChangedError:
-            if not tries_left:
-                raise
+        commit_row_at(runs, version, run, row, is_serial=True)
+
+    retry_conflicts(note)
     return _end_commit(output, row, run=run)
 
 

@@ -17,9 +17,9 @@ from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE
 from memagent_batch.data.store.columns import Column, arrow_schema
 from memagent_batch.data.store.delta import (
     ERASER,
-    FilesChangedError,
     OutputTable,
     RunNumber,
+    retry_conflicts,
     write_table_files,
 )
 from memagent_batch.data.store.errors import output_errors, table_errors
@@ -45,7 +45,6 @@ OLD_FILES = ("manifest.json", "run.json")
 COMPACT_FILES = 64
 """Files of `runs` from which they are written as one: each night adds one."""
 _BEGIN_TRIES = 20
-_COMMIT_TRIES = 20
 
 
 class RunRow(TypedDict):
@@ -386,19 +385,16 @@ def commit_row(
         SupersededError: a newer run has begun; nothing was changed.
     """
     table, only = OutputTable(output=output, name=RUNS_TABLE), ds.field("run_id") == row["run_id"]
-    for tries_left in reversed(range(_COMMIT_TRIES)):
+
+    def commit() -> None:
         version = table.version()
         if after_state is not None:
             states = table.dataset(version).to_table(columns=["state"], filter=only)["state"].to_pylist()
             if states != [after_state]:
                 return
-        try:
-            commit_row_at(table, version, run, row, is_first=is_first)
-        except FilesChangedError:
-            if not tries_left:
-                raise
-        else:
-            return
+        commit_row_at(table, version, run, row, is_first=is_first)
+
+    retry_conflicts(commit)
 
 
 def commit_row_at(

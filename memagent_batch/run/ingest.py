@@ -59,7 +59,7 @@ from memagent_batch.data.ingest.row_tasks import (
     read_rows,
     rows_reader,
 )
-from memagent_batch.data.ingest.source_rows import COMMIT_TRIES, commit_sources
+from memagent_batch.data.ingest.source_rows import commit_sources
 from memagent_batch.data.ingest.sources import (
     SourceChanges,
     compare_sources,
@@ -68,7 +68,7 @@ from memagent_batch.data.ingest.sources import (
 )
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
 from memagent_batch.data.store.database import filter_to_disk, on_disk, run_query
-from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile
+from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, retry_conflicts
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
@@ -436,13 +436,8 @@ class _Ingest:
         """
         reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
         warn_of_unfetched(reported)
-        for tries_left in reversed(range(COMMIT_TRIES)):
-            try:
-                removed = self._commit_documents_of(reported, unchanged=unchanged, schema=schema, is_last=is_last)
-                break
-            except FilesChangedError:
-                if not tries_left:
-                    raise
+        commit = partial(self._commit_documents_of, reported, unchanged=unchanged, schema=schema, is_last=is_last)
+        removed = retry_conflicts(commit)
         self._commit_sources(reported, moved=removed, is_last=is_last)
 
     def _commit_documents_of(
@@ -521,18 +516,19 @@ class _Ingest:
     def _apply_parts(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema) -> None:
         """Reads and joins documents of many rows, and commits them."""
         folder = (self._scratch or self._found.output) / INGEST_FOLDER / self._run.run_id
-        for tries_left in reversed(range(COMMIT_TRIES)):
+
+        def join() -> None:
             try:
                 self._join(columns=columns, schema=schema, folder=folder)
-                break
             except FilesChangedError:
-                if self._scratch is not None or not tries_left:
-                    raise
                 self._read_table()
+                raise
             finally:
                 folder.delete_files(folder.files())
                 if folder.is_local:
                     rmtree(folder.path, ignore_errors=True)
+
+        retry_conflicts(join)
 
     def _join(self, *, columns: tuple[StoredColumn, ...], schema: pa.Schema, folder: Location) -> None:
         context, settings = self._context(schema), self._row_settings(columns)

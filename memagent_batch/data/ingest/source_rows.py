@@ -8,11 +8,10 @@ from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.sources import IS_REWRITTEN
 from memagent_batch.data.ingest.tables import SOURCES
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk
-from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, write_table_files
+from memagent_batch.data.store.delta import OutputTable, RunNumber, TableFile, retry_conflicts, write_table_files
 
 FILE_ROWS = 200_000
 """Rows of a file of `sources`: a source that changes has so many written again."""
-COMMIT_TRIES = 20
 """Tries of a commit where other slices commit to the table at the same moment."""
 LAST_COMMITS = 5
 """Commits that are looked at for the place of the sources."""
@@ -103,7 +102,8 @@ def commit_sources(
         SupersededError: a newer run has committed to the table.
         FilesChangedError: other runs commit to it again and again.
     """
-    for tries_left in reversed(range(COMMIT_TRIES)):
+
+    def commit() -> None:
         version = table.version()
         rows = _new_rows(table, reported, listed=listed, moved=moved, scope=scope)
         others, old = _other_rows(table, rows["source"], gone=gone["source"], scope=scope)
@@ -115,21 +115,17 @@ def commit_sources(
             for start in range(0, kept.num_rows, FILE_ROWS)
             for file in write_table_files(table.place, kept.slice(start, FILE_ROWS).combine_chunks(), stem=run.run_id)
         ]
-        try:
-            table.commit(
-                run=run,
-                schema=SOURCES,
-                add=new,
-                remove=old,
-                is_serial=True,
-                read_version=version,
-                metadata={PLACE: place},
-            )
-        except FilesChangedError:
-            if not tries_left:
-                raise
-        else:
-            return
+        table.commit(
+            run=run,
+            schema=SOURCES,
+            add=new,
+            remove=old,
+            is_serial=True,
+            read_version=version,
+            metadata={PLACE: place},
+        )
+
+    retry_conflicts(commit)
 
 
 def _new_rows(

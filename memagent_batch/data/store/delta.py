@@ -5,47 +5,46 @@ number is smaller than the one it has seen: a run that was replaced by a newer o
 """
 
 import json
+import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from math import ceil
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from memagent_batch.config.storage import Options
+from memagent_batch.data.store.deltalake_options import deltalake_options
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes
-from memagent_batch.errors import OutputError, StorageOutageError, SupersededError
+from memagent_batch.errors import OutputError, StorageError, StorageOutageError, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltalake import CommitProperties, DeltaTable
 
+Result = TypeVar("Result")
+
 UNCOMMITTED_DAYS = 1.0
 """Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
 HASH_DIGITS = 16
 """Hex digits of a file's SHA-256 in its name."""
-S3_OPTIONS: Mapping[str, str] = {
-    "key": "AWS_ACCESS_KEY_ID",
-    "secret": "AWS_SECRET_ACCESS_KEY",
-    "token": "AWS_SESSION_TOKEN",
-    "endpoint_url": "AWS_ENDPOINT_URL",
-    "region_name": "AWS_REGION",
-}
-"""Arguments of fsspec's S3 and their names in deltalake."""
-
 COMMIT_TRIES, COMMIT_PAUSE_SECONDS = 6, 2.0
-"""How often a commit is tried on a store that resets connections, and the pause between."""
+"""How often a commit is tried on a store that does not answer, beside deltalake's own tries, and the pause between."""
+CONFLICT_TRIES, CONFLICT_PAUSE_SECONDS = 20, 0.1
+"""How often a commit is made again for what other runs have committed meanwhile, and what its pauses grow by."""
+COMMIT_ID = "commit_id"
+"""Text in the history of a table by which a commit is found of which no reply came."""
 ERASER = "memagent/forget"
 """Writer of `memagent forget`, whose commits end all runs that began before."""
 SERIAL = "memagent/serial"
@@ -71,6 +70,20 @@ class FilesChangedError(SupersededError):
     """Another run has changed files of a table, for which what this one would commit was not made."""
 
 
+def retry_conflicts(attempt: Callable[[], Result]) -> Result:
+    """Calls `attempt`, which makes a commit for the newest state of the tables, until no other run commits meanwhile.
+
+    Raises:
+        FilesChangedError: other runs commit again and again.
+    """
+    for number in range(1, CONFLICT_TRIES):
+        try:
+            return attempt()
+        except FilesChangedError:
+            time.sleep(random.uniform(0, number * CONFLICT_PAUSE_SECONDS))
+    return attempt()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNumber:
     """Which run commits. Numbers of one writer grow; only `ERASER` fences others."""
@@ -93,18 +106,6 @@ class TableFile:
     num_rows: int
     partition: Mapping[str, str | None] = field(default_factory=dict)
     """Values of the partition columns."""
-
-
-def deltalake_options(options: Options) -> dict[str, str] | None:
-    """Arguments of fsspec's file systems in the words of deltalake; other texts pass as they are."""
-    given = {**options}
-    given |= given.pop("client_kwargs", {})
-    named = {S3_OPTIONS.get(name, name): str(value) for name, value in given.items() if isinstance(value, str)}
-    if str(named.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
-        named["AWS_ALLOW_HTTP"] = "true"
-    if given.get("anon"):
-        named["AWS_SKIP_SIGNATURE"] = "true"
-    return named or None
 
 
 def write_table_files(
@@ -205,7 +206,7 @@ class OutputTable:
     def run_number(self, writer: str) -> int:
         """The largest number of a run of this writer that has committed; 0 if none has."""
         table = self._open()
-        return 0 if table is None else int(table.transaction_version(writer) or 0)
+        return 0 if table is None else self._number(table, writer)
 
     def require_newest(self, run: RunNumber) -> None:
         """Returns if no newer run of the same writer has committed, and no erasure that the run does not know.
@@ -220,11 +221,16 @@ class OutputTable:
 
     def _require_newest(self, table: "DeltaTable", run: RunNumber, *, is_first: bool = False) -> None:
         known = {ERASER: run.num_erasures, run.writer: run.number - is_first}
-        if any(int(table.transaction_version(writer) or 0) > number for writer, number in known.items()):
+        if any(self._number(table, writer) > number for writer, number in known.items()):
             raise SupersededError(
                 f"output: {self.output} was taken over by a newer run; this one, run {run.run_id}, leaves and changes "
                 "nothing. What it has read is in the log, and is not read again"
             )
+
+    def _number(self, table: "DeltaTable", writer: str) -> int:
+        """The number of an application transaction in a version of the table; 0 if it has none."""
+        with storage_errors(self.place.uri):  # it may read the log
+            return int(table.transaction_version(writer) or 0)
 
     def schema(self, version: int | None = None) -> pa.Schema:
         """The schema as Arrow."""
@@ -308,29 +314,14 @@ class OutputTable:
         table = self._open(0 if is_serial and read_version is None else read_version)
         if table is None:
             table = self._create(schema, partition_by)
-        self._require_newest(table, run, is_first=is_first)
-        transactions = {run.writer: run.number}
-        if is_serial:
-            transactions[SERIAL] = int(table.transaction_version(SERIAL) or 0) + 1
-        for tries_left in reversed(range(COMMIT_TRIES)):
-            try:
-                with self._commit_errors(run, is_first=is_first):
-                    table.create_write_transaction(
-                        _actions(add, remove),
-                        "overwrite" if replaces_all else "append",
-                        schema,
-                        partition_by=list(partition_by) or None,
-                        commit_properties=_properties(run, transactions, metadata or {}),
-                    )
-                break
-            except StorageOutageError:
-                # deltalake does not repeat a commit of which no reply came: it may have been made
-                if any(commit.get("run_id") == run.run_id for commit in self.history(since=int(table.version()))):
-                    break
-                if not tries_left:
-                    raise
-                time.sleep(COMMIT_PAUSE_SECONDS)
-        return self._version_of(run)
+        commit = partial(
+            table.create_write_transaction,
+            _actions(add, remove),
+            "overwrite" if replaces_all else "append",
+            schema,
+            partition_by=list(partition_by) or None,
+        )
+        return self._commit_once(table, commit, run=run, is_first=is_first, is_serial=is_serial, metadata=metadata)
 
     def add_columns(self, columns: pa.Schema, *, run: RunNumber, is_first: bool = False) -> None:
         """Adds columns, which are null in all rows of the table, in a commit; see `commit`.
@@ -343,10 +334,54 @@ class OutputTable:
         from deltalake import Schema
 
         table = self.open()
+        commit = partial(table.alter.add_columns, Schema.from_arrow(columns).fields)
+        self._commit_once(table, commit, run=run, is_first=is_first)
+
+    def _commit_once(
+        self,
+        table: "DeltaTable",
+        commit: Callable[..., object],
+        *,
+        run: RunNumber,
+        is_first: bool,
+        is_serial: bool = False,
+        metadata: Mapping[str, str] | None = None,
+    ) -> int:
+        """Calls `commit` with its properties until it is made; returns its version.
+
+        A request whose reply was lost may have been carried out. It is repeated below deltalake, which then takes its
+        own commit for that of another run, or by this method. So a commit that fails is first looked for by its id. As
+        it has an application transaction, deltalake never makes it twice.
+        """
         self._require_newest(table, run, is_first=is_first)
-        properties = _properties(run, {run.writer: run.number})
-        with self._commit_errors(run, is_first=is_first):
-            table.alter.add_columns(Schema.from_arrow(columns).fields, commit_properties=properties)
+        commit_id, since = uuid4().hex, int(table.version())
+        transactions = {run.writer: run.number}
+        if is_serial:
+            transactions[SERIAL] = self._number(table, SERIAL) + 1
+        properties = _properties(run, transactions, {**(metadata or {}), COMMIT_ID: commit_id})
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            try:
+                with storage_errors(self.place.uri, done="written"), self._conflicts(run):
+                    commit(commit_properties=properties)
+                break
+            except (FilesChangedError, StorageOutageError) as error:
+                if self._find_commit(commit_id, since=since) is not None:
+                    break
+                if isinstance(error, FilesChangedError):
+                    self._require_newest(self.open(), run, is_first=is_first)
+                    raise
+                if not tries_left:
+                    raise
+                time.sleep(COMMIT_PAUSE_SECONDS)
+        version = self._find_commit(commit_id, since=since)
+        if version is None:
+            raise StorageError(f"{self.place} has no trace of a commit that it took; was it restored meanwhile?")
+        return version
+
+    def _find_commit(self, commit_id: str, *, since: int) -> int | None:
+        """The version after `since` that a commit has made; None if it was not made."""
+        commits = self._commits(range(self.version() or 0, since, -1))
+        return next((int(each["version"]) for each in commits if each.get(COMMIT_ID) == commit_id), None)
 
     def history(self, *, since: int) -> list[dict[str, Any]]:
         """The commits after a version, newest first: `version`, `timestamp` (milliseconds), and texts of the run."""
@@ -419,24 +454,16 @@ class OutputTable:
         return self.open(0)
 
     @contextmanager
-    def _commit_errors(self, run: RunNumber, *, is_first: bool = False) -> "Iterator[None]":
+    def _conflicts(self, run: RunNumber) -> "Iterator[None]":
         from deltalake.exceptions import CommitFailedError
 
-        with storage_errors(self.place.uri, done="written"):
-            try:
-                yield
-            except CommitFailedError as error:
-                self._require_newest(self.open(), run, is_first=is_first)
-                raise FilesChangedError(
-                    f"output: another run has changed {self.place} at the same moment as run {run.run_id}; run the "
-                    "same command again. What was read is in the log, and is not read again"
-                ) from error
-
-    def _version_of(self, run: RunNumber) -> int:
-        """The version that a run has just committed: another writer may have committed since."""
-        latest = self.version()
-        commits = [] if latest is None else self._commits(range(latest, -1, -1))
-        return next(int(each["version"]) for each in commits if each.get("run_id") == run.run_id)
+        try:
+            yield
+        except CommitFailedError as error:
+            raise FilesChangedError(
+                f"output: another run has changed {self.place} at the same moment as run {run.run_id}; run the "
+                "same command again. What was read is in the log, and is not read again"
+            ) from error
 
 
 def _actions(add: Iterable[TableFile], remove: Iterable[TableFile]) -> list[Any]:
@@ -468,9 +495,7 @@ def _actions(add: Iterable[TableFile], remove: Iterable[TableFile]) -> list[Any]
     return [*added, *removed]
 
 
-def _properties(
-    run: RunNumber, transactions: Mapping[str, int], metadata: Mapping[str, str] = MappingProxyType({})
-) -> "CommitProperties":
+def _properties(run: RunNumber, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> "CommitProperties":
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(

@@ -22,7 +22,7 @@ from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.masking import mask_url
 
-S3_RETRIES = {"mode": "standard", "max_attempts": 8}
+S3_RETRIES: Mapping[str, Any] = {"mode": "standard", "max_attempts": 8}
 """Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
 lasts longer is an outage, which the turn log waits out."""
 CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
@@ -72,7 +72,8 @@ class Location:
         if uri.startswith(("s3://", "s3a://")):
             _retry_throttled()
             options.setdefault("max_concurrency", 1)  # else it asks for the size of each file before it reads it
-            options["config_kwargs"] = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
+            config = {"retries": S3_RETRIES, **options.get("config_kwargs", {})}
+            options["config_kwargs"] = config | {"retries": {**config["retries"]}}  # botocore writes into it
         fs, path = fsspec.core.url_to_fs(uri, **options)
         if uri.startswith(("s3://", "s3a://")):
             _parse_times_fast(fs)

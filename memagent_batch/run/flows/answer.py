@@ -1,8 +1,6 @@
 """The main job: check, ingest, plan, begin, tokenise, read, write. Every reading asked for gets exactly one row."""
 
 import logging
-import random
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.store.columns import column_types
-from memagent_batch.data.store.delta import FilesChangedError, OutputTable, shared_tables
+from memagent_batch.data.store.delta import OutputTable, retry_conflicts, shared_tables
 from memagent_batch.data.store.turn_log.index import LogIndex
 from memagent_batch.data.store.turn_log.merge import merge_log
 from memagent_batch.data.store.turn_log.question_list import read_asked
@@ -54,9 +52,6 @@ from memagent_batch.types import Status
 
 CLAIM_LOST = "a newer run has taken over the output"
 """What readings name that are given up since the run has lost its output."""
-
-WRITE_ATTEMPTS = 4
-"""How often the rows that change are written, if another slice replaces the same files meanwhile."""
 
 log = logging.getLogger(__name__)
 
@@ -261,14 +256,9 @@ def write(
     Raises:
         FilesChangedError: other runs replace the files again and again; nothing was committed.
     """
-    write_once = partial(_write_once, plan, read, run=run, executor=executor, before=before, progress=progress)
-    for attempt in range(1, WRITE_ATTEMPTS):
-        try:
-            return write_once()
-        except FilesChangedError as error:
-            log.info("%s", error, extra={"run_id": run.run_id})
-            time.sleep(random.uniform(0, attempt))
-    return write_once()
+    return retry_conflicts(
+        partial(_write_once, plan, read, run=run, executor=executor, before=before, progress=progress)
+    )
 
 
 def _write_once(

@@ -21,7 +21,7 @@ from memagent_batch.data.documents.lake.table import (
     missing_version,
     named_time,
 )
-from memagent_batch.data.store.delta import deltalake_options
+from memagent_batch.data.store.deltalake_options import deltalake_options
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
