@@ -11,20 +11,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from shutil import rmtree
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config.sources import SourceConfig
-from memagent_batch.data.documents.formats.formats import Format
-from memagent_batch.data.documents.lake.table import table_name
-from memagent_batch.data.documents.listing import usable_file_system
-from memagent_batch.data.documents.source_listing import SourceListing, into_batches, list_sources
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.ingest.changes import (
     SEEN,
@@ -43,45 +36,29 @@ from memagent_batch.data.ingest.columns import (
     documents_schema,
     find_columns,
     folder_columns,
-    folder_values,
-    require_carried,
 )
-from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, PendingFile, choose_converters, read_files
-from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, endings_reader
+from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, plan_file_batches, read_files
 from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
 from memagent_batch.data.ingest.part_tasks import READ_PARTS, join_parts, read_parts
 from memagent_batch.data.ingest.report import REPORTS, TaskContext, unpack_rows
 from memagent_batch.data.ingest.row_tasks import (
-    TASKS_PER_CPU,
     RowSettings,
     RowTask,
     plan_row_tasks,
     read_rows,
-    rows_reader,
 )
 from memagent_batch.data.ingest.source_rows import commit_sources
-from memagent_batch.data.ingest.sources import (
-    SourceChanges,
-    compare_sources,
-    scope_of,
-    settings_hash,
-)
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
-from memagent_batch.data.store.database import filter_to_disk, on_disk, run_query
+from memagent_batch.data.store.database import filter_to_disk, on_disk
 from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, retry_conflicts
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from memagent_batch.masking import mask_url
 from memagent_batch.run.claim import INGEST_FOLDER
 from memagent_batch.run.executors.executor import Executor
+from memagent_batch.run.sources import FoundSources, sources_place
 from memagent_batch.run.wiring import make_documents
 
-FILE_TASK_FILES = 256
-"""Most document files of a task."""
-FILE_TASK_BYTES = 64 << 20
-"""Bytes of document files from which a task takes no more."""
-MIN_FILE_TASK_FILES = 8
-"""Least document files of a task: below that, its start takes longer than its work."""
 CHECKPOINT_SECONDS = 60.0
 """Least time between commits of what tasks have read: a kill costs little more."""
 CHECKPOINT_SHARE = 10
@@ -90,45 +67,6 @@ LOGGED_SOURCES = 5
 _SOURCE_NAMES = pa.schema([pa.field("source", pa.large_string())])
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSources:
-    """The sources of a job, and those that have to be read."""
-
-    config: SourceConfig
-    output: Location
-    """The place of the tables. Where the documents are an output themselves, that output."""
-    is_in_place: bool = False
-    """Whether the documents are an output themselves, which is used as it is."""
-    listing: SourceListing | None = None
-    changes: SourceChanges | None = None
-    scope: str | None = None
-    settings_hash: str = ""
-    converters: Mapping[str, ChosenConverter]
-
-    @property
-    def num_changed(self) -> int:
-        """Sources to read."""
-        return 0 if self.changes is None else int(self.changes.is_changed.sum())
-
-    @property
-    def num_sources(self) -> int:
-        """All sources."""
-        return 0 if self.listing is None else self.listing.sources.num_rows
-
-    @property
-    def reads_files(self) -> bool:
-        """Whether each source is a document file, not a data file."""
-        return self.listing is not None and self.listing.reads_files
-
-    @property
-    def changed_bytes(self) -> int:
-        """Size of the sources to read, bytes."""
-        if self.listing is None or self.changes is None:
-            return 0
-        sizes = self.listing.sources["num_bytes"].filter(pa.array(self.changes.is_changed))
-        return int(pc.sum(sizes, min_count=0).as_py())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,60 +98,6 @@ class Ingested:
         if self.is_committed:
             return StoredDocuments(output=self.output, version=self.documents_version)
         return StoredDocuments(output=self.output, version=self.documents_version, files=self.files, schema=self.schema)
-
-
-def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool = False) -> FoundSources:
-    """Lists the sources and compares them with the table `sources` of an output; opens none of them.
-
-    Raises:
-        UsageError: the sources or a setting can't be used; names it.
-    """
-    require_carried(config.input)
-    places = make_documents(config)
-    converters: dict[str, ChosenConverter] = {}
-    if _is_output(config, places):
-        return FoundSources(config=config, output=places[0], is_in_place=True, converters=converters)
-    listing = list_sources(places, settings=config.input, named_endings=config.ingest.converters)
-    readers, decisive = [rows_reader(format_) for format_ in Format], dict[str, Any]()
-    if listing.reads_files:
-        converters = choose_converters(config.ingest)
-        readers = [KINDS_READER, endings_reader(converters), *(each.reader for each in converters.values())]
-        decisive = {
-            "file_mib": config.ingest.file_mib,
-            "output_mib": config.ingest.output_mib,
-        }
-    if listing.place.lake_columns:  # they may change while a file stays
-        decisive["columns"] = repr(sorted(listing.place.lake_columns.items()))
-    scope = scope_of(config.input)
-    decided = settings_hash(config.input, listing, others=decisive)
-    changes = compare_sources(
-        output,
-        listing,
-        scope=scope,
-        settings_hash=decided,
-        readers=readers,
-        own_endings={kind: each.reader for kind, each in converters.items() if kind.startswith(".")},
-        retry_failed=retry_failed,
-    )
-    return FoundSources(
-        config=config,
-        output=output,
-        listing=listing,
-        changes=changes,
-        scope=scope,
-        settings_hash=decided,
-        converters=converters,
-    )
-
-
-def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
-    """Whether the documents are an output with a table `documents`."""
-    if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
-        return False
-    if places[0].uri.startswith(("http://", "https://", "hf://")):
-        return False
-    with usable_file_system(places[0]):
-        return OutputTable(output=places[0], name=DOCUMENTS_TABLE).exists()
 
 
 def ingest(found: FoundSources, *, executor: Executor, run: RunNumber, scratch: Location | None = None) -> Ingested:
@@ -382,28 +266,10 @@ class _Ingest:
         )
 
     def _file_tasks(self, columns: Sequence[StoredColumn]) -> list[FileTask]:
-        root = self._listing.place.root
-        changed = self._listing.sources.filter(pa.array(self._changes.is_changed))
-        sql = "select source, content_hash from known semi join changed using (source)"
-        known = run_query(sql, {"known": self._changes.known, "changed": changed})
-        hashes = dict(zip(known["source"].to_pylist(), known["content_hash"].to_pylist(), strict=True))
-        files = [
-            PendingFile(
-                path=row["path"],
-                name=row["source"],
-                num_bytes=row["num_bytes"],
-                left_out=row["left_out"],
-                content_hash=hashes.get(row["source"]),
-                columns=folder_values(row["path"], columns, root=root),
-            )
-            for row in changed.to_pylist()
-        ]
-        max_files = len(files) // (TASKS_PER_CPU * max(1, self._executor.num_cpus))
-        max_files = max(MIN_FILE_TASK_FILES, min(FILE_TASK_FILES, max_files))
-        batches = [*into_batches(files, size=attrgetter("num_bytes"), max_size=FILE_TASK_BYTES, max_items=max_files)]
-        old = pack_old_rows(
-            self._read_stored(), [pa.array([file.name for file in batch], pa.large_string()) for batch in batches]
-        )
+        """Tasks for document files, each with the rows that the table has of them."""
+        batches = plan_file_batches(self._listing, self._changes, columns, num_cpus=self._executor.num_cpus)
+        names = [pa.array([file.name for file in batch], pa.large_string()) for batch in batches]
+        old = pack_old_rows(self._read_stored(), names)
         return [FileTask(files=tuple(batch), old_rows=rows) for batch, rows in zip(batches, old, strict=True)]
 
     def _apply(self, reports: Iterator[pa.Table], *, schema: pa.Schema) -> None:
@@ -619,9 +485,3 @@ def warn_of_unfetched(reported: pa.Table) -> None:
         log.warning(f"not read: {row['source']}: {row['losses'][-1]['detail']}; the next ingest tries again")
     if lost.num_rows > LOGGED_SOURCES:
         log.warning(f"not read: {lost.num_rows - LOGGED_SOURCES:,} more sources; see the table {SOURCES_TABLE}")
-
-
-def sources_place(config: SourceConfig) -> str:
-    """Where the sources are, without secrets, as the table `sources` keeps it."""
-    places = make_documents(config)
-    return " ".join(mask_url(str(place.fs.unstrip_protocol(place.path))) for place in places)

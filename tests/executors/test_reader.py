@@ -29,9 +29,10 @@ from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.executors.reader import Reader, ReaderTask
 from memagent_batch.run.executors.reports import ActorReport, Board, Event, Reporter
 from memagent_batch.run.executors.tokenise import tokenise
-from memagent_batch.run.ingest import find_sources, ingest
+from memagent_batch.run.ingest import ingest
 from memagent_batch.run.plan import CALL_COLUMN, Plan, count_pending
 from memagent_batch.run.reading import agent
+from memagent_batch.run.sources import find_sources
 from memagent_batch.run.wiring import identify_reader, make_output
 from memagent_batch.types import Completion, Document, Outcome, Prompt, QuestionTokens, Turns
 from tests.engine_context import context_of

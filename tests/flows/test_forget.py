@@ -36,8 +36,9 @@ from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.flows.ingest import ingest_documents, next_run
 from memagent_batch.run.flows.verify import verify
 from memagent_batch.run.history import find_run, finished_runs, has_pending_erasure, require_newest
-from memagent_batch.run.ingest import find_sources, ingest
+from memagent_batch.run.ingest import ingest
 from memagent_batch.run.retention import prune_log, vacuum, vacuum_tables
+from memagent_batch.run.sources import find_sources
 from memagent_batch.run.tables import READING_TABLES
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings

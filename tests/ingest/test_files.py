@@ -19,7 +19,7 @@ from memagent_batch.data.ingest.file_tasks import choose_converters
 from memagent_batch.data.ingest.readers import converter
 from memagent_batch.data.ingest.sources import compare_sources
 from memagent_batch.errors import InputError, NotReadError, TooManyFailedError
-from memagent_batch.run import ingest as module
+from memagent_batch.run import sources
 from memagent_batch.run.flows.ingest import IngestReport
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
@@ -127,7 +127,7 @@ def test_new_version_of_a_reader_reads_its_files_again(tmp_path: Path, monkeypat
         chosen = choose_converters(*settings)
         return {**chosen, "pdf": replace(chosen["pdf"], version="99")}
 
-    monkeypatch.setattr(module, "choose_converters", upgraded)
+    monkeypatch.setattr(sources, "choose_converters", upgraded)
     report = read(tmp_path)
     assert num_read(report) == 1
     assert changes(report) == (0, 0, 0)  # the text is the same
@@ -278,7 +278,7 @@ def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch, *, is_outage: bool = 
         return compare_sources(*found, **settings)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "compare_sources", compared)
+        patch.setattr(sources, "compare_sources", compared)
         yield
 
 

@@ -18,9 +18,11 @@ from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError
 from memagent_batch.run import ingest as module
+from memagent_batch.run import sources
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows.ingest import next_run
-from memagent_batch.run.ingest import find_sources, ingest
+from memagent_batch.run.ingest import ingest
+from memagent_batch.run.sources import find_sources
 from tests.ingest.nights import by_id, changes, content, night, put_jsonl, put_parquet, rows, texts, version
 
 
@@ -277,10 +279,10 @@ def test_source_that_vanishes_once_it_was_listed_keeps_its_documents_and_stops_n
         (tmp_path / "in/c.jsonl").unlink()
         return compare_sources(*listed, **others)
 
-    monkeypatch.setattr(module, "compare_sources", vanishing)
+    monkeypatch.setattr(sources, "compare_sources", vanishing)
     with pytest.raises(NotReadError, match=r"2 of 3 .*such as b\.jsonl: .*no such file"):
         night(tmp_path / "in/*.jsonl", tmp_path / "out", **settings)
-    monkeypatch.setattr(module, "compare_sources", compare_sources)
+    monkeypatch.setattr(sources, "compare_sources", compare_sources)
     assert texts(tmp_path / "out") == {"a": "text of a!", "b": "text of b"}
     put_jsonl(tmp_path / "in/b.jsonl", items("b", mark="?"))
     assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out", **settings)) == (0, 1, 0)

@@ -13,7 +13,8 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows.ingest import next_run
-from memagent_batch.run.ingest import find_sources, ingest
+from memagent_batch.run.ingest import ingest
+from memagent_batch.run.sources import find_sources
 from tests.convert.corpus import write_corpus
 from tests.ingest.nights import changes, content, night, put_jsonl, put_parquet, rows, texts
 

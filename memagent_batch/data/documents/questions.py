@@ -25,7 +25,7 @@ from memagent_batch.data.documents.formats.records import (
 from memagent_batch.data.documents.lake.table import table_name
 from memagent_batch.data.documents.lake.tables import documents_place, find_table
 from memagent_batch.data.documents.listing import is_delta_folder, list_files
-from memagent_batch.data.documents.slices import is_in_slice
+from memagent_batch.data.documents.scope import is_in_slice
 from memagent_batch.data.store.columns import Column as TableColumn
 from memagent_batch.data.store.columns import arrow_schema
 from memagent_batch.data.store.location import Location

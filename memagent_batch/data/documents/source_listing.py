@@ -42,7 +42,7 @@ from memagent_batch.data.documents.listing import (
     list_places,
     source_name,
 )
-from memagent_batch.data.documents.slices import is_in_slice
+from memagent_batch.data.documents.scope import is_in_slice
 from memagent_batch.data.documents.where import Condition, files_that_may_match, key_columns, matching_rows, parse_where
 from memagent_batch.data.ingest.readers.converter import ending_of
 from memagent_batch.data.ingest.readers.kinds import ENDINGS, PLAIN, TABLE_ENDINGS, FileKind

@@ -25,8 +25,7 @@ from memagent_batch.data.documents.document_index import (
     source_columns,
     split_documents,
 )
-from memagent_batch.data.ingest.columns import WHERE_PREFIX
-from memagent_batch.data.ingest.scope import is_inside
+from memagent_batch.data.documents.scope import WHERE_PREFIX, is_inside
 from memagent_batch.data.ingest.tables import DOCUMENTS, DOCUMENTS_TABLE
 from memagent_batch.data.store.database import on_disk
 from memagent_batch.data.store.delta import OutputTable, TableFile

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.formats.formats import GROUPED, Format
+from memagent_batch.data.documents.scope import WHERE_PREFIX, is_inside
 from memagent_batch.data.documents.source_listing import into_batches
-from memagent_batch.data.ingest.columns import WHERE_PREFIX
 from memagent_batch.data.ingest.document_files import (
     FILE_BYTES,
     DocumentWriter,
@@ -23,7 +23,6 @@ from memagent_batch.data.ingest.document_files import (
     with_schema,
 )
 from memagent_batch.data.ingest.report import OLD_ROWS, TaskContext, pack_rows
-from memagent_batch.data.ingest.scope import is_inside
 from memagent_batch.data.ingest.tables import DOCUMENTS
 from memagent_batch.data.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.data.store.delta import OutputTable, TableFile

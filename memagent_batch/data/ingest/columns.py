@@ -21,6 +21,7 @@ from memagent_batch.data.documents.formats.lines import open_lines
 from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence
 from memagent_batch.data.documents.lake.table import partition_values
 from memagent_batch.data.documents.lake.tables import documents_place
+from memagent_batch.data.documents.scope import WHERE_PREFIX
 from memagent_batch.data.documents.source_listing import SourceListing
 from memagent_batch.data.documents.where import Condition, parse_where
 from memagent_batch.data.ingest.tables import DOCUMENTS
@@ -29,8 +30,6 @@ from memagent_batch.data.store.database import filter_to_disk
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, InputUnreachableError
 
-WHERE_PREFIX = "where:"
-"""Goes before the names of columns that `documents` holds for `input.where` alone."""
 MAX_TYPED_FILES = 16
 """Most files that are opened to find the types of columns."""
 MAX_TYPED_LINES = 1000

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 
 from memagent_batch.config.ingest import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, IngestConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.data.documents.source_listing import SourceListing, into_batches
+from memagent_batch.data.ingest.columns import StoredColumn, folder_values
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, FileConverter, unopened
 from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of, make_converter
@@ -18,14 +21,23 @@ from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
+from memagent_batch.data.ingest.row_tasks import TASKS_PER_CPU
 from memagent_batch.data.ingest.rows import DocumentValues, Origin, joined_row
+from memagent_batch.data.ingest.sources import SourceChanges
 from memagent_batch.data.ingest.tables import Severity
+from memagent_batch.data.store.database import run_query
 from memagent_batch.data.store.errors import LASTING_ERRORS, input_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.plugins import CONVERTERS
 
 COPY_BYTES = 1 << 20
+TASK_FILES = 256
+"""Most document files of a task."""
+TASK_BYTES = 64 << 20
+"""Bytes of document files from which a task takes no more."""
+MIN_TASK_FILES = 8
+"""Least document files of a task: below that, its start takes longer than its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +64,37 @@ class FileTask:
     files: tuple[PendingFile, ...]
     old_rows: bytes = b""
     """The rows that the table has of these sources; as `OLD_ROWS`; see `pack_rows`."""
+
+
+def plan_file_batches(
+    listing: SourceListing, changes: SourceChanges, columns: Sequence[StoredColumn], *, num_cpus: int
+) -> list[list[PendingFile]]:
+    """Returns the new and changed files of a listing, divided into the files of each task.
+
+    Args:
+        listing: The files.
+        changes: Which of them are new or changed.
+        columns: The columns to carry.
+        num_cpus: CPUs that read at once.
+    """
+    changed = listing.sources.filter(pa.array(changes.is_changed))
+    sql = "select source, content_hash from known semi join changed using (source)"
+    known = run_query(sql, {"known": changes.known, "changed": changed})
+    hashes = dict(zip(known["source"].to_pylist(), known["content_hash"].to_pylist(), strict=True))
+    files = [
+        PendingFile(
+            path=row["path"],
+            name=row["source"],
+            num_bytes=row["num_bytes"],
+            left_out=row["left_out"],
+            content_hash=hashes.get(row["source"]),
+            columns=folder_values(row["path"], columns, root=listing.place.root),
+        )
+        for row in changed.to_pylist()
+    ]
+    max_files = len(files) // (TASKS_PER_CPU * max(1, num_cpus))
+    max_files = max(MIN_TASK_FILES, min(TASK_FILES, max_files))
+    return [*into_batches(files, size=attrgetter("num_bytes"), max_size=TASK_BYTES, max_items=max_files)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from memagent_batch.data.documents.data_files import (
     why_unreadable,
 )
 from memagent_batch.data.documents.formats.records import ColumnKind, InputColumn, Presence, Record, Value
-from memagent_batch.data.documents.slices import is_in_slice
+from memagent_batch.data.documents.scope import is_in_slice
 from memagent_batch.data.ingest.changes import place_of
 from memagent_batch.data.ingest.columns import StoredColumn
 from memagent_batch.data.ingest.document_files import read_row_groups

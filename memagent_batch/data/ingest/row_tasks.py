@@ -24,7 +24,7 @@ from memagent_batch.data.documents.formats.formats import GROUPED, Format
 from memagent_batch.data.documents.formats.records import InputColumn, Record
 from memagent_batch.data.documents.lake.table import LakeFile
 from memagent_batch.data.documents.lake.tables import documents_place
-from memagent_batch.data.documents.slices import is_in_slice
+from memagent_batch.data.documents.scope import is_in_slice
 from memagent_batch.data.documents.source_listing import SourceListing, SourcePlace, into_batches
 from memagent_batch.data.documents.where import Condition
 from memagent_batch.data.ingest.columns import StoredColumn

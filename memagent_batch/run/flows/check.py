@@ -22,11 +22,11 @@ from memagent_batch.run.budgets import fit_budgets_to_window
 from memagent_batch.run.claim import claim_output
 from memagent_batch.run.executors.executor import Executor, choose_executor, why_ray
 from memagent_batch.run.history import latest_number, read_run_record
-from memagent_batch.run.ingest import FoundSources, find_sources
 from memagent_batch.run.manifest import public_settings
 from memagent_batch.run.reading.documents import require_rows
 from memagent_batch.run.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.run.run import writer_of
+from memagent_batch.run.sources import FoundSources, find_sources
 from memagent_batch.run.tables import ANSWERS
 from memagent_batch.run.wiring import (
     ReaderIdentity,

@@ -24,9 +24,10 @@ from memagent_batch.logs import EventKind, log_step
 from memagent_batch.run.claim import require_disjoint
 from memagent_batch.run.executors.executor import LOCAL_FILES, Executor, choose_executor
 from memagent_batch.run.history import next_number, require_readable
-from memagent_batch.run.ingest import FoundSources, find_sources, ingest, sources_place
+from memagent_batch.run.ingest import ingest
 from memagent_batch.run.retention import remove_leftovers
 from memagent_batch.run.run import WRITER
+from memagent_batch.run.sources import FoundSources, find_sources, sources_place
 
 MAX_LOCAL_FILES = 100
 """Most document files that `executor: auto` reads one after another in this process, some 0.2 s each."""

@@ -19,7 +19,8 @@ from memagent_batch.data.store.delta import RunNumber
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
 from memagent_batch.run.executors.local import LocalExecutor
-from memagent_batch.run.ingest import find_sources, ingest
+from memagent_batch.run.ingest import ingest
+from memagent_batch.run.sources import find_sources
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

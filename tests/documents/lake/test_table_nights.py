@@ -25,7 +25,8 @@ from memagent_batch.data.store.delta import RunNumber
 from memagent_batch.data.store.location import Location
 from memagent_batch.run.executors.local import LocalExecutor
 from memagent_batch.run.flows.answer import answer
-from memagent_batch.run.ingest import Ingested, find_sources, ingest
+from memagent_batch.run.ingest import Ingested, ingest
+from memagent_batch.run.sources import find_sources
 from tests.documents.lake.forms import iceberg_uri, new_iceberg
 from tests.ingest.nights import rows
 from tests.jobs import small_job

@@ -6,15 +6,30 @@ import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.documents.where import Condition, matching_rows, parse_where
-from memagent_batch.data.ingest.columns import WHERE_PREFIX
 from memagent_batch.data.store.database import run_query
+from memagent_batch.loop.addresses import permanent_number
 
-_IN_SLICE = """
-select cast('0x' || left(sha256('slice|' || if(reader is null, document_id, source)), 15) as ubigint) % $count = $number
-    as is_inside
+WHERE_PREFIX = "where:"
+"""Goes before the names of columns that `documents` holds for `input.where` alone."""
+DIGITS = 15
+"""Hex digits of the permanent random number of a document that say which slice it is in: 60 bits."""
+_IN_SLICE = f"""
+select cast('0x' || left(sha256('slice|' || if(reader is null, document_id, source)), {DIGITS}) as ubigint) % $count
+    = $number as is_inside
 from rows
 """
 """As `is_in_slice`; documents of a file (they have a reader) are in the slice of their file."""
+
+
+def is_in_slice(settings: InputConfig, document_id: str) -> bool:
+    """Returns whether a document is in `input.slice`; each one is if there is none.
+
+    That is decided by a permanent random number of its id, whatever other documents there are.
+    """
+    if settings.slice is None:
+        return True
+    number, count = map(int, settings.slice.split("/"))
+    return int(permanent_number("slice", document_id)[:DIGITS], 16) % count == number - 1
 
 
 def is_inside(rows: pa.Table, settings: InputConfig) -> npt.NDArray[np.bool_]:
