@@ -20,8 +20,8 @@ from memagent_batch.errors import StorageOutageError
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 
 IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"mode": "standard", "max_attempts": 6}}
-NUM_COMMITS = 8
-LOST_SHARE = 0.25
+NUM_COMMITS = 5
+LOST_SHARE = 0.3
 SCHEMA = pa.schema([pa.field("number", pa.int64())])
 
 
@@ -54,12 +54,11 @@ def commit(table: OutputTable, number: int, *, is_serial: bool = True) -> int:
 
 @pytest.mark.s3
 def test_commit_whose_reply_is_lost_is_made_once(table: OutputTable, proxy: FaultProxy) -> None:
-    assert commit(table, 1) == 1
-    proxy.strike(RequestFault.LOST_ANSWER, rate=LOST_SHARE)
-    versions = [commit(table, number) for number in range(2, NUM_COMMITS)]
+    proxy.strike(RequestFault.LOST_ANSWER, RequestFault.RESET, rate=LOST_SHARE)
+    versions = [commit(table, number) for number in range(1, NUM_COMMITS)]
     proxy.strike(rate=0)
     assert proxy.struck.total() > 0
-    assert versions == [*range(2, NUM_COMMITS)]
+    assert versions == [*range(1, NUM_COMMITS)]
     assert sorted(table.dataset().to_table()["number"].to_pylist()) == [*range(1, NUM_COMMITS)]
     assert len({each[COMMIT_ID] for each in table.history(since=0)}) == NUM_COMMITS - 1
 

@@ -442,15 +442,22 @@ class OutputTable:
 
         place = self.place
         uri = place.path if place.is_local else str(place.fs.unstrip_protocol(place.path))
-        with storage_errors(place.uri, done="written"):
-            DeltaTable.create(
-                uri,
-                schema,
-                mode="ignore",  # another run may create it at the same moment
-                partition_by=list(partition_by) or None,
-                configuration={"delta.enableChangeDataFeed": "true"},
-                storage_options=deltalake_options(place.storage_options),
-            )
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            try:
+                with storage_errors(place.uri, done="written"):
+                    DeltaTable.create(
+                        uri,
+                        schema,
+                        mode="ignore",  # another run may create it at the same moment
+                        partition_by=list(partition_by) or None,
+                        configuration={"delta.enableChangeDataFeed": "true"},
+                        storage_options=deltalake_options(place.storage_options),
+                    )
+                break
+            except StorageOutageError:
+                if not tries_left:
+                    raise
+                time.sleep(COMMIT_PAUSE_SECONDS)
         return self.open(0)
 
     @contextmanager
