@@ -20,8 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 INTRODUCTION = """# Commands
 
 `memagent --help` lists the commands, `memagent NAME --help` the common options of one with examples, `--help-all` all
-options. See also [exit codes and log events](exit-codes-and-events.md). This page is made by
-`python -m infra.docs.commands_page`.
+options. See also [exit codes and log events](exit-codes-and-events.md).
 
 - Every command that opens a file or folder takes `--storage-options`: arguments of the fsspec file system (JSON),
   better given as MEMAGENT_STORAGE_OPTIONS.

@@ -22,14 +22,12 @@ A setting has one name and three places. The command line overrides the environm
 
 Lists are `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
 the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off.
-Unknown names are refused. A setting whose type is not named is text, or has the type of its default. This page is made
-by `python -m infra.docs.settings_page`.
+Unknown names are refused. A setting whose type is not named is text, or has the type of its default.
 
 ## Runs over documents
 
 For `memagent answer`, `plan`, `collect`, `evaluate run` and `scan`, which can share a job file: each ignores settings
-that only others have. Only `collect` uses the group `rollouts`; it always draws at temperature 1, `top_p` 1 and
-`top_k` -1.
+that only others have. `collect` always draws at temperature 1, `top_p` 1 and `top_k` -1.
 """
 KINDS = {bool: "flag", int: "integer", float: "number", str: "text", Path: "text", SecretStr: "secret text"}
 

@@ -16,8 +16,7 @@ TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encodi
 INTRODUCTION = """# Tables
 
 Each table is a Delta table in the folder of its name; [Output as tables](../how-to/tables.md) says how to read and load
-it. A `?` after a type means that it may be null; a CRLF counts as two characters. This page is made by
-`python -m infra.docs.tables_page`.
+it. A `?` after a type means that it may be null. Timestamps are UTC. A CRLF counts as two characters.
 """
 
 
@@ -64,7 +63,7 @@ def _key(field: pa.Field) -> str:
 def _meaning(field: pa.Field) -> str:
     unit, description = (field.metadata[key].decode() for key in (b"unit", b"description"))
     is_nested = pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type)
-    kind = "list of structs" if is_nested else str(field.type)
+    kind = "list of structs" if is_nested else str(field.type).partition("[")[0].replace("<item: ", " of ").rstrip(">")
     traits = filter(None, [f"{kind}{'?' if field.nullable else ''}", "" if unit in description else unit])
     return f"({', '.join(traits)}): {description}"
 

@@ -26,9 +26,8 @@ TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", An
 
 
 class Diff(OutputsCommand):
-    """Shows how the answers of two finished runs differ: counts, each changed answer with the reason, new documents and
-    questions, what is gone, and changed texts whose answers stayed. Questions and documents are matched by id. With two
-    outputs, the latest run of each is compared.
+    """Shows how the answers of two finished runs differ, by the ids of documents and questions. With two outputs, the
+    latest run of each is compared.
     """
 
     command = "memagent diff"

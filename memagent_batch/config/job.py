@@ -96,8 +96,7 @@ class LogConfig(Section):
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
     """How long a failing write is tried again, while turns wait; then the run stops."""
     keep_days: Annotated[float, Field(ge=0)] = 90.0
-    """Days for which `memagent vacuum` keeps turns of documents and agents that are no longer in `answers`, in case
-    they come back."""
+    """Days for which `memagent vacuum` keeps turns of documents and agents that are no longer in `answers`."""
 
     def paced(self, replicas: int) -> float:
         """Seconds that a finished turn waits at most, where so many write."""
@@ -128,8 +127,8 @@ class RolloutConfig(Section):
     group_size: Annotated[int, Field(ge=2)] = 8
     """Samples of each document and question."""
     reward: str = "boxed"
-    """`boxed` (as in the published training), `boxed_normalised`, a metric (em, f1, hotpotqa_f1), or your function from
-    (response, references) to a number: an installed name or `package.module:function`."""
+    """`boxed` (as in the published training), `boxed_normalised`, a metric (em, f1, hotpotqa_f1), or your function: an
+    installed name or `package.module:function`."""
     reward_timeout_seconds: Seconds = 10
     """Time limit of your function for one sample, which has no reward if it takes longer."""
     advantage: Advantage = Advantage.CENTRED
@@ -219,25 +218,22 @@ class RunConfig(Storage):
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_tokens: Count | None = None
-    """Stop after this many tokens of prompts and completions, with exit code 6. The same command continues."""
+    """Stop with exit code 6 after this many tokens of prompts and completions."""
     max_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Stop after this many hours, with exit code 6. The same command continues."""
+    """Stop with exit code 6 after this many hours."""
     prices: PricesConfig = PricesConfig()
     """What tokens cost: for `memagent plan`, `max_cost` and what a run says that it has spent."""
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Stop when tokens of this cost by `prices` are spent, with exit code 6. The same command continues."""
+    """Stop with exit code 6 when tokens of this cost by `prices` are spent."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share of failed readings above which the command ends with exit code 4, as it does if all failed. The tables are
-    written all the same."""
+    """Share of failed readings above which the command ends with exit code 4, as it does if all failed."""
     max_removed_share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Share of the last run's documents that may be gone; above it `answer` and `scan` end with exit code 4, since an
-    export may have failed. The tables are written all the same, so it is reported once. With `adopt_output`, and in
-    a second pass, all may be gone."""
+    """Share of the last run's documents that may be gone; above it `answer` and `scan` end with exit code 4, once. With
+    `adopt_output`, and in a second pass, all may be gone."""
     accepted_unread: tuple[AcceptedUnread, ...] = ()
-    """Known losses, as groups of `source`, `unread` and `reason` in a job file. They are counted and shown, but change
-    neither the exit code nor what needs a look."""
+    """Known losses, as groups of `source`, `unread` and `reason` in a job file, which do not change the exit code."""
     adopt_output: bool = False
-    """Take over an output that was written for other documents or questions. What still fits is not read again."""
+    """Take over an output that was written for other documents or questions."""
     log_format: LogFormat = LogFormat.TEXT
     """Format of the events on stderr."""
 

@@ -65,11 +65,10 @@ class InputConfig(Section):
     """Columns to copy under another name: `{status: contract_status}`."""
     format: Literal["auto", "files", "parquet", "jsonl", "csv", "tsv", "arrow", "text"] = "auto"
     """Format of the documents. `auto` goes by the endings: if there are data files (Parquet, JSONL, CSV, TSV, Arrow),
-    their rows are the documents, and text files beside them are ignored unless `documents` names them. `files` makes
-    every file a document (PDF, Office, mail, HTML, text), unless all files are Parquet, JSONL or Arrow."""
+    their rows are the documents, and other files are ignored unless `documents` names them. `files` makes every file a
+    document, unless all are Parquet, JSONL or Arrow."""
     where: Text | None = None
-    """Condition over the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Excluded partitions are not
-    read."""
+    """Condition over the rows, in SQL: `year >= 2026 and kind in ('contract', 'offer')`."""
     order_columns: TextOrTexts = ()
     """Makes all rows of one id one document, ordered by these columns."""
     locator: Text | None = None
@@ -77,16 +76,15 @@ class InputConfig(Section):
     header: Text | None = None
     """With `order_columns`: a line above the text of each row, such as `{sender}, {sent_at}`."""
     inventory: Text | None = None
-    """List of the files below the folder `documents`, which is then not listed: Parquet files with columns `path` (or
+    """List of the files below the folder `documents`, instead of listing it: Parquet files with columns `path` (or
     `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
     """Part of the documents that this run reads: `3/20` is the third of twenty."""
     max_document_bytes: _Bytes | None = 1024**3
-    """Longest text of a document, in UTF-8 and unpacked, and longest line of JSONL and CSV, bytes. A longer one fails
-    its document alone; null for no limit."""
+    """Longest text of a document, in UTF-8 and unpacked, and longest line of JSONL and CSV, bytes; null for no
+    limit."""
     trust: Trust = Trust.ETAG
-    """How a run knows that a file has not changed: `etag` compares size and ETag (on a disk, size and times) and does
-    not open unchanged files; `content` reads every file."""
+    """How a run knows that a file has not changed: by size and ETag (on a disk, size and times), or by reading it."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """If a file, line or row can't be read: `fail` refuses the run, `record` makes `failed` rows."""
 
@@ -135,11 +133,10 @@ class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Files, folders or globs, all on one file system, as paths or fsspec URLs. Or one table: delta://FOLDER or
-    iceberg://CATALOG/DATABASE.TABLE, optionally with @VERSION. Or the output of another run."""
+    """Files, folders or globs, as paths or fsspec URLs; one table (delta://FOLDER or
+    iceberg://CATALOG/DATABASE.TABLE, optionally with @VERSION); or the output of another run."""
     questions: str | None = None
-    """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question per line), or a table. Rows with a
-    `document_id` are asked of that document, the others of every document."""
+    """Question list: a Parquet, JSONL, CSV, TSV, Arrow or text file (one question per line), or a table."""
     limit: Count | None = None
     """Number of documents to read, as a fair sample. A larger limit takes the same ones and more."""
     limit_seed: int = 0

@@ -56,12 +56,12 @@ class RunRow(TypedDict):
     state: Annotated[
         str,
         Column(
-            "running (or killed, or stopped by an error), committing (if it was killed, the next run ends it), "
-            "finished, or erasing (the same command continues)"
+            "running (or killed, or stopped by an error), committing (if it was killed, the next run completes its "
+            "commits), finished, or erasing (the same command continues)"
         ),
     ]
-    started_at: Annotated[datetime, Column("when it began, UTC")]
-    finished_at: Annotated[datetime | None, Column("when it finished, UTC")]
+    started_at: Annotated[datetime, Column("when it began")]
+    finished_at: Annotated[datetime | None, Column("when it finished")]
     fingerprint: Annotated[str, Column("hash of the agent, hex")]
     readings: Annotated[int, Column("readings asked for", "readings")]
     ok: Annotated[int | None, Column("of these, with an answer", "readings")]

@@ -51,7 +51,7 @@ Locator = Annotated[
 ]
 
 
-RunId = Annotated[str, Column("run that wrote this row, whatever changed in it")]
+RunId = Annotated[str, Column("last run that changed any column of a row of this document")]
 ReadRunId = Annotated[str, Column("run that called the model for it")]
 
 
@@ -89,15 +89,14 @@ class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns,
     votes: Annotated[
         float | None,
         Column(
-            "share of all samples of this document and question that have the same value, 0 to 1; null for one "
+            "share of the samples of this document and question that have the same value, 0 to 1; null for one "
             "sample or no valid value"
         ),
     ]
     value_doubt: Annotated[
         str | None,
         Column(
-            "why the value needs a look: the model refused, or it does not follow from the answer or the "
-            "evidence; else null"
+            "why the value needs a look: a refusal, or it does not follow from the answer or the evidence; else null"
         ),
     ]
     num_evidence: Annotated[

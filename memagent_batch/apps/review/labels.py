@@ -72,7 +72,7 @@ class LabelColumns(TypedDict):
     question_hash: Annotated[str, Column("hash of the question that was answered, as in `answers`")]
     value: Annotated[str, Column("what the person says: yes, no or unclear")]
     reviewer: Annotated[str, Column("who says it")]
-    labelled_at: Annotated[datetime, Column("when, UTC")]
+    labelled_at: Annotated[datetime, Column("when")]
     blind: Annotated[bool, Column("whether the person had not yet seen the scan's answer")]
     purpose: Annotated[str, Column("develop: to improve the scan; validate: to measure it")]
     comment: Annotated[str | None, Column("the person's remark")]
@@ -84,7 +84,7 @@ class LabelColumns(TypedDict):
     review_id: Annotated[str, Column("the review that it was made in")]
     document_id: Annotated[str, Column("id that the document had then")]
     question_id: Annotated[str, Column("id that the question had then")]
-    imported_at: Annotated[datetime, Column("when the row was taken in, UTC")]
+    imported_at: Annotated[datetime, Column("when the row was taken in")]
 
 
 LABELS = arrow_schema(LabelColumns)

@@ -55,7 +55,7 @@ class SignOff(TypedDict):
     sample: SampleNumber
     reading_hash: Annotated[str, Column("hash of what was signed: text, question, answer, value, support")]
     signed_by: Annotated[str, Column("who")]
-    signed_at: Annotated[datetime, Column("when, UTC")]
+    signed_at: Annotated[datetime, Column("when")]
     decision: Annotated[str, Column("accept: the answer is right; correct: another one is; reject: it is wrong")]
     correction: Annotated[str | None, Column("the right answer, if the person corrects it")]
     comment: Annotated[str | None, Column("the person's remark")]

@@ -58,7 +58,7 @@ class SourceRow(TypedDict):
     error: Annotated[str | None, Column("why it could not be read")]
     losses: Annotated[list[LossRow], Column("what of it is in no document's text")]
     run_id: Annotated[str, Column("ingest that wrote this row")]
-    ingested_at: Annotated[datetime, Column("when that was, UTC")]
+    ingested_at: Annotated[datetime, Column("when that was")]
 
 
 class DocumentRow(TypedDict):

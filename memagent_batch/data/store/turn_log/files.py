@@ -59,7 +59,7 @@ class KeyRow(AddressRow):
     status: Annotated[
         str | None, Column("how the reading or its follow-up questions ended: ok or failed; of turns null")
     ]
-    finished_at: Annotated[datetime, Column("when that was, or the last of the turns, UTC")]
+    finished_at: Annotated[datetime, Column("when that was, or the last of the turns")]
     document_id: Annotated[str | None, Column("of turns: the document as which this version was read")]
     num_turns: Annotated[int, Column("turns that the row stands for, 0 of others", "turns")]
     num_copies: Annotated[int, Column("of these, taken from the log, mostly from another version", "turns")]

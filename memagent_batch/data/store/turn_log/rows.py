@@ -32,14 +32,14 @@ TokenStart = Annotated[int | None, Column("first token of that chunk in the docu
 TokenEnd = Annotated[int | None, Column("token after its last one", "tokens")]
 CharStart = Annotated[int | None, Column("first character of that chunk in the stored text", "code points")]
 CharEnd = Annotated[int | None, Column("character after its last one", "code points")]
-ENDED_STATUS = Column("ok, failed, or in `answers` not_read: the next run reads it")
+ENDED_STATUS = Column("ok, failed, or in `answers` not_read")
 EndedStatus = Annotated[str, ENDED_STATUS]
 TypedJson = Annotated[str | None, Column("the answer as a value of that type, as JSON")]
 TypedStatus = Annotated[
     str | None,
     Column(
-        "ok, not_stated, not_read (not found, but not everything was read by ingest or shown to the model) or "
-        "invalid; null if the question has no type, or its follow-up question failed"
+        "ok, not_stated, not_read (not found, but not everything was read and shown to the model) or invalid; null if "
+        "the question has no type, or its follow-up question failed"
     ),
 ]
 
@@ -88,7 +88,7 @@ class LoggedTurnRow(_RunRow, AddressRow):
     num_prompt_tokens: Annotated[int, Column("length of the prompt", "tokens")]
     num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
     engine_seconds: Annotated[float, Column("time inside the engine", "seconds")]
-    finished_at: Annotated[datetime, Column("when the turn ended, UTC")]
+    finished_at: Annotated[datetime, Column("when the turn ended")]
     menu_logprobs: Annotated[
         Sequence[float] | None, Column("log-probability of each entry of the menu that a follow-up question chose from")
     ]
@@ -137,8 +137,8 @@ class ResultColumns(TypedDict):
     num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
     num_completion_tokens: Annotated[int, Column("completion tokens of all turns", "tokens")]
     engine_seconds: Annotated[float, Column("time inside the engine, summed over turns", "seconds")]
-    started_at: Annotated[datetime | None, TIMESTAMP, Column("when the reading began, UTC")]
-    finished_at: Annotated[datetime, Column("when it ended, UTC")]
+    started_at: Annotated[datetime | None, TIMESTAMP, Column("when the reading began")]
+    finished_at: Annotated[datetime, Column("when it ended")]
 
 
 class ProvenanceColumns(TypedDict):
@@ -223,7 +223,7 @@ class ClosedRow(FollowUpColumns):
     num_turns: Annotated[int, pa.int32(), Column("follow-up questions, replayed ones included", "turns")]
     num_prompt_tokens: Annotated[int, Column("prompt tokens of these turns", "tokens")]
     num_completion_tokens: Annotated[int, Column("completion tokens of these turns", "tokens")]
-    finished_at: Annotated[datetime, Column("when the last one ended, UTC")]
+    finished_at: Annotated[datetime, Column("when the last one ended")]
 
 
 class _FollowUpAddress(TypedDict):
