@@ -24,14 +24,15 @@ def _pdf(draft: Draft, body: str) -> bytes:
         f"/OCProperties << /OCGs [{layers}] /D << /OFF [{off}] >> >> >>"
     )
     resources = f"/Font << /F1 3 0 R >> /XObject << /Im1 6 0 R {pictures} >> /Properties << {properties} >>"
-    rotate = draft.joined("rotate")
+    inherited = f"/Resources << {resources} >>" if "inherited" in draft.beside else ""
+    own = draft.joined("rotate") + ("" if inherited else f"/Resources << {resources} >>")
     second = "7 0 R" if "pages" in draft.beside else ""
     objects = [
         catalogue.encode(),
-        f"<< /Type /Pages /Kids [4 0 R {second}] /Count {1 + bool(second)} /MediaBox [0 0 600 800] >>".encode(),
+        f"<< /Type /Pages /Kids [4 0 R {second}] /Count {1 + bool(second)} /MediaBox [0 0 600 800] "
+        f"{inherited} >>".encode(),
         files.FONT.encode(),
-        f"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Annots [{annotations}] {rotate} "
-        f"/Resources << {resources} >> >>".encode(),
+        f"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Annots [{annotations}] {own} >>".encode(),
         files.stream("", f"{files.written('Terms of the deed')} {body}".encode("latin-1")),
         files.stream(
             "/Type /XObject /Subtype /Image /Width 4 /Height 4 /ColorSpace /DeviceGray /BitsPerComponent 8", bytes(16)
@@ -181,6 +182,12 @@ def stamp_over_scan(draft: Draft, inner: str) -> str:
     draft.add("pictures", f"/Sc{draft.number()} {picture}")
     draft.unread("a picture")
     return f"q 400 0 0 300 40 40 cm /Sc{draft.numbers} Do Q {stamp(draft, inner)}"
+
+
+@PDF.feature
+def inherited_resources(draft: Draft, inner: str) -> str:
+    draft.add("inherited", "of the tree of pages")
+    return inner
 
 
 @PDF.feature

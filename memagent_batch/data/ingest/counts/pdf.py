@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from html import unescape
 from pathlib import Path
@@ -13,6 +13,7 @@ import pypdfium2.raw as pdfium
 
 from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.pdf_annotations import annotation_string, wide_text
+from memagent_batch.data.ingest.readers.pdf_flatten import Flattener
 from memagent_batch.data.ingest.readers.pdf_shapes import Box, merge_boxes
 
 BOOKMARK_DEPTH = 15
@@ -33,9 +34,10 @@ def pdf_contents(file: Path) -> Iterator[Content]:
     """Yields the texts and the pictures of each page, the titles of bookmarks, and the files inside."""
     document = pypdfium2.PdfDocument(file)
     document.init_forms()
+    flattener = Flattener(document, file)
     for number in range(len(document)):
         try:
-            yield from _page_contents(document, number, f"page {number + 1}")
+            yield from _page_contents(document, flattener, number, f"page {number + 1}")
         except pypdfium2.PdfiumError:
             yield Content(place=f"page {number + 1}", unread=lambda: "it can't be opened")
     titles = (bookmark.get_title() for bookmark in document.get_toc(max_depth=BOOKMARK_DEPTH))
@@ -44,7 +46,7 @@ def pdf_contents(file: Path) -> Iterator[Content]:
         yield _embedded_file(document.get_attachment(number), "")
 
 
-def _page_contents(document: Any, number: int, place: str) -> Iterator[Content]:
+def _page_contents(document: Any, flattener: Flattener, number: int, place: str) -> Iterator[Content]:
     page, pieces, is_drawn = document[number], list[str](), False
     for position in range(pdfium.FPDFPage_GetAnnotCount(page)):
         annotation = pdfium.FPDFPage_GetAnnot(page, position)
@@ -58,14 +60,21 @@ def _page_contents(document: Any, number: int, place: str) -> Iterator[Content]:
             yield _embedded_file(pypdfium2.PdfAttachment(file, document), f"{place}, ")
         pdfium.FPDFPage_CloseAnnot(annotation)
     if is_drawn:
-        pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
-        page.close()
-        page = document[number]
+        yield from _shown_contents(
+            page, place, is_alternative=True
+        )  # what the page has must be left when it is drawn on
+        page = flattener.flatten(page, number)
+    yield from _shown_contents(page, place, pieces)
+    page.close()
+
+
+def _shown_contents(
+    page: Any, place: str, pieces: Sequence[str] = (), *, is_alternative: bool = False
+) -> Iterator[Content]:
     texts = page.get_textpage()
-    yield Content(place=place, text="\n".join((*pieces, _characters(texts))))
+    yield Content(place=place, text="\n".join((*pieces, _characters(texts))), is_alternative=is_alternative)
     yield Content(place=place, unread=partial(_unread_pictures, page, texts))
     texts.close()
-    page.close()
 
 
 def _characters(texts: Any) -> str:

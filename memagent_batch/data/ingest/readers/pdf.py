@@ -6,6 +6,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,19 @@ import pypdfium2.raw as pdfium
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
 from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, Comment, embedded_file
+from memagent_batch.data.ingest.readers.pdf_flatten import Flattener
 from memagent_batch.data.ingest.readers.pdf_shapes import (
     Box,
     PageInk,
     drawn_check_boxes,
     hiding_boxes,
     is_blank_picture,
+    is_text_on_top,
     merge_boxes,
     read_shapes,
     remove_hidden_layers,
     strike_boxes,
+    without_texts,
 )
 from memagent_batch.data.ingest.readers.pdf_text import PageText, TextReader, is_garbled
 from memagent_batch.errors import ConversionError
@@ -66,7 +70,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
 
-    package, revision, modules = "pypdfium2", 6, ("pypdfium2", "numpy")
+    package, revision, modules = "pypdfium2", 7, ("pypdfium2", "numpy")
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:
@@ -75,15 +79,13 @@ class PdfConverter(BuiltIn):
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page."""
         document, content = _open(file), _FileContent(file.read_bytes())
-        bookmarks = _Bookmarks(document)
+        pages = _Pages(document, file, ocr=self._ocr, has_layers=content.has_layers)
         for number in range(len(document)):
             try:
-                yield from _page_items(
-                    document, number, ocr=self._ocr, has_layers=content.has_layers, bookmarks=bookmarks
-                )
+                yield from pages.items(number)
             except pypdfium2.PdfiumError as error:
                 yield Part(locator=f"page {number + 1}", status=PartStatus.FAILED, reason=str(error))
-        if titles := bookmarks.unsaid():
+        if titles := pages.bookmarks.unsaid():
             yield Part(locator="bookmarks", text="\n".join(titles))
         for number in range(document.count_attachments()):
             yield embedded_file(partial(document.get_attachment, number), number=str(number + 1))
@@ -134,43 +136,60 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def _page_items(
-    document: Any, number: int, *, ocr: bool, has_layers: bool, bookmarks: _Bookmarks
-) -> Iterator[Part | Attachment]:
-    page, annotations = document[number], Annotations()
-    if pdfium.FPDFPage_GetAnnotCount(page):
-        annotations.read(document, page, number=number + 1)
+class _Pages:
+    """Reads the pages of a document one by one."""
+
+    def __init__(self, document: Any, file: Path, *, ocr: bool, has_layers: bool) -> None:
+        self._document, self._ocr, self._has_layers = document, ocr, has_layers
+        self._flattener = Flattener(document, file)
+        self.bookmarks = _Bookmarks(document)
+
+    def items(self, number: int) -> Iterator[Part | Attachment]:
+        """Yields a page, what stands beside its text, and the files attached to it.
+
+        Raises:
+            PdfiumError: the page can't be opened.
+        """
+        page, annotations = self._document[number], Annotations()
+        if pdfium.FPDFPage_GetAnnotCount(page):
+            annotations.read(self._document, page, number=number + 1)
+        if annotations.show_text:
+            page = self._flattener.flatten(page, number)
+        hidden_texts = remove_hidden_layers(page) if self._has_layers else None
+        shown_page = _Page(page, annotations, hidden_texts, ocr=self._ocr)
+        place = f"page {number + 1}"
+        status, reason = shown_page.judge()
+        picture = shown_page.picture() if self._ocr and status is PartStatus.NEEDS_OCR else b""
+        notes, shown = shown_page.notes(with_check_boxes=bool(picture))
+        text = shown_page.text.text
+        shown += [*shown_page.text.left_out, *annotations.left_out, *annotations.hidden, *(hidden_texts or ())]
+        left_out = "\n".join((*shown, *self.bookmarks.said_on(number, text)))
+        yield Part(locator=place, text=text, status=status, reason=reason, picture=picture, left_out=left_out)
+        if notes:
+            yield Part(locator=f"{place}, notes", text="\n".join(notes))
+        if status is not PartStatus.NEEDS_OCR:
+            yield from shown_page.picture_parts(place)
+        if page.pdf is not self._document and self._has_layers:
+            yield from self._layer_parts(number, place)
+        if annotations.has_media:
+            why = "media (sound, film or a 3D model): what they say or show is not read"
+            yield Part(locator=f"{place}, media", status=PartStatus.SKIPPED, reason=why)
         page.close()
-        page = document[number]
-    hidden_texts = remove_hidden_layers(page) if has_layers else None
-    shown_page = _Page(page, annotations, hidden_texts)
-    place = f"page {number + 1}"
-    status, reason = shown_page.judge()
-    picture = _drawn(page) if ocr and status is PartStatus.NEEDS_OCR else b""
-    notes, shown = shown_page.notes(with_check_boxes=bool(picture))
-    text = shown_page.text.text
-    shown += [*shown_page.text.left_out, *annotations.left_out, *annotations.hidden, *(hidden_texts or ())]
-    left_out = "\n".join((*shown, *bookmarks.said_on(number, text)))
-    yield Part(locator=place, text=text, status=status, reason=reason, picture=picture, left_out=left_out)
-    if notes:
-        yield Part(locator=f"{place}, notes", text="\n".join(notes))
-    if status is not PartStatus.NEEDS_OCR:
-        for position, box in enumerate(shown_page.unread_pictures, start=1):
-            why = "a picture without a text layer: what it shows is not read"
-            picture = _drawn(page, box) if ocr else b""
-            locator = f"{place}, picture {position}"
-            yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason=why, picture=picture)
-    if annotations.has_media:
-        why = "media (sound, film or a 3D model): what they say or show is not read"
-        yield Part(locator=f"{place}, media", status=PartStatus.SKIPPED, reason=why)
-    page.close()
-    yield from annotations.attachments
+        yield from annotations.attachments
+
+    def _layer_parts(self, number: int, place: str) -> Iterator[Part]:
+        """Yields what is to know of a page that was copied, where it has layers that are off: the copy shows them."""
+        page = self._flattener.untouched_page(number)
+        if remove_hidden_layers(page) is not None:
+            why = "layers that are off are read as if they were on"
+            yield Part(locator=f"{place}, layers", status=PartStatus.NEEDS_REVIEW, reason=why)
+        page.close()
 
 
 class _Page:
     """A page with its text, its annotations and what else it shows."""
 
-    def __init__(self, page: Any, annotations: Annotations, hidden_texts: Sequence[str] | None) -> None:
+    def __init__(self, page: Any, annotations: Annotations, hidden_texts: Sequence[str] | None, *, ocr: bool) -> None:
         self._page, self._annotations, self._hidden_texts = page, annotations, hidden_texts
         self._bounds = Box(*page.get_bbox())
         self._shapes = read_shapes(page)
@@ -183,6 +202,9 @@ class _Page:
             covers=hiding_boxes(self._shapes, page_area=self._bounds.area, most_share=SCAN_SHARE),
         )
         self.unread_pictures = self._unread_pictures()
+        self._ocr = ocr
+        self._has_text_over_scan = bool(self.unread_pictures and self.text.num_visible) and is_text_on_top(self._shapes)
+        """Whether its text was laid over a scan, as stamps and page numbers are: OCR reads the scan without it."""
 
     def _unread_pictures(self) -> list[Box]:
         """Pictures, stamps and handwriting with something that the text layer does not have."""
@@ -208,6 +230,27 @@ class _Page:
         scans = [cover.handle for cover in pictures if cover.box.common(box).area >= SCAN_SHARE * self._bounds.area]
         is_stamp = sum(rect.area for rect in rects) < STAMP_SHARE * box.area
         return bool(scans) and is_stamp and all(map(is_blank_picture, scans))
+
+    def picture_parts(self, place: str) -> Iterator[Part]:
+        """Yields the pictures whose words are not read, with what OCR is to read of them."""
+        why = "a picture without a text layer: what it shows is not read"
+        for position, box in enumerate(self.unread_pictures, start=1):
+            picture = self.picture(box) if self._ocr else b""
+            locator = f"{place}, picture {position}"
+            yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason=why, picture=picture)
+
+    def picture(self, box: Box | None = None) -> bytes:
+        """Draws the page as it is shown, or a box of it without the text, which is read already."""
+        bounds, is_page = self._bounds, box is None
+        box = bounds if box is None else box.grown(1).common(bounds)
+        sides = [box.left - bounds.left, box.bottom - bounds.bottom, bounds.right - box.right, bounds.top - box.top]
+        quarter_turns = self._page.get_rotation() // 90
+        crop = sides[quarter_turns:] + sides[:quarter_turns]
+        scale, out = min(DOTS_PER_INCH / 72, (PAGE_PIXELS / max(1.0, box.area)) ** 0.5), io.BytesIO()
+        with nullcontext() if is_page else without_texts(self._shapes):
+            drawn = self._page.render(scale=scale, crop=tuple(crop), draw_annots=False, may_draw_forms=False)
+        drawn.to_pil().convert("RGB").save(out, "JPEG", quality=JPEG_QUALITY)
+        return out.getvalue()
 
     def notes(self, *, with_check_boxes: bool) -> tuple[list[str], list[str]]:
         """Texts of annotations that the page does not show, and those that it shows.
@@ -252,7 +295,8 @@ class _Page:
         if not text.num_visible:
             is_blank = self._shapes.is_blank and not self.unread_pictures
             return None if is_blank else "it shows something, and has no text layer"
-        if any(box.area >= scan_area for box in self.unread_pictures):
+        has_unread_scan = any(box.area >= scan_area for box in self.unread_pictures)
+        if has_unread_scan and not (self._ocr and self._has_text_over_scan):
             return "an image fills the page, and its text layer has not all that it shows"
         is_scan = any(box.area >= scan_area for box in merge_boxes(self._shapes.pictures))
         if is_scan and is_garbled(text.text):
@@ -280,18 +324,6 @@ class _Page:
             yield f"what stands on layers that are off is not read{f': {quoted!r}' if quoted else ''}"
         if hidden := " ".join(" ".join(self._annotations.hidden).split()):
             yield f"form fields that no program shows are not read: {hidden[:QUOTED_CHARACTERS]!r}"
-
-
-def _drawn(page: Any, box: Box | None = None) -> bytes:
-    """The image of a page, or of a box of it, as it is shown."""
-    bounds = Box(*page.get_bbox())
-    box = bounds if box is None else box.grown(1).common(bounds)
-    sides = [box.left - bounds.left, box.bottom - bounds.bottom, bounds.right - box.right, bounds.top - box.top]
-    quarter_turns = page.get_rotation() // 90
-    crop = sides[quarter_turns:] + sides[:quarter_turns]
-    scale, out = min(DOTS_PER_INCH / 72, (PAGE_PIXELS / max(1.0, box.area)) ** 0.5), io.BytesIO()
-    page.render(scale=scale, crop=tuple(crop)).to_pil().convert("RGB").save(out, "JPEG", quality=JPEG_QUALITY)
-    return out.getvalue()
 
 
 class _FileContent:

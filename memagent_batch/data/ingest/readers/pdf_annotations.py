@@ -75,16 +75,15 @@ class Annotations:
     drawings: list[Box] = field(default_factory=list)
     """Stamps and handwriting, which may show words without a text."""
     has_media: bool = False
+    show_text: bool = False
+    """Whether some of them are to be drawn on the page."""
     hidden: list[str] = field(default_factory=list)
     """Values of fields that no program shows."""
     left_out: list[str] = field(default_factory=list)
     """Words that the text does not repeat: other choices and tooltips of fields, and authors of empty annotations."""
 
     def read(self, document: Any, page: Any, *, number: int) -> None:
-        """Reads the annotations of a page and makes those that show text part of its content.
-
-        The page must be loaded again to show them.
-        """
+        """Reads the annotations of a page, and hides those of them that show no text."""
         for position in range(pdfium.FPDFPage_GetAnnotCount(page)):
             annotation = pdfium.FPDFPage_GetAnnot(page, position)
             if pdfium.FPDFAnnot_GetSubtype(annotation) == pdfium.FPDF_ANNOT_WIDGET:
@@ -98,7 +97,7 @@ class Annotations:
             flags = pdfium.FPDFAnnot_GetFlags(annotation) & ~pdfium.FPDF_ANNOT_FLAG_NOVIEW  # what only prints show
             pdfium.FPDFAnnot_SetFlags(annotation, flags if is_drawn else flags | pdfium.FPDF_ANNOT_FLAG_HIDDEN)
             pdfium.FPDFPage_CloseAnnot(annotation)
-        pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
+            self.show_text |= is_drawn
 
     def _read_note(self, annotation: Any) -> bool:
         """Reads an annotation that is no form field; tells whether it is to be drawn on the page."""

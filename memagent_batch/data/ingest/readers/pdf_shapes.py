@@ -3,6 +3,7 @@
 import ctypes
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ STRIKE_BAND = (0.25, 0.7)
 """Where a line crosses a text that is struck out, as shares of the text's height."""
 MIN_PICTURE_PIXELS = 8
 """Least side of a picture that can show a letter."""
+UNSEEN_MODES = (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
+"""How texts are drawn that nobody sees."""
 LAYER_MARK = "OC"
 RENDER_SCALE = 0.5
 """Pixels for each point of a page that is compared with its text layer."""
@@ -173,6 +176,28 @@ def is_blank_picture(picture: Any) -> bool:
     return not handle or np.ptp(pypdfium2.PdfBitmap.from_raw(handle).to_numpy()) <= BLANK_CONTRAST
 
 
+def is_text_on_top(shapes: Shapes) -> bool:
+    """Whether people see all texts of a page: none is invisible, or was drawn before a picture that is over it."""
+    pictures = [cover for cover in shapes.covers if not cover.num_segments]
+    for handle, matrix, order in shapes.texts:
+        if pdfium.FPDFTextObj_GetTextRenderMode(handle) in UNSEEN_MODES:
+            return False
+        center = _bounds(handle, matrix).center
+        if any(picture.order > order and picture.box.holds(center) for picture in pictures):
+            return False
+    return True
+
+
+@contextmanager
+def without_texts(shapes: Shapes) -> Iterator[None]:
+    """Keeps the texts of a page from being drawn."""
+    for handle, _, _ in shapes.texts:
+        pdfium.FPDFPageObj_SetIsActive(handle, False)
+    yield
+    for handle, _, _ in shapes.texts:
+        pdfium.FPDFPageObj_SetIsActive(handle, True)
+
+
 def _add_path(shapes: Shapes, handle: Any, matrix: Any, order: int) -> None:
     num_segments = pdfium.FPDFPath_CountSegments(handle)
     if num_segments > BOX_SEGMENTS:
@@ -295,7 +320,7 @@ class PageInk:
         rotation = page.get_rotation()
         page.set_rotation(0)
         left, bottom, _, top = page.get_bbox()
-        pixels = page.render(scale=RENDER_SCALE, grayscale=True).to_numpy()
+        pixels = _small_picture(page)
         page.set_rotation(rotation)
         pixels = pixels.reshape(pixels.shape[:2]).astype(np.int16)
         edges = np.abs(np.diff(pixels, axis=1)) > EDGE_CONTRAST
@@ -318,6 +343,11 @@ class PageInk:
         rows = slice(max(0, int((self._top - box.top) / points)), max(0, int((self._top - box.bottom) / points) + 1))
         left, right = ((side - self._left) / points for side in (box.left, box.right))
         return rows, slice(max(0, int(left)), max(0, int(right) + 1))
+
+
+def _small_picture(page: Any) -> Any:
+    """Draws a page in grey, without annotations: those that show something are part of it."""
+    return page.render(scale=RENDER_SCALE, grayscale=True, draw_annots=False, may_draw_forms=False).to_numpy()
 
 
 def remove_hidden_layers(page: Any) -> list[str] | None:
@@ -370,7 +400,7 @@ def _is_hidden(page: Any, handles: Sequence[Any], objects: Sequence[Any]) -> boo
         return False
     for handle in handles:
         pdfium.FPDFPageObj_SetIsActive(handle, handle in objects)
-    return not np.ptp(page.render(scale=RENDER_SCALE, grayscale=True).to_numpy())
+    return not np.ptp(_small_picture(page))
 
 
 def _layer_name(handle: Any) -> str | None:

@@ -29,6 +29,8 @@ SAME_GAP = 1.2
 """A gap of at most this many times those between letters does not separate words."""
 LETTER_SPACING = 0.08
 """Least gap between letters, as a share of their height, that are set apart."""
+SLANTED = 0.05
+"""Least sine of twice the angle of a line that is neither level nor upright: 1.4 degrees."""
 WORD_GAP = 0.1
 """Least gap between words as a share of their height."""
 DOUBLED_SHIFT = 0.12
@@ -141,12 +143,19 @@ class TextReader:
             num_visible=num_visible,
             num_unreadable=num_unreadable,
             longest_unreadable=longest,
-            rects=self.rects,
+            rects=self._tight_rects(),
             has_mixed_columns=has_mixed_columns,
             covered=" ".join(covered.split()),
             unplaced_boxes=unplaced,
             left_out=[*self._changed_words(), *hyphenated],
         )
+
+    def _tight_rects(self) -> Sequence[Box]:
+        """Where text stands. That of a slanted line, which would cover what stands around it, is given by letters."""
+        angles = map(pdfium.FPDFText_GetCharAngle, repeat(self._texts.raw), range(len(self._text)))
+        if all(abs(math.sin(2 * angle)) < SLANTED for angle in angles):
+            return self.rects
+        return [self._box(index) for index, character in enumerate(self._text) if not character.isspace()]
 
     def _changed_words(self) -> list[str]:
         """The words, as PDFium gives them, of which some characters were dropped, parted or joined."""
