@@ -1,9 +1,10 @@
-"""Number formats, as Excel displays them in English."""
+"""Number formats, as Excel displays them in English; test_libreoffice_formats.py compares many with LibreOffice."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.data.ingest.readers.format_codes import is_translated
 from memagent_batch.data.ingest.readers.number_formats import NumberFormat, parse_number
 
 DISPLAYS = [
@@ -43,15 +44,29 @@ DISPLAYS = [
     ('#,##0.00\\ "Mio. €"', "1234.5", "1,234.50 Mio. €"),
     ('0" - "0', "12", "1 - 2"),
     ('"a;b "0', "1", "a;b 1"),
-    # Fractions and exponents are written as ordinary numbers
-    ("# ??/??", "-1.75", "-1.75"),
-    ('# ?/8" inches"', "2.5", "2.5 inches"),
-    ("0.00E+00", "123456", "123456"),
+    ("[>=-1]0;0", "-2", "2"),
+    ("[>=1]0;0", "-2", "-2"),
+    ("[<-10]0;[>=100]0.0;0.00", "-25", "25"),
+    ("[>=100]0;[<=-100]-0;0.00", "-3.96", "-3.96"),
+    # Fractions and exponents
+    ("# ??/??", "-1.75", "-1 3/4"),
+    ('# ?/8" inches"', "2.5", "2 4/8 inches"),
+    ("# ?/10", "0.25", "3/10"),
+    ("# ?/?", "0.02", "0"),
+    ("0 0/0", "2", "2 0/1"),
+    ("0.00E+00", "123456", "1.23E+05"),
+    ("##0.0E+0", "999960", "1.0E+6"),
+    ("0.0E-0%", "0.125", "1.3E1%"),
     # Dates, times and durations
     ("dddd, d. mmm yy", "46054", "Sunday, 1. Feb 26"),
     ("yyyy-mm-dd hh:mm", "46054.75", "2026-02-01 18:00"),
     ('yyyy"T"hh:mm:ss', "46054.999994", "2026T23:59:59"),
     ("yyyy-mm-dd", "61", "1900-03-01"),
+    ("dddd d mmm yyyy", "60", "Wednesday 29 Feb 1900"),
+    ("ddd d.m.", "1", "Sun 1.1."),
+    ("aaaa d.m.", "46054", "Sunday 1.2."),
+    (r"[$-F800]dddd\,\ mmmm\ dd\,\ yyyy", "46054", "Sunday, February 1, 2026"),
+    ("[$-x-systime]h:mm:ss AM/PM", "0.75", "6:00:00 PM"),
     ("h:mm AM/PM", "0.75", "6:00 PM"),
     ("h A/P", "0.25", "6 A"),
     ("[mm]:ss", "0.0625", "90:00"),
@@ -66,7 +81,27 @@ def test_number_is_displayed_as_in_excel(code: str, value: str, display: str) ->
     assert NumberFormat(code).display(parse_number(value)) == display
 
 
-PIECES = ("0", "#", "?", ".", ",", "%", "/", "E+", "@", ";", '"a"', "\\x", "_)", "* ", "[Red]", "[>=10]", "[$€-407]")
+PIECES = (
+    "0",
+    "#",
+    "?",
+    ".",
+    ",",
+    "%",
+    "/",
+    "E+",
+    "@",
+    ";",
+    '"a"',
+    "\\x",
+    "_)",
+    "* ",
+    "[Red]",
+    "[>=10]",
+    "[$€-407]",
+    "16",
+    "aaaa",
+)
 DATE_PIECES = ("[h]", "[mm]", "yyyy", "m", "mmm", "d", "h", "ss", ".0", "AM/PM", "General", "-", "16", '"', "\\", "[")
 
 
@@ -77,6 +112,27 @@ DATE_PIECES = ("[h]", "[mm]", "yyyy", "m", "mmm", "d", "h", "ss", ".0", "AM/PM",
 )
 def test_any_number_is_described_in_any_format(pieces: list[str], value: float, epoch_1904: bool) -> None:
     assert NumberFormat("".join(pieces), epoch_1904=epoch_1904).describe(parse_number(str(value))).strip()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_other"),
+    [
+        ("[$-407]d. mmmm yyyy", True),
+        ("[$-de-DE]dddd", True),
+        ("[$-409]d mmm yyyy", False),
+        ("[$-en-GB]dddd", False),
+        ("[$-407]dd.mm.yyyy", False),
+        ("[$-411]h:mm AM/PM", True),
+        ("[$-D07041E]d/m/yyyy", True),
+        ("[DBNum1][$-804]General", True),
+        ('ggge"年"m"月"', True),
+        ("#,##0.00 [$€-407]", False),
+        ("0.00E+00", False),
+        ("[$-F800]dddd, mmmm dd, yyyy", False),
+    ],
+)
+def test_format_of_another_language_is_known(code: str, is_other: bool) -> None:
+    assert is_translated(code) == is_other
 
 
 @pytest.mark.parametrize(

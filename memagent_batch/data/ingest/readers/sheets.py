@@ -5,16 +5,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from lxml import etree
 
+from memagent_batch.data.ingest.readers.cell_formats import CellFormat
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs, struck_out
-from memagent_batch.data.ingest.readers.number_formats import BUILT_IN, DAY_0, NumberFormat, general, parse_number
+from memagent_batch.data.ingest.readers.marks import Run, Script, join_runs
+from memagent_batch.data.ingest.readers.number_formats import BUILT_IN
 from memagent_batch.data.ingest.readers.packages import (
     DAMAGE,
     RELATION,
@@ -40,8 +40,6 @@ DIGITS = "0123456789"
 MOST_COLUMNS = 16_384
 WIDEST_GAP = 20
 """Most empty cells that are written as such. Before a cell that follows more of them stands its column: `XFD: 5`."""
-REMEMBERED_NUMBERS = 1 << 14
-"""Numbers of one format whose displays are kept, for they are often the same."""
 
 MARGINS = ("oddHeader", "evenHeader", "firstHeader", "oddFooter", "evenFooter", "firstFooter")
 MARGIN_CODE = re.compile(
@@ -58,7 +56,6 @@ PLACE = re.compile(r"(?:'?(?P<sheet>[^!]*?)'?!)?\$?(?P<column>[A-Z]{1,3})\$?(?P<
 SCRIPTS = {"superscript": Script.SUPER, "subscript": Script.SUB}
 LOCAL_CURRENCIES = frozenset(["5", "6", "7", "8", "42", "44"])
 """Numbers of formats that show the currency of the computer, unless the workbook says which one."""
-LOCAL_CURRENCY = "some numbers have the currency of the computer on which they are shown; none is written here"
 UNCOMPUTED = "{} formulas without a saved value are not read: open the file in Excel, and save it"
 BROKEN = "{} cells are not read: the file lacks the texts that they name"
 RICH = "{} cells show a picture, linked data or an error of recent versions of Excel, which is not read"
@@ -74,7 +71,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, revision, modules = "lxml", 6, ("lxml.etree",)
+    package, revision, modules = "lxml", 7, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it."""
@@ -142,11 +139,11 @@ class Workbook:
     ) -> Iterator[Part | Attachment]:
         text = self._read(part, wanted=commented_cells(part))
         margins = [] if text.root is None else list(_margins(text.root, title))
-        is_local = any(each.has_local_currency and each.is_used for each in self._formats.values())
+        notes = dict.fromkeys(note for each in self._formats.values() for note in each.notes())
         yield Part(
             locator=place,
             text="\n".join([*margins, *text.lines]),
-            reason=LOCAL_CURRENCY if is_local else None,
+            reason="; ".join(notes) or None,
             left_out="\n".join([*text.left_out, *_unshown_texts(text.root)]),
         )
         if text.damage is not None:
@@ -282,43 +279,6 @@ class Workbook:
         text = self._read(parts[0], wanted={wanted}).cells.get(wanted)
         self._losses = losses
         return text
-
-
-class CellFormat:
-    """The number format of cells."""
-
-    def __init__(
-        self, code: str, *, epoch_1904: bool, is_struck: bool = False, has_local_currency: bool = False
-    ) -> None:
-        self._format, self._epoch_1904 = NumberFormat(code, epoch_1904=epoch_1904), epoch_1904
-        self._is_general, self._is_struck = code.lower() == "general", is_struck
-        self.has_local_currency, self.is_used = has_local_currency, False
-        """Whether Excel shows the currency of the computer, and whether a number has this format."""
-        self.number = lru_cache(maxsize=REMEMBERED_NUMBERS)(self._number)
-        """Returns what Excel displays of a stored number."""
-
-    def _number(self, value: str) -> str:
-        self.is_used = True
-        try:
-            text = general(value) if self._is_general else self._format.describe(parse_number(value))
-        except ValueError:
-            text = value
-        return self._marked(" ".join(text.split()))
-
-    def text(self, text: str) -> str:
-        """Returns a text as Excel displays it."""
-        return self._marked(self._format.describe_text(text))
-
-    def _marked(self, text: str) -> str:
-        return struck_out(text) if self._is_struck else text
-
-    def date(self, value: str) -> str:
-        """Returns what Excel displays of a date that is stored as `2026-02-01T18:00:00`."""
-        try:
-            days = (datetime.fromisoformat(value).replace(tzinfo=None) - DAY_0[self._epoch_1904]) / timedelta(days=1)
-        except ValueError:
-            return value
-        return value if self._is_general else self.number(str(days))
 
 
 class Elements:
