@@ -35,7 +35,7 @@ DOCX.add(
     INLINE,
     run=f"{RUN}INNER",
     split="<w:r><w:t>HEAD</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>TAIL</w:t></w:r>INNER",
-    link=f'<w:hyperlink w:anchor="x">{RUN}INNER</w:hyperlink>',
+    link=f'<w:hyperlink w:anchor="x" w:tooltip="WORD">{RUN}INNER</w:hyperlink>',
     simple_field=f'<w:fldSimple w:instr=" TITLE ">{RUN}INNER</w:fldSimple>',
     field='<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> REF x </w:instrText></w:r><w:r>'
     f'<w:fldChar w:fldCharType="separate"/></w:r>{RUN}INNER<w:r><w:fldChar w:fldCharType="end"/></w:r>',
@@ -144,6 +144,8 @@ PPTX.add(
     split="<p:sp><p:txBody><a:p><a:r><a:t>HEAD</a:t></a:r><a:r><a:t>TAIL</a:t></a:r></a:p></p:txBody></p:sp>INNER",
     field='<p:sp><p:txBody><a:p><a:fld id="1" type="datetime"><a:t>WORD</a:t></a:fld></a:p></p:txBody></p:sp>INNER',
     group=f"<p:grpSp>{SHAPE}INNER</p:grpSp>",
+    link='<p:sp><p:nvSpPr><p:cNvPr id="4" name="z"><a:hlinkClick tooltip="WORD"/></p:cNvPr></p:nvSpPr><p:txBody><a:p>'
+    '<a:r><a:rPr><a:hlinkClick tooltip="WORD"/></a:rPr><a:t>WORD</a:t></a:r></a:p></p:txBody></p:sp>INNER',
     table=f"<p:graphicFrame>{SLIDE_TABLE}</p:graphicFrame>INNER",
     alt_text='<p:pic><p:nvPicPr><p:cNvPr id="2" name="x" descr="WORD"/></p:nvPicPr></p:pic>INNER',
     hidden_shape='<p:sp><p:nvSpPr><p:cNvPr id="3" name="y" hidden="1"/></p:nvSpPr>'
@@ -199,7 +201,15 @@ CELLS: dict[str, Any] = {
     "table": lambda book, sheet, row, one, two: sheet.add_table(
         100 + 3 * row, 0, 101 + 3 * row, 1, {"columns": [{"header": one}, {"header": two}]}
     ),
-    "link": lambda book, sheet, row, word: sheet.write_url(row, 0, "https://example.org/", string=word),
+    "link": lambda book, sheet, row, word, tip: sheet.write_url(
+        row, 0, "https://example.org/", string=word, tip=tip
+    ),
+    "choices": lambda book, sheet, row, one, two, title, error: sheet.data_validation(
+        row, 2, row, 2, {"validate": "list", "source": [one, two], "error_title": title, "error_message": error}
+    ),
+    "limit": lambda book, sheet, row, error: sheet.data_validation(
+        row, 2, row, 2, {"validate": "integer", "criteria": ">", "value": 9_999_999, "error_message": error}
+    ),
     "prompt": lambda book, sheet, row, one, two: sheet.data_validation(
         row, 2, row, 2, {"validate": "any", "input_title": one, "input_message": two}
     ),

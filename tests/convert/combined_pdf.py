@@ -10,17 +10,18 @@ FIRST_OBJECT = 12
 
 def _pdf(draft: Draft, body: str) -> bytes:
     """One page; objects of features follow from `FIRST_OBJECT` on."""
-    extra = draft.beside.get("objects", [])
     annotations = " ".join(draft.beside.get("annotations", ()))
     properties = " ".join(draft.beside.get("properties", ()))
     off = " ".join(each for each in draft.beside.get("off", ()))
     layers = " ".join(draft.beside.get("layers", ()))
     pictures = " ".join(draft.beside.get("pictures", ()))
     names = " ".join(draft.beside.get("files", ()))
+    tags = " ".join(_object(draft, each.encode()) for each in draft.beside.get("tags", ()))
     fields = " ".join(draft.beside.get("fields", ()))
     catalogue = (
         f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [{fields}] /DR << /Font << /F1 3 0 R >> >> >> "
         f"/Names << /EmbeddedFiles << /Names [{names}] >> >> "
+        "/MarkInfo << /Marked true >> /StructTreeRoot 9 0 R "
         f"/OCProperties << /OCGs [{layers}] /D << /OFF [{off}] >> >> >>"
     )
     resources = f"/Font << /F1 3 0 R >> /XObject << /Im1 6 0 R {pictures} >> /Properties << {properties} >>"
@@ -32,15 +33,16 @@ def _pdf(draft: Draft, body: str) -> bytes:
         f"<< /Type /Pages /Kids [4 0 R {second}] /Count {1 + bool(second)} /MediaBox [0 0 600 800] "
         f"{inherited} >>".encode(),
         files.FONT.encode(),
-        f"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Annots [{annotations}] {own} >>".encode(),
+        f"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Annots [{annotations}] /StructParents 0 {own} >>".encode(),
         files.stream("", f"{files.written('Terms of the deed')} {body}".encode("latin-1")),
         files.stream(
             "/Type /XObject /Subtype /Image /Width 4 /Height 4 /ColorSpace /DeviceGray /BitsPerComponent 8", bytes(16)
         ),
         b"<< /Type /Page /Parent 2 0 R /Contents 8 0 R /Resources << /Font << /F1 3 0 R >> >> >>",
         files.stream("", draft.joined("pages").encode("latin-1")),
-        *([b"<< >>"] * 3),
-        *extra,
+        f"<< /Type /StructTreeRoot /K [{tags}] /ParentTree << /Nums [0 [{tags}]] >> >>".encode(),
+        *([b"<< >>"] * 2),
+        *draft.beside.get("objects", ()),
     ]
     return files.assembled(objects)
 
@@ -188,6 +190,17 @@ def stamp_over_scan(draft: Draft, inner: str) -> str:
 def inherited_resources(draft: Draft, inner: str) -> str:
     draft.add("inherited", "of the tree of pages")
     return inner
+
+
+@PDF.feature
+def tagged(draft: Draft, inner: str) -> str:
+    """A picture with a text for people who do not see it, and a word that is drawn in two pieces."""
+    kinds, shown = ("Figure /Alt", "Span /ActualText", "Span /E"), draft.word()
+    for number, (kind, text) in enumerate(zip(kinds, (draft.word(), shown, draft.word()), strict=True)):
+        draft.add("tags", f"<< /Type /StructElem /S /{kind} ({text}) /P 9 0 R /Pg 4 0 R /K {number} >>")
+    half = len(shown) // 2
+    content = f"/Span << /MCID 1 >> BDC {_at(draft, f'{shown[:half]}) Tj ({shown[half:]}')} EMC"
+    return f"/Figure << /MCID 0 >> BDC {_at(draft, '-')} EMC {content} /Span << /MCID 2 >> BDC EMC {inner}"
 
 
 @PDF.feature

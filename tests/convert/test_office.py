@@ -357,3 +357,15 @@ def test_part_whose_xml_is_damaged_costs_itself(tmp_path: Path) -> None:
     text, loss = parts_of(tmp_path, office.docx(paragraph(run("We pay.")), chart=b"<c><v>5</c>"))
     assert (text.text, loss.locator, loss.status) == ("We pay.", "chart", "failed")
     assert "damaged" in (loss.reason or "")
+
+
+def test_tooltips_of_links_are_read_unless_the_link_says_them(tmp_path: Path) -> None:
+    links = [
+        f'<w:hyperlink w:anchor="a" w:tooltip="{tip}">{run("annex 3")}</w:hyperlink>' for tip in ("Fees", "annex 3")
+    ]
+    (word,) = parts_of(tmp_path, office.docx(paragraph(run("See "), *links)))
+    assert word.text == "See annex 3 [Fees]annex 3"
+    drawn = '<p:sp><p:nvSpPr><p:cNvPr descr="Map"><a:hlinkClick tooltip="To the plan"/></p:cNvPr></p:nvSpPr></p:sp>'
+    linked = '<p:sp><p:txBody><a:p><a:r><a:rPr><a:hlinkClick tooltip="Fees"/></a:rPr><a:t>annex 3</a:t></a:r></a:p>'
+    (slide,) = parts_of(tmp_path, office.pptx(f"{drawn}{linked}</p:txBody></p:sp>"), SlidesConverter())
+    assert slide.text == "[Map To the plan]\n\nannex 3 [Fees]"

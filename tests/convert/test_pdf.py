@@ -393,3 +393,23 @@ def test_file_that_opens_with_a_certificate_is_named_encrypted(tmp_path: Path) -
     data = files.encrypted_pdf().replace(b"/Filter /Standard", b"/Filter /Adobe.PubSec")
     with pytest.raises(ConversionError, match="encrypted: it opens with a certificate"):
         parts_of(tmp_path, data)
+
+
+def test_descriptions_of_a_tagged_file_are_read_unless_the_page_says_them(tmp_path: Path) -> None:
+    texts = ("/S /Figure /Alt (Map of the mill)", "/S /Span /ActualText (Rent 500)", "/S /Span /E (Limited)")
+    elements = [
+        f"<< /Type /StructElem {text} /P 6 0 R /Pg 10 0 R /K {number} >>".encode() for number, text in enumerate(texts)
+    ]
+    kids = "7 0 R 8 0 R 9 0 R"
+    root = f"<< /Type /StructTreeRoot /K [{kids}] /ParentTree << /Nums [0 [{kids}]] >> >>".encode()
+    marked = [
+        f"/Span << /MCID {number} >> BDC {at(50, 700 - 20 * number, text)} EMC"
+        for number, text in enumerate(("-", "Rent 500", "Ltd"))
+    ]
+    data = pdf(" ".join(marked), extra=(b"<< >>", root, *elements))
+    data = data.replace(b"/Names 5 0 R", b"/MarkInfo << /Marked true >> /StructTreeRoot 6 0 R")
+    page, notes = parts_of(
+        tmp_path, data.replace(b"<< /Type /Page /Parent", b"<< /Type /Page /StructParents 0 /Parent")
+    )
+    assert (page.text, notes.locator) == ("-\nRent 500\nLtd", "page 1, notes")
+    assert notes.text == "[Map of the mill]\n[Limited]"

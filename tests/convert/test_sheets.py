@@ -320,8 +320,29 @@ def test_margins_hints_and_named_values_are_read(items_of: ItemsOf) -> None:
     )
     assert items_of.texts(book) == {
         "sheet Data": "Draft & secret\nData, page [Page] of [Pages]\nx",
-        "sheet Data, input messages": "C2:C9: Rate: Net of VAT",
+        "sheet Data, rules for input": "C2:C9: Rate: Net of VAT",
         "defined names": 'VAT = 0.19\nSeller = "Kern AG"',
+    }
+
+
+def test_tooltips_of_links_and_rules_for_input_are_read(items_of: ItemsOf) -> None:
+    rules = [
+        '<dataValidation type="list" sqref="D1" showErrorMessage="1" error="Ask counsel.">'
+        '<formula1>"Yes, No"</formula1>',
+        '<dataValidation type="list" sqref="E1" error="never shown"><formula1>Prices!$A$1:$A$5</formula1>',
+        '<dataValidation type="whole" sqref="F1" showErrorMessage="1" errorTitle="Term" error="At most 30 days.">'
+        "<formula1>1</formula1><formula2>30</formula2>",
+    ]
+    book = workbook(
+        row(text("x")),
+        after=f"<dataValidations>{'</dataValidation>'.join((*rules, ''))}</dataValidations>"
+        '<hyperlinks><hyperlink ref="A1" tooltip="See annex 3"/><hyperlink ref="B1" location="Data!A1"/></hyperlinks>',
+    )
+    assert items_of.texts(book) == {
+        "sheet Data": "x",
+        "sheet Data, tooltips of links": "A1: See annex 3",
+        "sheet Data, rules for input": "D1, one of: Yes, No\nD1, if something else is written: Ask counsel.\n"
+        "F1, if something else is written: Term: At most 30 days.",
     }
 
 

@@ -61,7 +61,7 @@ APART = re.compile(
 """Tags at which a word ends."""
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 ATTRIBUTE = re.compile(
-    r"""\s(?:descr|title|alt|string|prompt(?:Title)?|error(?:Title)?|form:(?:label|current-value)"""
+    r"""\s(?:descr|title|alt|string|(?:w:)?tooltip|prompt(?:Title)?|error(?:Title)?|form:(?:label|current-value)"""
     r"""|(?<=w:comment )w:author|(?<=w:tblCaption )w:val|(?<=w:tblDescription )w:val)=(?:"([^"]*)"|'([^']*)')"""
 )
 """Attributes that people read."""

@@ -15,6 +15,7 @@ from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.pdf_annotations import annotation_string, wide_text
 from memagent_batch.data.ingest.readers.pdf_flatten import Flattener
 from memagent_batch.data.ingest.readers.pdf_shapes import Box, merge_boxes
+from memagent_batch.data.ingest.readers.pdf_structure import page_descriptions
 
 BOOKMARK_DEPTH = 15
 TAG = re.compile(r"<[^>]*>")
@@ -48,6 +49,7 @@ def pdf_contents(file: Path) -> Iterator[Content]:
 
 def _page_contents(document: Any, flattener: Flattener, number: int, place: str) -> Iterator[Content]:
     page, pieces, is_drawn = document[number], list[str](), False
+    yield Content(place=place, text="\n".join(page_descriptions(page)), is_alternative=True)
     for position in range(pdfium.FPDFPage_GetAnnotCount(page)):
         annotation = pdfium.FPDFPage_GetAnnot(page, position)
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)

@@ -33,8 +33,11 @@ DRAWN |= {f"{VML}{name}" for name in ("shape", "rect", "roundrect", "oval", "gro
 """Elements that name what stands for a drawing where it is not shown."""
 BLOCKS = PARAGRAPHS | TABLES | {tag for tag in DRAWN if not tag.startswith(VML)}
 SAID_OF_DRAWINGS = ("title", "descr", "alt")
-SAID = (*SAID_OF_DRAWINGS, "string")
-"""Attributes that people read; the last one is that of letters drawn as a picture."""
+SAID = (*SAID_OF_DRAWINGS, "string", "tooltip", f"{W}tooltip")
+"""Attributes that people read: `string` is that of letters drawn as a picture, the last ones are those of links."""
+LINKED = frozenset({f"{W}hyperlink", f"{A}r", f"{A}fld"})
+"""Elements of texts that may lead somewhere."""
+LINKS = frozenset({f"{W}hyperlink", f"{A}hlinkClick", f"{A}hlinkMouseOver", f"{A}hlinkHover"})
 GRID_COLUMNS = 63
 """Most columns of a table in Word."""
 HALF_POINTS = re.compile(r"-?[0-9]{1,4}")
@@ -208,7 +211,9 @@ class TextReader:
 
     def _alternative(self, drawing: Any) -> str:
         """Returns what is said of a drawing, unless it was said just before."""
-        said = " ".join(filter(None, (drawing.get(name, "").strip() for name in SAID_OF_DRAWINGS)))
+        names = [drawing.get(name, "").strip() for name in SAID_OF_DRAWINGS]
+        names += [link.get("tooltip", "").strip() for link in drawing if link.tag in LINKS]
+        said = " ".join(filter(None, names))
         if not said or said == self._drawing:
             self.left_out.append(said)
             return ""
@@ -240,9 +245,20 @@ class TextReader:
         else:
             if tag in DRAWN:
                 runs.append(Run(self._alternative(element), is_struck=style.is_struck))
-            inner = self._run_format(element, inherited) or style
+            inner, start = self._run_format(element, inherited) or style, len(runs)
             for child in element:
                 self._collect(child, inner, inherited, runs, boxes)
+            self._add_tooltip(element, runs, start)
+
+    def _add_tooltip(self, link: Any, runs: list[Run], start: int) -> None:
+        """Appends the tooltip of a link in brackets, unless the link's text, which begins at `start`, has it."""
+        tooltip = _tooltip(link) if link.tag in LINKED else ""
+        if not tooltip:
+            return
+        if tooltip in " ".join(join_runs(runs[start:]).split()):
+            self.left_out.append(tooltip)
+        else:
+            runs.append(Run(f" [{tooltip}]"))
 
     def _run(self, element: Any, style: Format) -> Run:
         """Returns a text or an equation in a format."""
@@ -301,6 +317,13 @@ class TextReader:
                 text = "; ".join(line.replace(" | ", " \N{BROKEN BAR} ") for line in text.split("\n"))
             texts.append(" ".join(text.split()))
         return " ".join(filter(None, texts))
+
+
+def _tooltip(link: Any) -> str:
+    """Returns what is shown where somebody points at a text that leads somewhere."""
+    links = [link] if link.tag == f"{W}hyperlink" else link.iterfind(f"{A}rPr/*")
+    name = f"{W}tooltip" if link.tag == f"{W}hyperlink" else "tooltip"
+    return " ".join(" ".join(each.get(name, "") for each in links if each.tag in LINKS).split())
 
 
 def replace_script(runs: Iterable[Run]) -> Iterator[Run]:

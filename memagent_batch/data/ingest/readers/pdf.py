@@ -31,6 +31,7 @@ from memagent_batch.data.ingest.readers.pdf_shapes import (
     strike_boxes,
     without_texts,
 )
+from memagent_batch.data.ingest.readers.pdf_structure import page_descriptions
 from memagent_batch.data.ingest.readers.pdf_text import PageText, TextReader, is_garbled
 from memagent_batch.errors import ConversionError
 
@@ -70,7 +71,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
 
-    package, revision, modules = "pypdfium2", 7, ("pypdfium2", "numpy")
+    package, revision, modules = "pypdfium2", 8, ("pypdfium2", "numpy")
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:
@@ -151,6 +152,7 @@ class _Pages:
             PdfiumError: the page can't be opened.
         """
         page, annotations = self._document[number], Annotations()
+        descriptions = page_descriptions(page)
         if pdfium.FPDFPage_GetAnnotCount(page):
             annotations.read(self._document, page, number=number + 1)
         if annotations.show_text:
@@ -162,6 +164,9 @@ class _Pages:
         picture = shown_page.picture() if self._ocr and status is PartStatus.NEEDS_OCR else b""
         notes, shown = shown_page.notes(with_check_boxes=bool(picture))
         text = shown_page.text.text
+        for said in descriptions:
+            is_repeated = _letters(said) in _letters(text)
+            (shown if is_repeated else notes).append(said if is_repeated else f"[{said}]")
         shown += [*shown_page.text.left_out, *annotations.left_out, *annotations.hidden, *(hidden_texts or ())]
         left_out = "\n".join((*shown, *self.bookmarks.said_on(number, text)))
         yield Part(locator=place, text=text, status=status, reason=reason, picture=picture, left_out=left_out)
@@ -203,7 +208,8 @@ class _Page:
         )
         self.unread_pictures = self._unread_pictures()
         self._ocr = ocr
-        self._has_text_over_scan = bool(self.unread_pictures and self.text.num_visible) and is_text_on_top(self._shapes)
+        has_scan = ocr and bool(self.unread_pictures and self.text.num_visible)
+        self._has_text_over_scan = has_scan and is_text_on_top(self._shapes)
         """Whether its text was laid over a scan, as stamps and page numbers are: OCR reads the scan without it."""
 
     def _unread_pictures(self) -> list[Box]:
@@ -296,7 +302,7 @@ class _Page:
             is_blank = self._shapes.is_blank and not self.unread_pictures
             return None if is_blank else "it shows something, and has no text layer"
         has_unread_scan = any(box.area >= scan_area for box in self.unread_pictures)
-        if has_unread_scan and not (self._ocr and self._has_text_over_scan):
+        if has_unread_scan and not self._has_text_over_scan:
             return "an image fills the page, and its text layer has not all that it shows"
         is_scan = any(box.area >= scan_area for box in merge_boxes(self._shapes.pictures))
         if is_scan and is_garbled(text.text):

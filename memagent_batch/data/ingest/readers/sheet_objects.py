@@ -20,6 +20,11 @@ THREAD_AUTHOR = "tc="
 """Beginning of the author of a comment that repeats a thread, for programs that know no threads."""
 NO_CONTROLS = frozenset({"note", "pict"})
 """Kinds of shapes that are read elsewhere: comments, and pictures of files and controls."""
+TRUE = frozenset({"1", "true"})
+CHOICES = re.compile(r'"([^"]*)"')
+"""Of a list in a rule for input; without quotes they stand in cells."""
+RULE_MESSAGES = (("prompt", "showInputMessage", ""), ("error", "showErrorMessage", ", if something else is written"))
+"""Texts of a rule for input: the attribute that has them, the one that shows them, and what is said before them."""
 UNDECIDED = frozenset({"Mixed", "2"})
 
 CellLookup = Callable[[str, int], str | None]
@@ -61,9 +66,11 @@ def sheet_objects(
     drawings = [(part, part.root) for part in sheet.related("vmlDrawing")]
     controls = _controls(sheet, root, [shapes for _, shapes in drawings])
     repeated = _caption_controls(controls, sheet)
+    rules, unshown = ([], []) if root is None else _input_rules(root)
     texts = {
         "comments": comments,
-        "input messages": [] if root is None else list(_input_messages(root)),
+        "tooltips of links": [] if root is None else list(_tooltips(root)),
+        "rules for input": rules,
         "controls": [line for control in controls.values() if (line := _control_line(control, lookup))],
     }
     for name, lines in texts.items():
@@ -74,7 +81,9 @@ def sheet_objects(
         seen.add(preview.partname)
         yield Part(picture=preview.blob)
     said = (part.root.iter("{*}author", "{*}text") for part in sheet.related("comments"))
-    if left_out := "\n".join([*repeated, *("".join(each.itertext()) for elements in said for each in elements)]):
+    if left_out := "\n".join(
+        [*repeated, *unshown, *("".join(each.itertext()) for elements in said for each in elements)]
+    ):
         yield Part(left_out=left_out)
     for position, (part, _) in enumerate(drawings, start=1):
         yield from related_items(part, place=place, number=f"{number}0-{position}-", seen=seen)
@@ -133,12 +142,31 @@ def comment_lines(sheet: PackagePart, people: Mapping[str, str], cells: Mapping[
         yield f"{cell}{value}{'' if is_named else f', {author}'}: {text}"
 
 
-def _input_messages(root: Any) -> Iterator[str]:
-    """Yields what Excel shows beside the cells into which something is to be written."""
-    for each in root.iter("{*}dataValidation"):
-        text = ": ".join(filter(None, map(normalise, (each.get("promptTitle"), each.get("prompt")))))
-        if text and each.get("showInputMessage") in {"1", "true"}:
-            yield f"{each.get('sqref') or each.findtext('{*}sqref') or ''}: {text}"
+def _tooltips(root: Any) -> Iterator[str]:
+    """Yields what Excel shows where somebody points at a cell with a link: `B2: See annex 3`."""
+    for each in root.iter("{*}hyperlink"):
+        if tooltip := normalise(each.get("tooltip")):
+            yield f"{each.get('ref', '')}: {tooltip}"
+
+
+def _input_rules(root: Any) -> tuple[list[str], list[str]]:
+    """Returns what Excel shows where something is to be written: hints, choices and errors; and what it does not."""
+    lines, left_out = list[str](), list[str]()
+    for rule in root.iter("{*}dataValidation"):
+        cells = rule.get("sqref") or rule.findtext("{*}sqref") or ""
+        limits = ["".join(each.itertext()) for each in rule.iterchildren("{*}formula1", "{*}formula2")]
+        choices = CHOICES.fullmatch(limits[0].strip()) if rule.get("type") == "list" and limits else None
+        if choices:
+            lines.append(f"{cells}, one of: {', '.join(map(normalise, choices[1].split(',')))}")
+        else:
+            left_out += limits
+        for name, switch, about in RULE_MESSAGES:
+            text = ": ".join(filter(None, (normalise(rule.get(f"{name}{part}")) for part in ("Title", ""))))
+            if rule.get(switch) in TRUE:
+                lines += [f"{cells}{about}: {text}"] if text else []
+            else:
+                left_out.append(text)
+    return lines, left_out
 
 
 def _controls(sheet: PackagePart, root: Any, drawings: list[Any]) -> dict[str, Control]:

@@ -71,7 +71,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, revision, modules = "lxml", 7, ("lxml.etree",)
+    package, revision, modules = "lxml", 8, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it."""
@@ -144,7 +144,7 @@ class Workbook:
             locator=place,
             text="\n".join([*margins, *text.lines]),
             reason="; ".join(notes) or None,
-            left_out="\n".join([*text.left_out, *_unshown_texts(text.root)]),
+            left_out="\n".join([*text.left_out, *_margin_codes(text.root)]),
         )
         if text.damage is not None:
             yield Part(locator=f"{place}, further rows", status=PartStatus.FAILED, reason=text.damage)
@@ -337,12 +337,10 @@ def _run(element: Any) -> Run:
     return Run(element.findtext(TEXT) or "", script, _is_on(element.find(f"{S}rPr/{S}strike")))
 
 
-def _unshown_texts(root: Any) -> Iterator[str]:
-    """Yields what a sheet has beside its cells and does not show as it is written: margins, rules and choices."""
-    for element in () if root is None else root.iter(*(f"{S}{name}" for name in (*MARGINS, "formula1", "formula2"))):
+def _margin_codes(root: Any) -> Iterator[str]:
+    """Yields the codes of what is printed above and below a sheet."""
+    for element in () if root is None else root.iter(*(f"{S}{name}" for name in MARGINS)):
         yield element.text or ""
-    for element in () if root is None else root.iter("{*}dataValidation"):
-        yield " ".join(element.get(name, "") for name in ("errorTitle", "error", "promptTitle", "prompt"))
 
 
 def _margins(root: Any, title: str) -> Iterator[str]:
