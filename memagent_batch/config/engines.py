@@ -71,6 +71,10 @@ class OpenAIConfig(Section):
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """How long readings wait for an endpoint that answers nobody or is out of quota (429). Then the next run reads
     them."""
+    requests_per_minute: Count | None = None
+    """Most requests in a minute, over all replicas; null for no limit beside those that the endpoint states (429)."""
+    tokens_per_minute: Count | None = None
+    """Most tokens in a minute, over all replicas: those of prompts and all that completions may have."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body. They replace its own, and null leaves one out."""
 

@@ -124,8 +124,8 @@ def make_follow_up_tokens(agent: AgentConfig) -> FollowUpTokens:
     )
 
 
-def make_engine(agent: AgentConfig) -> Engine:
-    """The engine, not started.
+def make_engine(agent: AgentConfig, *, num_replicas: int = 1) -> Engine:
+    """The engine, not started. `num_replicas`: those of the job at most.
 
     Raises:
         EngineStartError: model or settings can't work, as far as that is seen without starting.
@@ -140,6 +140,7 @@ def make_engine(agent: AgentConfig) -> Engine:
         load_tokenizer=cache(partial(make_tokenizer, agent)),
         chat_template_kwargs=agent.chat_template_kwargs,
         largest_turn=partial(_largest_turn_tokens, agent),
+        num_replicas=num_replicas,
     )
     return engine.open(context)
 

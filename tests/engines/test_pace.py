@@ -1,12 +1,13 @@
 """How many requests go at a time against an endpoint that counts, or has few places."""
 
 import asyncio
+import math
 import threading
 import time
 
 import pytest
 
-from memagent_batch.loop.engines.openai.outage import Pace
+from memagent_batch.loop.engines.openai.pace import MINUTE_SECONDS, MinuteLimit, Pace
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply, prompt_of, started
@@ -111,3 +112,46 @@ async def test_server_that_answers_side_by_side_is_given_all_requests_however_sl
 
     await asyncio.gather(*(ask() for _ in range(400)))
     assert most > 64
+
+
+@pytest.mark.parametrize("amounts", [[1] * 200, [700, 3, 50, 1, 1200, 8, 90] * 10])
+async def test_no_minute_has_more_than_its_limit(amounts: list[int]) -> None:
+    limit, now, sent = 600, [1000.0], list[tuple[float, int]]()
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    bucket = MinuteLimit(limit, clock=lambda: now[0], sleep=sleep)
+    for amount in amounts:
+        await bucket.take(amount)
+        sent.append((now[0], amount))
+    for began, first in sent:
+        inside = sum(amount for at, amount in sent if began <= at < began + MINUTE_SECONDS)
+        assert inside <= limit + max(amounts)  # one that is larger than what is left goes when its turn comes
+        assert first <= inside
+    assert now[0] - 1000 == pytest.approx(sum(amounts[:-1]) * MINUTE_SECONDS / limit)
+
+
+async def test_without_a_limit_nothing_waits() -> None:
+    async def sleep(_: float) -> None:
+        raise AssertionError
+
+    for _ in range(3):
+        await MinuteLimit(math.inf, sleep=sleep).take(1_000_000)
+
+
+@pytest.mark.parametrize("limits", [{"requests_per_minute": 600}, {"tokens_per_minute": 6000}])
+async def test_requests_of_an_engine_keep_to_its_limits(limits: dict[str, int], tiny_tokenizer: Tokenizer) -> None:
+    arrived = list[float]()
+
+    def answer(_: object) -> Reply:
+        arrived.append(time.monotonic())
+        return chat_reply()
+
+    with scripted_server(chat_reply()) as script:
+        async with started(script, tiny_tokenizer, **limits) as engine:
+            prompt = prompt_of(tiny_tokenizer)
+            each = 0.1 if "requests_per_minute" in limits else 0.01 * (len(prompt.token_ids) + prompt.max_tokens)
+            script.answer = answer
+            await asyncio.gather(*(engine.complete(prompt, seed=0) for _ in range(6)))
+    assert arrived[-1] - arrived[0] > 5 * each - 0.05

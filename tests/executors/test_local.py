@@ -89,7 +89,7 @@ def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), simulated={"turn_seconds": 0.01})
     engines: list[FragileEngine] = []
 
-    def make(agent: AgentConfig) -> FragileEngine:
+    def make(agent: AgentConfig, **_: int) -> FragileEngine:
         engines.append(FragileEngine(agent, make_engine(agent)))
         return engines[-1]
 
@@ -127,7 +127,7 @@ def test_engine_that_loads_its_model_for_longer_than_a_run_waits_for_is_stopped_
 ) -> None:
     put_documents(tmp_path, {"sound": "sound " * 200})
     job, engine = settings(tmp_path, text_model, ExecutorKind.LOCAL), LoadingEngine()
-    monkeypatch.setattr(reader, "make_engine", lambda _: engine)
+    monkeypatch.setattr(reader, "make_engine", lambda *_, **__: engine)
     monkeypatch.setattr(local, "CLOSE_SECONDS", 0.1)
     with pytest.raises(KeyboardInterrupt):
         answer(job)
@@ -153,7 +153,7 @@ def test_engine_that_died_is_started_three_times_before_the_run_ends_with_its_er
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
     starts = itertools.count()
 
-    def make(agent: AgentConfig) -> Engine:
+    def make(agent: AgentConfig, **_: int) -> Engine:
         number = next(starts)
         if 0 < number <= failures:
             raise EngineStartError("no memory is left on the GPU")

@@ -233,8 +233,8 @@ class TroubledEngine(SimulatedEngine):
         return await super().complete(prompt, seed=seed)
 
 
-def troubled(error: MemagentError) -> Callable[[AgentConfig], TroubledEngine]:
-    def make(agent: AgentConfig) -> TroubledEngine:
+def troubled(error: MemagentError) -> Callable[..., TroubledEngine]:
+    def make(agent: AgentConfig, **_: int) -> TroubledEngine:
         TroubledEngine.error = error
         return TroubledEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
 

@@ -116,7 +116,7 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
 ) -> None:
     slow_log = [*arguments, "--log.flush-seconds", "600"]
     with monkeypatch.context() as expiring:
-        expiring.setattr(reader, "make_engine", lambda agent: ExpiringEngine(make_engine(agent)))
+        expiring.setattr(reader, "make_engine", lambda agent, **_: ExpiringEngine(make_engine(agent)))
         assert main(["answer", *slow_log]) == 2
     *_, before, last = capsys.readouterr().err.splitlines()
     assert last == "error: the endpoint answered 401: token expired; set a key that is good"

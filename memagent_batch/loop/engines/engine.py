@@ -36,6 +36,8 @@ class EngineContext:
     """What the user gives the chat template; prompts have it already, unless the engine takes messages."""
     largest_turn: Callable[[], int] = lambda: 0
     """Tokens of the largest turn of the job, its completion included; 0 if it is not known."""
+    num_replicas: int = 1
+    """Replicas of the job, which share the limits of an endpoint."""
 
 
 class Folder(Protocol):

@@ -287,7 +287,7 @@ class Reader:
         gc.freeze()  # a collection that looks through vLLM's and torch's objects too stops all readings for 0.3 s
 
     async def _start_engine(self) -> Engine:
-        engine = self._started_engine = make_engine(self.task.agent)
+        engine = self._started_engine = make_engine(self.task.agent, num_replicas=self.task.pool.most_replicas)
         if self._output is not None:
             engine.keep_in(self._output / BATCHES_FOLDER, flush=self.log.flush)
         if self._process.is_replacement or await self.task.board.has_turns():

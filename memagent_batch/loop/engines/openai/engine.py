@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,8 @@ from memagent_batch.loop.engines.openai.api import (
 )
 from memagent_batch.loop.engines.openai.chat import ChatApi
 from memagent_batch.loop.engines.openai.client import OpenAIClient
-from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure, Pace, pause_seconds
+from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure, pause_seconds
+from memagent_batch.loop.engines.openai.pace import MinuteLimit, Pace
 from memagent_batch.loop.engines.openai.window import (
     CUT_REMEDY,
     MARKED_ANSWER_TOKENS,
@@ -104,7 +106,11 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._client = OpenAIClient(self)
         api = ChatApi if self.takes_messages else CompletionsApi
         self._api = api(context, settings=self, tokenizer=self._tokenizer)
-        self._pace, self._checking = Pace(longest_seconds=self.timeout_seconds), asyncio.Lock()
+        limits = [
+            (each or math.inf) / context.num_replicas for each in (self.requests_per_minute, self.tokens_per_minute)
+        ]
+        self._pace = Pace(longest_seconds=self.timeout_seconds, limits=[*map(MinuteLimit, limits)])
+        self._checking = asyncio.Lock()
         self._counts = PromptCounts(self._count_tokens, probe_tokens=self._api.probe_tokens)
         self._outage = CircuitBreaker(self._probe, max_retries=self.max_retries, longest_seconds=self.outage_seconds)
         return self
@@ -209,7 +215,8 @@ class OpenAIEngine(OpenAIConfig, Engine):
         Raises:
             MemagentError: it is refused; see `_refused`.
         """
-        async with self._pace.place() as place:
+        num_tokens = len(prompt.token_ids) + prompt.max_tokens + self.thinking_tokens
+        async with self._pace.place(1, num_tokens) as place:
             result = await self._send(self._api.body(prompt, seed=seed, form=form))
             if isinstance(result, Failure):
                 was_queued = result.timed_out and self._pace.was_queued(place)

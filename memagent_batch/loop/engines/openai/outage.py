@@ -23,13 +23,11 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError
-from memagent_batch.logs import EventKind
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +39,6 @@ MAX_REJECTIONS = 100
 
 MAX_QUEUED = 8
 """Times that a request may wait for too long in a queue; by then one request is sent at a time."""
-
-FIRST_IN_FLIGHT = 16
-"""Requests at a time until it is known how fast they are answered: each answer in time then adds one."""
-
-QUEUE_SHARE = 8
-"""Part of the time-out that the first requests may take if they are answered one after another."""
-
-LATE_SHARE, EARLY_SHARE = 1 / 2, 1 / 4
-"""Shares of the time-out: an answer above the first has waited for too long, one below the second has not waited."""
-
-ALONE_FACTOR = 2
-"""An answer that takes less than so many times the fastest one has not waited, however long it took."""
 
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
@@ -204,86 +190,3 @@ class CircuitBreaker:
             f"{self.failure}; waited for {self._longest_seconds:g} s (openai.outage_seconds); run the same command "
             "again when it is back"
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A place among the requests in flight, from when it was taken."""
-
-    began_at: float
-    num_answered: int
-    """Requests that had been answered by then."""
-
-
-class Pace:
-    """How many requests of one engine are in flight at a time.
-
-    Each answer in time makes it one more; once it was reduced, a round of answers does. A 429, a time-out, or an answer
-    that has waited too long in the endpoint's queue halves it.
-    """
-
-    def __init__(self, *, longest_seconds: float) -> None:
-        """`longest_seconds`: the time-out of a request."""
-        self._longest_seconds = longest_seconds
-        self._most = float(FIRST_IN_FLIGHT)
-        self._least_logged = math.inf
-        self._in_flight = self._num_waiting = self._num_answered = 0
-        self._reduced_at = -1.0
-        self._fastest: dict[int, float] = {}
-        self._freed = asyncio.Condition()
-
-    @property
-    def most(self) -> int:
-        """Requests that may be in flight at a time."""
-        return max(1, int(self._most))
-
-    def expect(self, seconds: float) -> None:
-        """Takes the time that one request alone took, before the first reading."""
-        in_a_row = self._longest_seconds / QUEUE_SHARE / max(seconds, 0.001)
-        self._most = min(self._most, max(2.0, in_a_row))
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[Place]:
-        """Waits for a place."""
-        async with self._freed:
-            self._num_waiting += 1
-            try:
-                await self._freed.wait_for(lambda: self._in_flight < self.most)
-            finally:
-                self._num_waiting -= 1
-            self._in_flight += 1
-        try:
-            yield Place(began_at=time.monotonic(), num_answered=self._num_answered)
-        finally:
-            async with self._freed:
-                self._in_flight -= 1
-                self._freed.notify_all()
-
-    def answered(self, place: Place, *, seconds: float, budget: int) -> None:
-        """A request with this budget, in tokens, was answered after so many seconds."""
-        self._num_answered += 1
-        fastest = seconds if self._in_flight <= 1 else min(seconds, self._fastest.get(budget, seconds))
-        self._fastest[budget] = fastest  # a request that goes alone waits for nobody: no short answer counts for ever
-        has_waited = seconds > ALONE_FACTOR * fastest
-        if has_waited and seconds > LATE_SHARE * self._longest_seconds:
-            self.reduce(place, why=f"answers take up to {seconds:.0f} s")
-        elif self._num_waiting and not (has_waited and seconds > EARLY_SHARE * self._longest_seconds):
-            self._most += 1 if self._reduced_at < 0 else 1 / self._most
-
-    def was_queued(self, place: Place) -> bool:
-        """Whether other requests were answered since a place was taken."""
-        return self._num_answered > place.num_answered
-
-    def reduce(self, place: Place, *, why: str) -> None:
-        """Halves the number of requests. A place that was taken before the last time says nothing new."""
-        if place.began_at <= self._reduced_at:
-            return
-        self._reduced_at = time.monotonic()
-        self._most = max(1.0, min(self._in_flight, self._most) / 2)
-        if self.most < self._least_logged:
-            self._least_logged = self.most
-            log.warning(
-                f"the endpoint is slow ({why}): {self.most} requests at a time from now on, and more again as it "
-                "answers in time",
-                extra={"event": EventKind.ENDPOINT_SLOW, "in_flight": self.most},
-            )
