@@ -1,5 +1,6 @@
 """The index of the table `documents` and its texts, at any version, on a disk and on an S3 API."""
 
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.data.documents import stored
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import OutputError
@@ -47,6 +49,36 @@ def test_index_has_ids_hashes_sizes_places_and_typed_carried_columns(tmp_path: P
     places = list(zip(index["row_group"].to_pylist(), index["row"].to_pylist(), strict=True))
     assert places == [(0, 0), (0, 1), (1, 0), (0, 0), (0, 1), (1, 0)]
     assert len(index["file"].unique()) == 2
+
+
+class FirstTableWrittenError(Exception):
+    """Ends the reading of an index after its first table."""
+
+
+@pytest.mark.parametrize("small_rows", [1, 100])
+def test_index_of_a_large_file_is_held_a_row_group_at_a_time(
+    small_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_documents(output_at(tmp_path), stored_texts(output_at(tmp_path)), group_rows=1)
+    num_read, read_groups = 0, stored._read_groups
+
+    def counted(*file: Any, **columns: Any) -> Iterator[pa.Table]:
+        nonlocal num_read
+        for rows in read_groups(*file, **columns):
+            num_read += 1
+            yield rows
+
+    def write_first(batches: Iterator[pa.Table], **_: Any) -> pa.Table:
+        next(batches)
+        raise FirstTableWrittenError
+
+    monkeypatch.setattr(stored, "_read_groups", counted)
+    monkeypatch.setattr(stored, "on_disk", write_first)
+    monkeypatch.setattr(stored, "SMALL_ROWS", small_rows)
+    monkeypatch.setattr(Location, "is_local", small_rows > 1)
+    with pytest.raises(FirstTableWrittenError):
+        index_of(output_at(tmp_path))
+    assert num_read == 1
 
 
 def test_index_of_a_file_without_a_carried_column_has_nulls_for_it(tmp_path: Path) -> None:
@@ -137,7 +169,7 @@ def test_long_texts_are_held_some_at_a_time(tmp_path: Path) -> None:
     store_documents(output, rows, group_rows=1)
     places, before = index_of(output), pa.total_allocated_bytes()
     most = 0
-    for stored in StoredDocuments(output=output).read_texts(places):
+    for read in StoredDocuments(output=output).read_texts(places):
         most = max(most, pa.total_allocated_bytes() - before)
-        assert stored.text.startswith(f"{stored.row} ")
+        assert read.text.startswith(f"{read.row} ")
     assert most < 8 * len(text) < sum(places["num_bytes"].to_pylist()) / 2

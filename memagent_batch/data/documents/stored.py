@@ -4,12 +4,12 @@ Parquet files are read row group by row group, so that memory does not grow with
 table, a row group of it, and a row of that.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 
 import numpy as np
@@ -36,7 +36,9 @@ from memagent_batch.errors import InputError
 from memagent_batch.loop.texts.locators import LocatedRow
 
 FILES_AT_ONCE = 16
-"""Files whose index is read at once: an object store takes some 50 ms for each request."""
+"""Files of an object store whose index is read and held at once: a store takes some 50 ms for each request."""
+SMALL_ROWS = 65_536
+"""Most rows of such a file. Larger ones, and those on a disk, are read a row group at a time."""
 INDEX_REQUEST_BYTES = 256 * 1024
 """Smallest request to an object store when the short columns are read, bytes. Texts lie between them in the file."""
 _IS_INSIDE = "is_inside"
@@ -142,8 +144,8 @@ class StoredDocuments:
         """The files of a plan by their names."""
         return {place.path.rpartition("/")[2]: place for place in self.files or ()}
 
-    def _map_files(self, read: Callable[[tuple[TableFile, Location]], list[pa.Table]]) -> Iterator[pa.Table]:
-        """Yields what a function reads of each file, in their order. Those in an object store are read in parallel."""
+    def _map_files(self, read: Callable[[tuple[TableFile, Location]], Iterable[pa.Table]]) -> Iterator[pa.Table]:
+        """Yields what a function reads of each file, in their order; see `FILES_AT_ONCE`."""
         if self.files is None:
             of_table = self.table.files(self.version)
             files = [(file, self.table.place / path) for path, file in sorted(of_table.items())]
@@ -151,10 +153,13 @@ class StoredDocuments:
             files = [
                 (TableFile(path=name, num_bytes=0, num_rows=0), place) for name, place in sorted(self._places().items())
             ]
-        with ThreadPoolExecutor(1 if self.output.is_local else FILES_AT_ONCE) as threads:
-            for first in range(0, len(files), FILES_AT_ONCE):
-                for tables in threads.map(read, files[first : first + FILES_AT_ONCE]):
-                    yield from tables
+        is_local = self.output.is_local
+        with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
+            for is_held, group in groupby(files, key=lambda each: not is_local and each[0].num_rows <= SMALL_ROWS):
+                if not is_held:
+                    yield from chain.from_iterable(map(read, group))
+                while held := [*islice(group, FILES_AT_ONCE)]:
+                    yield from chain.from_iterable(threads.map(lambda each: [*read(each)], held))
 
 
 def _carried_field(fields: Mapping[str, pa.Field], name: str, *, where: Location) -> pa.Field:
@@ -166,11 +171,10 @@ def _carried_field(fields: Mapping[str, pa.Field], name: str, *, where: Location
 
 def _index_file(
     placed: tuple[TableFile, Location], *, settings: InputConfig, carried: Sequence[pa.Field], stored: Sequence[str]
-) -> list[pa.Table]:
-    """Reads the index of the documents of a file, and whether the settings take each."""
+) -> Iterator[pa.Table]:
+    """Reads the index of the documents of a file, and whether the settings take each: a table for each row group."""
     names = [field.name.removeprefix(CARRY_PREFIX) for field in carried]
     conditioned = [name for name in stored if name.startswith(WHERE_PREFIX)] if settings.where else []
-    tables = []
     for rows in _read_groups(placed, columns=[*_INDEX_COLUMNS, *names, *conditioned]):
         columns = {name: rows[_STORED_NAMES.get(name, name)] for name in INDEX_SCHEMA.names}
         index = pa.table(columns)
@@ -179,17 +183,14 @@ def _index_file(
             index = index.append_column(field, source[field.name])
         for field, name in zip(carried, names, strict=True):
             index = index.append_column(field, _carried_column(rows, placed[0], name=name, kind=field.type))
-        tables.append(index.append_column(_IS_INSIDE, pa.array(is_inside(rows, settings))))
-    return tables
+        yield index.append_column(_IS_INSIDE, pa.array(is_inside(rows, settings)))
 
 
-def _find_in_file(placed: tuple[TableFile, Location], *, names: pa.Array, texts: pa.Array) -> list[pa.Table]:
-    found = []
+def _find_in_file(placed: tuple[TableFile, Location], *, names: pa.Array, texts: pa.Array) -> Iterator[pa.Table]:
     for rows in _read_groups(placed, columns=["document_id", "text_hash"]):
         wanted_row = pc.index_in(rows["document_id"].cast(pa.large_string()), value_set=names)
         is_same = pc.equal(rows["text_hash"].cast(pa.large_string()), texts.take(wanted_row))
-        found.append(rows.filter(pc.fill_null(is_same, False)))
-    return found
+        yield rows.filter(pc.fill_null(is_same, False))
 
 
 def _located(parts: pa.StructArray) -> tuple[LocatedRow, ...]:
