@@ -239,8 +239,8 @@ class _Ingest:
             read = partial(read_rows, context=context, settings=self._row_settings(columns))
             tasks = self._row_tasks(self._changes.is_changed)
             old = pack_old_rows(self._read_stored(), [unpack_rows(task.sources)["source"] for task in tasks])
-            tasks = [replace(task, old_rows=rows) for task, rows in zip(tasks, old, strict=True)]
-            return self._executor.map(read, tasks)
+            with_rows = (replace(task, old_rows=rows) for task, rows in zip(tasks, old, strict=True))
+            return self._executor.map(read, with_rows)
         read_file = partial(
             read_files,
             context=context,
@@ -265,12 +265,12 @@ class _Ingest:
             settings_hash=self._found.settings_hash,
         )
 
-    def _file_tasks(self, columns: Sequence[StoredColumn]) -> list[FileTask]:
+    def _file_tasks(self, columns: Sequence[StoredColumn]) -> Iterator[FileTask]:
         """Tasks for document files, each with the rows that the table has of them."""
         batches = plan_file_batches(self._listing, self._changes, columns, num_cpus=self._executor.num_cpus)
         names = [pa.array([file.name for file in batch], pa.large_string()) for batch in batches]
         old = pack_old_rows(self._read_stored(), names)
-        return [FileTask(files=tuple(batch), old_rows=rows) for batch, rows in zip(batches, old, strict=True)]
+        return (FileTask(files=tuple(batch), old_rows=rows) for batch, rows in zip(batches, old, strict=True))
 
     def _apply(self, reports: Iterator[pa.Table], *, schema: pa.Schema) -> None:
         """Commits what tasks report: now and then, so that a kill costs little, and at the end."""
@@ -313,7 +313,7 @@ class _Ingest:
             self._read_table()
             schema = self._extended_schema(schema)
         is_same = reported["is_unchanged"]
-        stays, read = (reported.filter(each).select(["source"]) for each in (is_same, pc.invert(is_same)))
+        stays, read = (reported.select(["source"]).filter(each) for each in (is_same, pc.invert(is_same)))
         stored = self._read_stored()
         marked = mark_by_source(
             stored,
@@ -416,7 +416,7 @@ class _Ingest:
                 read_documents=read_ids(reports),
                 changed_sources=pa.concat_tables(
                     [
-                        reported.filter(pc.invert(reported["is_unchanged"])).select(["source"]).cast(_SOURCE_NAMES),
+                        reported.select(["source"]).filter(pc.invert(reported["is_unchanged"])).cast(_SOURCE_NAMES),
                         self._changes.gone.cast(_SOURCE_NAMES),
                     ]
                 ),
@@ -480,8 +480,8 @@ class _Ingest:
 
 def warn_of_unfetched(reported: pa.Table) -> None:
     """Logs the first sources that could not be fetched now."""
-    lost = reported.filter(reported["is_retried"])
-    for row in lost.select(["source", "losses"]).slice(0, LOGGED_SOURCES).to_pylist():
+    lost = reported.select(["source", "losses"]).filter(reported["is_retried"])
+    for row in lost.slice(0, LOGGED_SOURCES).to_pylist():
         log.warning(f"not read: {row['source']}: {row['losses'][-1]['detail']}; the next ingest tries again")
     if lost.num_rows > LOGGED_SOURCES:
         log.warning(f"not read: {lost.num_rows - LOGGED_SOURCES:,} more sources; see the table {SOURCES_TABLE}")

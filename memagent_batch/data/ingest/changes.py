@@ -134,15 +134,16 @@ def _stored_batches(
             )
 
 
-def pack_old_rows(stored: pa.Table, sources_of_tasks: Sequence[pa.Array | pa.ChunkedArray]) -> list[bytes]:
-    """Packs the stored documents of the sources of each task, `OLD_ROWS`.
+def pack_old_rows(stored: pa.Table, sources_of_tasks: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[bytes]:
+    """Packs the stored documents of the sources of each task in turn, `OLD_ROWS`.
 
     Args:
         stored: `STORED`.
         sources_of_tasks: The names of the sources of each task.
     """
     if not stored.num_rows or not sources_of_tasks:
-        return [b""] * len(sources_of_tasks)
+        yield from [b""] * len(sources_of_tasks)
+        return
     of_tasks = pa.concat_tables(
         pa.table({"source": sources, "task": pa.repeat(number, len(sources))})
         for number, sources in enumerate(sources_of_tasks)
@@ -152,7 +153,7 @@ def pack_old_rows(stored: pa.Table, sources_of_tasks: Sequence[pa.Array | pa.Chu
         old = query_to_disk(database, sql)
     stops = np.searchsorted(old["task"].to_numpy(), np.arange(len(sources_of_tasks)), side="right").tolist()
     rows = old.select(OLD_ROWS.names).cast(OLD_ROWS)
-    return [pack_rows(rows.slice(start, stop - start)) for start, stop in pairwise([0, *stops])]
+    yield from (pack_rows(rows.slice(start, stop - start)) for start, stop in pairwise([0, *stops]))
 
 
 def mark_by_source(stored: pa.Table, *, read: pa.Table, unchanged: pa.Table, is_last: bool, may_move: bool) -> pa.Table:

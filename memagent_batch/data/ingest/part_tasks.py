@@ -106,7 +106,8 @@ def read_parts(
             except InputUnreachableError as error:
                 report.add_vanished(source, error, file=file)
                 continue
-            source.documents = [(document_id, 0, 0, is_bad, False) for document_id, is_bad in ids.items()]
+            for document_id, is_bad in ids.items():
+                source.documents.append(document_id, 0, 0, is_bad=is_bad, is_written=False)
             report.add(source)
     for rows in report.tables():
         first = [writer.groups] + [[]] * (rows.num_rows - 1)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from memagent_batch.data.documents.data_files import DataFile
@@ -29,6 +30,9 @@ REPORTED_DOCUMENT = pa.schema(
     ]
 )
 """A document that a task has read: its place in its source, and whether its row has changed and was written."""
+_NO_DOCUMENTS = pa.array([], pa.struct(REPORTED_DOCUMENT))
+PACKED_ROWS = 65_536
+"""Documents of a source from which they are packed: as Python objects, a document takes 300 bytes, packed some 50."""
 REPORTS = pa.schema(
     [
         *SOURCES,
@@ -56,6 +60,35 @@ class TaskContext:
     settings_hash: str
 
 
+class ReportedDocuments:
+    """The documents of a source, `REPORTED_DOCUMENT`. Most are packed: a source may have millions."""
+
+    def __init__(self) -> None:
+        """Without any document."""
+        self._packed = [_NO_DOCUMENTS]
+        self._rows = list[tuple[str, int, int, bool, bool]]()
+        self.num_readable = 0
+        """Those that are not bad."""
+
+    def append(self, document_id: str, start: int, stop: int, *, is_bad: bool, is_written: bool) -> None:
+        """Adds a document."""
+        self._rows.append((document_id, start, stop, is_bad, is_written))
+        self.num_readable += not is_bad
+        if len(self._rows) == PACKED_ROWS:
+            self._pack()
+
+    def array(self) -> pa.StructArray:
+        """All of them."""
+        self._pack()
+        return pa.concat_arrays(self._packed)
+
+    def _pack(self) -> None:
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(REPORTED_DOCUMENT)
+        arrays = [pa.array(values, each.type) for values, each in zip(columns, REPORTED_DOCUMENT, strict=True)]
+        self._packed.append(pa.StructArray.from_arrays(arrays, fields=[*REPORTED_DOCUMENT]))
+        self._rows.clear()
+
+
 @dataclass(slots=True, kw_only=True)
 class SourceReport:
     """What became of a source."""
@@ -69,8 +102,7 @@ class SourceReport:
     """Why something of it could not be read: the first reason."""
     has_text: bool = True
     """Whether some of its documents have a text."""
-    documents: list[tuple[str, int, int, bool, bool]] = field(default_factory=list)
-    """Rows of `REPORTED_DOCUMENT`."""
+    documents: ReportedDocuments = field(default_factory=ReportedDocuments)
     is_unchanged: bool = False
     """Whether its documents stay: its content is that of the last ingest, or can't be fetched now."""
     is_retried: bool = False
@@ -111,7 +143,8 @@ class TaskReport:
         is_new = self._old.get(row["document_id"]) != row["row_hash"]
         if is_new:
             self._writer.write({**row, "run_id": self._context.run_id})
-        source.documents.append((row["document_id"], *place, row["error_type"] == BAD_FILE, is_new))
+        is_bad = row["error_type"] == BAD_FILE
+        source.documents.append(row["document_id"], *place, is_bad=is_bad, is_written=is_new)
 
     def add(self, source: SourceReport) -> None:
         """Reports a source."""
@@ -157,10 +190,16 @@ class TaskReport:
         rows = [self._row(source, now=datetime.now(UTC)) for source in self._sources]
         if rows:
             rows[0]["files"] = files_table(self._writer.files).to_pylist()
-        yield pa.Table.from_pylist(rows, schema=REPORTS)
+        documents = [source.documents.array() for source in self._sources]
+        starts = np.cumsum([0, *map(len, documents)])
+        values = pa.concat_arrays([_NO_DOCUMENTS, *documents])
+        lists = pa.LargeListArray.from_arrays(pa.array(starts, pa.int64()), values)
+        place = REPORTS.get_field_index("documents")
+        report = pa.Table.from_pylist(rows, schema=REPORTS.remove(place))
+        yield report.add_column(place, REPORTS.field(place), lists)
 
     def _row(self, source: SourceReport, *, now: datetime) -> dict[str, Any]:
-        num_documents = sum(not is_bad for *_, is_bad, _ in source.documents)
+        num_documents = source.documents.num_readable
         return {
             "source": source.source,
             "scope": self._context.scope,
@@ -178,7 +217,6 @@ class TaskReport:
             "ingested_at": now,
             "is_unchanged": source.is_unchanged,
             "is_retried": source.is_retried,
-            "documents": source.documents,
             "files": [],
         }
 
