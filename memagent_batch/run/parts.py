@@ -106,12 +106,12 @@ def copied_parts(
     for table, of_table in files.items():
         for path, file in of_table.items():
             of_stem[path.rpartition("-")[0]][table].append(file)
-    dropped: dict[str, list[str]] = defaultdict(list)
-    for row in changes.dropped.to_pylist():
-        dropped[row["stem"]].append(row["document_id"])
-    left = {row["stem"]: row["num_rows"] - row["num_dropped"] for row in changes.stems.to_pylist()}
+    stems = changes.stems.to_pylist()
+    left = {row["stem"]: row["num_rows"] - row["num_dropped"] for row in stems}
     small = [stem for stem, num_rows in left.items() if num_rows < SMALL_ROWS]
-    replaced = {*left} if copies_all else {*dropped} | ({*small} if len(small) >= MANY_SMALL else set())
+    changed = {row["stem"] for row in stems if row["num_dropped"]}
+    replaced = {*left} if copies_all else changed | ({*small} if len(small) >= MANY_SMALL else set())
+    dropped = _names_by_stem(changes.dropped, [stem for stem, num_rows in left.items() if num_rows])
     groups = _merged([stem for stem in sorted(replaced) if left[stem]], left)
     parts = [
         CopiedPart(
@@ -123,6 +123,17 @@ def copied_parts(
     ]
     gone = {table: [each for stem in replaced for each in of_stem[stem][table]] for table in files}
     return parts, gone
+
+
+def _names_by_stem(dropped: pa.Table, stems: Sequence[str]) -> dict[str, list[str]]:
+    """The documents that are dropped of these stems alone: of others, which may have millions, no row is copied."""
+    names: dict[str, list[str]] = defaultdict(list)
+    wanted = pa.array(stems, dropped.schema.field("stem").type)
+    for batch in dropped.to_batches():
+        rows = batch.filter(pc.is_in(batch["stem"], value_set=wanted))
+        for stem, name in zip(rows["stem"].to_pylist(), rows["document_id"].to_pylist(), strict=True):
+            names[stem].append(name)
+    return names
 
 
 def _merged(stems: Sequence[str], num_rows: Mapping[str, int]) -> list[list[str]]:

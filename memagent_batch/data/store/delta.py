@@ -39,6 +39,14 @@ UNCOMMITTED_DAYS = 1.0
 """Age from which a file that no commit names is taken for a leftover of a run that was killed, days."""
 HASH_DIGITS = 16
 """Hex digits of a file's SHA-256 in its name."""
+CONFIGURATION: Mapping[str, str] = {
+    "delta.enableChangeDataFeed": "true",
+    "delta.checkpointInterval": "10",
+    "delta.logRetentionDuration": "interval 3650 days",
+}
+"""Properties of the tables. deltalake reads all commits since the last checkpoint whenever it is asked something of a
+table, and a night asks some hundred times: with 100 commits between checkpoints, its default, that took an object store
+thousands of requests. `record.keep_days` alone says how long versions are kept."""
 COMMIT_TRIES, COMMIT_PAUSE_SECONDS = 6, 2.0
 """How often a commit is tried on a store that does not answer, beside deltalake's own tries, and the pause between."""
 CONFLICT_TRIES, CONFLICT_PAUSE_SECONDS = 20, 0.1
@@ -450,7 +458,7 @@ class OutputTable:
                         schema,
                         mode="ignore",  # another run may create it at the same moment
                         partition_by=list(partition_by) or None,
-                        configuration={"delta.enableChangeDataFeed": "true"},
+                        configuration={**CONFIGURATION},
                         storage_options=deltalake_options(place.storage_options),
                     )
                 break
