@@ -30,7 +30,7 @@ tools:
 	fi; \
 	echo "\`make test\` needs$$missing: installing chromium, chromium-driver, prometheus and LibreOffice with apt-get" >&2; \
 	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus \
-	  libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui
+	  libreoffice-writer libreoffice-calc libreoffice-impress
 
 # Tests of a full disk mount a small one.
 namespaces:

@@ -21,7 +21,7 @@ from tests.faults.loopback.proxy import FaultProxy, RequestFault
 
 IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"mode": "standard", "max_attempts": 6}}
 NUM_COMMITS = 5
-LOST_SHARE = 0.3
+LOST_SHARE = 0.2
 SCHEMA = pa.schema([pa.field("number", pa.int64())])
 
 

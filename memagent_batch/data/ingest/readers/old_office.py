@@ -33,8 +33,13 @@ PLACES = (
 LIBRARIES = ("libsofficeapp.so", "libmergedlo.so")
 MISSING = (
     "an Office file of before 2007 or a binary workbook, which LibreOffice converts: install it on every node "
-    "(apt-get install libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui), or save the file as "
-    "DOCX, XLSX, PPTX or PDF"
+    "(apt-get install libreoffice-writer libreoffice-calc libreoffice-impress), or save the file as DOCX, XLSX, PPTX "
+    "or PDF"
+)
+COMMENT_WINDOW = "../share/config/soffice.cfg/modules/swriter/ui/annotation.ui"
+"""A file, below the libraries, without which LibreOffice loads no document with comments."""
+NO_COMMENTS = (
+    "it is installed without user interface (-nogui), so that it loads no file with comments: install the others"
 )
 TARGETS = {"WordDocument": "docx", "Workbook": "xlsx", "Book": "xlsx", "PowerPoint Document": "pptx"}
 """What a file is written as, by the stream that it has."""
@@ -144,10 +149,9 @@ def _convert(file: Path, converted: Path, *, program: Path) -> None:
     shutil.copyfile(file, source)  # LibreOffice goes by the ending, which may be another program's
     document = _call(office, LOAD, ctypes.c_void_p, source.as_uri().encode(), b"")
     if not document or not _call(document, SAVE_AS, ctypes.c_int, converted.as_uri().encode(), target.encode(), None):
-        reason = _call(office, GET_ERROR, ctypes.c_char_p) or b""
-        raise ConversionError(
-            f"LibreOffice can't read it ({reason.decode('utf-8', 'replace').strip()}); is it encrypted or damaged?"
-        )
+        reason = (_call(office, GET_ERROR, ctypes.c_char_p) or b"").decode("utf-8", "replace").strip()
+        why = "is it encrypted or damaged?" if (program / COMMENT_WINDOW).exists() else NO_COMMENTS
+        raise ConversionError(f"LibreOffice can't read it ({reason}); {why}")
 
 
 def _call(receiver: int, position: int, result: Any, *arguments: bytes | None) -> Any:
