@@ -14,6 +14,7 @@ from memagent_batch.data.ingest.readers.pdf import PdfConverter
 from memagent_batch.errors import ConversionError
 from tests.convert import files, planted
 from tests.convert.files import pdf, stream, written
+from tests.convert.rows import RowsOf
 
 NEEDS_OCR, NEEDS_REVIEW, OK = PartStatus.NEEDS_OCR, PartStatus.NEEDS_REVIEW, PartStatus.OK
 WORDS = "The tenant pays the rent on the first day of each month and keeps the rooms in good order. "
@@ -100,6 +101,12 @@ PAGES = {
     "shade_behind_text": ("0.9 g 40 690 190 25 re f 0 g " + at(50, 700, "Price: 500"), "Price: 500"),
 }
 """Content of pages, and their text."""
+
+
+def test_file_with_a_long_run_of_digits_is_read(rows_of: RowsOf) -> None:
+    digits = b"<" + b"0" * 1_000_000 + b">"  # an empty picture in letters
+    rows = rows_of("a.pdf", pdf(written(WORDS), extra=(b"<< >>", digits)))
+    assert [row["status"] for row in rows] == ["ok"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -49,7 +49,8 @@ LETTER_CURVES = 200
 """Segments of drawn shapes from which they may be letters, some 15 each."""
 QUOTED_CHARACTERS = 60
 """Characters of a text that a reason or a comment quotes."""
-PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
+PAGE = re.compile(rb"(?<!\d)(\d{1,10})\s+\d{1,10}\s+obj\s*<<[^>]*?/Type\s*/Page\b")
+"""An object that is a page. Numbers are bounded, since the search of a file with long runs of digits took minutes."""
 STREAM = re.compile(rb"(?<!end)stream\r?\n")
 FILTER = re.compile(rb"/(\w+)Decode\b")
 """How a stream is packed, in its dictionary: the filters in the order in which they are undone."""
