@@ -109,6 +109,39 @@ def test_file_with_a_long_run_of_digits_is_read(rows_of: RowsOf) -> None:
     assert [row["status"] for row in rows] == ["ok"]
 
 
+def labelled(labels: str) -> bytes:
+    """A PDF of two pages with these labels."""
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R >>"
+    return files.assembled(
+        [
+            f"<< /Type /Catalog /Pages 2 0 R {labels} >>".encode(),
+            b"<< /Type /Pages /Kids [3 0 R 6 0 R] /Count 2 /Resources << /Font << /F1 5 0 R >> >> >>",
+            page,
+            stream("", written(WORDS).encode()),
+            files.FONT.encode(),
+            page,
+        ]
+    )
+
+
+LONG_LABEL = f"page 1 ({'x' * 40})"
+
+
+@pytest.mark.parametrize(
+    ("labels", "locators"),
+    [
+        ("/P (ABC-) /S /D /St 122", ["page 1 (ABC-122)", "page 2 (ABC-123)"]),
+        ("/S /r", ["page 1 (i)", "page 2 (ii)"]),
+        ("/S /D", ["page 1", "page 2"]),
+        ("/P (  \\000)", ["page 1", "page 2"]),
+        (f"/P ({'x' * 100_000})", [LONG_LABEL, LONG_LABEL.replace("1", "2")]),
+    ],
+)
+def test_pages_are_named_by_their_labels_too(tmp_path: Path, labels: str, locators: list[str]) -> None:
+    data = labelled(f"/PageLabels << /Nums [0 << {labels} >>] >>")
+    assert [part.locator for part in parts_of(tmp_path, data)] == locators
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_read_as_it_is_shown(tmp_path: Path, name: str) -> None:
     content, text = PAGES[name]

@@ -16,7 +16,13 @@ import pypdfium2.raw as pdfium
 
 from memagent_batch.data.ingest.readers.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.data.ingest.readers.marks import CHECKED, UNCHECKED
-from memagent_batch.data.ingest.readers.pdf_annotations import Annotations, CheckBox, Comment, embedded_file
+from memagent_batch.data.ingest.readers.pdf_annotations import (
+    Annotations,
+    CheckBox,
+    Comment,
+    embedded_file,
+    wide_text,
+)
 from memagent_batch.data.ingest.readers.pdf_flatten import Flattener
 from memagent_batch.data.ingest.readers.pdf_shapes import (
     Box,
@@ -47,6 +53,8 @@ STAMP_SHARE = 0.05
 """Greatest share of a scanned page's area that stamps cover."""
 LETTER_CURVES = 200
 """Segments of drawn shapes from which they may be letters, some 15 each."""
+LABEL_CHARACTERS = 40
+"""Longest label of a page that its locator shows."""
 QUOTED_CHARACTERS = 60
 """Characters of a text that a reason or a comment quotes."""
 PAGE = re.compile(rb"(?<!\d)(\d{1,10})\s+\d{1,10}\s+obj\s*<<[^>]*?/Type\s*/Page\b")
@@ -72,7 +80,7 @@ PAGE_PIXELS = 40_000_000
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Form fields, stamps and check boxes are part of their page."""
 
-    package, revision, modules = "pypdfium2", 8, ("pypdfium2", "numpy")
+    package, revision, modules = "pypdfium2", 9, ("pypdfium2", "numpy")
     settings = ("ocr",)
 
     def __init__(self, *, ocr: bool = False) -> None:
@@ -86,7 +94,7 @@ class PdfConverter(BuiltIn):
             try:
                 yield from pages.items(number)
             except pypdfium2.PdfiumError as error:
-                yield Part(locator=f"page {number + 1}", status=PartStatus.FAILED, reason=str(error))
+                yield Part(locator=_page_place(document, number), status=PartStatus.FAILED, reason=str(error))
         if titles := pages.bookmarks.unsaid():
             yield Part(locator="bookmarks", text="\n".join(titles))
         for number in range(document.count_attachments()):
@@ -160,7 +168,7 @@ class _Pages:
             page = self._flattener.flatten(page, number)
         hidden_texts = remove_hidden_layers(page) if self._has_layers else None
         shown_page = _Page(page, annotations, hidden_texts, ocr=self._ocr)
-        place = f"page {number + 1}"
+        place = _page_place(self._document, number)
         status, reason = shown_page.judge()
         picture = shown_page.picture() if self._ocr and status is PartStatus.NEEDS_OCR else b""
         notes, shown = shown_page.notes(with_check_boxes=bool(picture))
@@ -190,6 +198,13 @@ class _Pages:
             why = "layers that are off are read as if they were on"
             yield Part(locator=f"{place}, layers", status=PartStatus.NEEDS_REVIEW, reason=why)
         page.close()
+
+
+def _page_place(document: Any, number: int) -> str:
+    """The locator of a page: its number, and its label, such as a Bates number, if that is another one."""
+    label = " ".join(filter(str.isprintable, wide_text(partial(pdfium.FPDF_GetPageLabel, document, number)).split()))
+    shown = f" ({label[:LABEL_CHARACTERS]})" if label not in ("", str(number + 1)) else ""
+    return f"page {number + 1}{shown}"
 
 
 class _Page:
