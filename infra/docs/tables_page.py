@@ -63,7 +63,8 @@ def _key(field: pa.Field) -> str:
 def _meaning(field: pa.Field) -> str:
     unit, description = (field.metadata[key].decode() for key in (b"unit", b"description"))
     is_nested = pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type)
-    kind = "list of structs" if is_nested else str(field.type).partition("[")[0].replace("<item: ", " of ").rstrip(">")
+    plain = "struct" if pa.types.is_struct(field.type) else str(field.type)
+    kind = "list of structs" if is_nested else plain.partition("[")[0].replace("<item: ", " of ").rstrip(">")
     traits = filter(None, [f"{kind}{'?' if field.nullable else ''}", "" if unit in description else unit])
     return f"({', '.join(traits)}): {description}"
 

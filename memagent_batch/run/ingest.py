@@ -36,6 +36,7 @@ from memagent_batch.data.ingest.columns import (
     documents_schema,
     find_columns,
     folder_columns,
+    require_own_columns,
 )
 from memagent_batch.data.ingest.file_tasks import FileSettings, FileTask, plan_file_batches, read_files
 from memagent_batch.data.ingest.part_plan import PartChanges, choose_buckets, plan_joins, read_ids, read_part_sources
@@ -187,6 +188,7 @@ class _Ingest:
         """The schema of the table, with the new columns of this job, which the table gets now."""
         if self._table_schema is None:
             return schema
+        require_own_columns(self._table_schema, self._found.output)
         new = pa.schema([field for field in schema if field.name not in self._table_schema.names])
         if new.names and self._scratch is None and self._has_changes:
             try:

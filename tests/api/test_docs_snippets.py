@@ -15,8 +15,10 @@ from memagent_batch.data.ingest.readers.converter import Part
 from memagent_batch.data.store.location import Location
 from tests import unstating_engine
 from tests.api.conftest import agent_of, table_of
+from tests.convert.files import mail
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply
+from tests.ingest.nights import night
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8000/v1"
@@ -107,8 +109,23 @@ def test_tutorial_reads_the_tables_of_a_scan(names: dict[str, Any], capsys: pyte
     assert len(names["turns"].fetchall()) > 2
 
 
+def test_page_of_ingest_finds_copies_and_threads(names: dict[str, Any]) -> None:
+    mails = {number: mail(f"Terms {number}", "see below", files=[("a.txt", b"It rained. " * 50)]) for number in (1, 2)}
+    for number, message in mails.items():
+        message["Message-ID"] = f"<{number}@x>"
+    mails[2]["In-Reply-To"] = "<1@x>"
+    mails[2].replace_header("Date", "Tue, 03 Mar 2026 10:00:00 +0000")
+    for number, message in mails.items():
+        Path(f"contracts/{3 - number}.eml").write_bytes(message.as_bytes())
+    night("contracts", "texts", format="files")
+    exec(snippets("how-to/ingest.md")[0], names)
+    assert names["duplicates"]["copies"].to_pylist() == [["1.eml/1-a.txt", "2.eml/1-a.txt", "a.txt"]]
+    assert names["threads"]["thread_id"].to_pylist() == ["1@x", "1@x"]
+    assert names["threads"]["family"].to_pylist() == [["2.eml", "2.eml/1-a.txt"], ["1.eml", "1.eml/1-a.txt"]]
+
+
 def test_converter_of_the_page_converts(names: dict[str, Any]) -> None:
-    (code,) = snippets("how-to/ingest.md")
+    _, code = snippets("how-to/ingest.md")
     exec(code, names)
     assert list(names["Dat"]().convert(Path("contracts/a.txt"))) == [Part(locator="text", text="It rained. " * 50)]
 

@@ -88,6 +88,23 @@ def require_carried(settings: InputConfig) -> None:
             )
 
 
+def require_own_columns(table: pa.Schema, output: Location) -> None:
+    """Refuses a table with a carried column whose name an own column of `documents` has got since.
+
+    Raises:
+        InputError: names the column.
+    """
+    stored = {field.name.lower(): field for field in table}
+    for field in DOCUMENTS:
+        other = stored.get(field.name)
+        if other is None or (other.name == field.name and types.is_struct(other.type) == types.is_struct(field.type)):
+            continue
+        raise InputError(
+            f"output: {output} carries a column {other.name!r} of its input, and `documents` now has one of its own; "
+            "choose an empty output, and carry yours under another name with input.carry"
+        )
+
+
 def folder_columns(listing: SourceListing, settings: InputConfig) -> tuple[StoredColumn, ...]:
     """The columns to carry and those of the condition for document files: keys of their folders are the only ones."""
     carried = [StoredColumn(name=name, stored=stored, type=pa.string()) for name, stored in settings.carried.items()]

@@ -1,12 +1,13 @@
 """Tasks that read document files (PDF, Office, mail, HTML, archives, text): each file becomes documents."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -18,13 +19,14 @@ from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, File
 from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of, make_converter
 from memagent_batch.data.ingest.readers.kinds import FileKind
+from memagent_batch.data.ingest.readers.metadata import TEXTS, TIMES, clean_text, parse_time
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows
 from memagent_batch.data.ingest.row_tasks import TASKS_PER_CPU
 from memagent_batch.data.ingest.rows import DocumentValues, Origin, joined_row
 from memagent_batch.data.ingest.sources import SourceChanges
-from memagent_batch.data.ingest.tables import Severity
+from memagent_batch.data.ingest.tables import MetadataRow, Severity
 from memagent_batch.data.store.database import run_query
 from memagent_batch.data.store.errors import LASTING_ERRORS, input_errors
 from memagent_batch.data.store.location import Location
@@ -38,6 +40,7 @@ TASK_BYTES = 64 << 20
 """Bytes of document files from which a task takes no more."""
 MIN_TASK_FILES = 8
 """Least document files of a task: below that, its start takes longer than its work."""
+CONTENT_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +263,12 @@ def file_documents(
                     for part in parts
                     if part.status is not PartStatus.MISSED
                 ],
-                origin=Origin(source=file.name, source_hash=digest, reader=parts[0].reader),
+                origin=Origin(
+                    source=file.name,
+                    source_hash=digest,
+                    reader=parts[0].reader,
+                    metadata=_metadata_row(document, file.name, digest=digest),
+                ),
                 columns=file.columns,
                 max_bytes=max_bytes,
                 losses=losses,
@@ -269,6 +277,20 @@ def file_documents(
             )
         )
     return rows
+
+
+def _metadata_row(document: FileDocument, source: str, *, digest: str | None) -> MetadataRow:
+    """Returns the metadata of a document of a file. A hostile file may have made up what its process says."""
+    content_hash = digest if document.document_id == source else document.content_hash
+    return cast(
+        "MetadataRow",
+        {
+            "family_id": source,
+            "content_hash": content_hash if CONTENT_HASH.fullmatch(content_hash or "") else None,
+            **{name: clean_text(document.metadata.get(name)) for name in TEXTS},
+            **{name: parse_time(document.metadata.get(name)) for name in TIMES},
+        },
+    )
 
 
 def _filled(text: str | None) -> str:

@@ -58,6 +58,7 @@ class _Document:
     """Where it stands in its source, before its own locators."""
     depth: int = 0
     failure: str | None = None
+    content_hash: str | None = None
 
 
 class FileConverter:
@@ -92,7 +93,7 @@ class FileConverter:
             parts = [_file_part(item, document, reader=self._reader(kind)) for kind, item in self._parts(converted)]
             counts = {"num_words": converted.num_words, "num_missing": converted.num_missing}
             if parts:  # an archive is nothing but its attachments
-                documents.append(FileDocument(document_id=document.document_id, parts=parts, **counts))
+                documents.append(_described(document, parts, metadata=converted.metadata, **counts))
             self.readers.add(self._reader(converted.kind))
             attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
             waiting.extendleft(reversed(attached))
@@ -162,7 +163,11 @@ def unopened(name: str, part: Part) -> list[FileDocument]:
 
 def _refused(refusal: Part, document: _Document) -> FileDocument:
     part = _file_part(asdict(refusal), document, reader=KINDS_READER)
-    return FileDocument(document_id=document.document_id, parts=[part])
+    return _described(document, [part])
+
+
+def _described(document: _Document, parts: list[FilePart], **others: Any) -> FileDocument:
+    return FileDocument(document_id=document.document_id, parts=parts, content_hash=document.content_hash, **others)
 
 
 def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part | None:
@@ -204,6 +209,7 @@ def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Do
         place=", ".join(filter(None, (document.place, locator))),
         depth=document.depth + 1,
         failure=item["failure"],
+        content_hash=str(item["content_hash"]),
     )
 
 

@@ -1,7 +1,7 @@
 """What of a file is not in the text: statuses of its parts as rows of `losses`, and losses in a line for a person."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memagent_batch.data.ingest.readers.converter import PartStatus
@@ -42,6 +42,10 @@ class FileDocument:
 
     document_id: str
     parts: list[FilePart]
+    content_hash: str | None = None
+    """Of an attachment, SHA-256 of its bytes, hex, as the process of its file says."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What its file says of itself, as the process of that file says; see `read_metadata`."""
     num_words: int = 0
     """Words that it contains, without those of its attachments; 0 where they are not counted."""
     num_missing: int = 0

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from memagent_batch.data.documents.formats.records import EMPTY_TEXT, too_long
-from memagent_batch.data.ingest.tables import LossRow, PartRow
+from memagent_batch.data.ingest.tables import LossRow, MetadataRow, PartRow
 from memagent_batch.errors import BadFileError, DocumentError, SourceUnreadError
 from memagent_batch.loop.addresses import text_hash
 from memagent_batch.masking import mask_urls
@@ -31,6 +31,13 @@ class Origin:
     source_hash: str | None = None
     reader: str | None = None
     """None for a row of a table."""
+    metadata: MetadataRow | None = None
+    """None for a row of a table."""
+
+    def values(self) -> DocumentValues:
+        """Returns its columns. Rows of a table have no `metadata`, so that they keep the hash of earlier versions."""
+        own = {} if self.metadata is None else {"metadata": self.metadata}
+        return {"source": self.source, "source_hash": self.source_hash, "reader": self.reader, **own}
 
 
 def text_row(
@@ -63,9 +70,7 @@ def failed_row(
             "num_bytes": 0,
             "parts": [{**part, "char_start": 0, "char_end": 0} for part in parts],
             "losses": [*losses],
-            "source": origin.source,
-            "source_hash": origin.source_hash,
-            "reader": origin.reader,
+            **origin.values(),
             "source_read": source_read,
             "error": mask_urls(error),
             "error_type": error_type,
@@ -133,9 +138,7 @@ def _row(
             "num_bytes": num_bytes,
             "parts": [*parts],
             "losses": [],
-            "source": origin.source,
-            "source_hash": origin.source_hash,
-            "reader": origin.reader,
+            **origin.values(),
             "source_read": 1.0,
             "error": None,
             "error_type": None,

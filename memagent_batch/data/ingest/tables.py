@@ -42,6 +42,19 @@ class PartRow(TypedDict):
     carried: Annotated[str | None, Column("carried columns of its row that differ from the document's, as JSON")]
 
 
+class MetadataRow(TypedDict):
+    """What the file of a document says of itself, and the family that it belongs to."""
+
+    family_id: Annotated[str | None, Column("id of the file that it came out of at the top; its own if of none")]
+    content_hash: Annotated[str | None, Column("SHA-256 of its bytes; null if not all were read")]
+    author: Annotated[str | None, Column("who wrote it; of mail, the sender")]
+    created_at: Annotated[datetime | None, Column("when it was made, UTC; of mail, when it was sent")]
+    modified_at: Annotated[datetime | None, Column("when it was last changed, UTC")]
+    message_id: Annotated[str | None, Column("of mail: Message-ID, without brackets")]
+    answers_id: Annotated[str | None, Column("of mail: `message_id` of what it answers, from In-Reply-To")]
+    thread_id: Annotated[str | None, Column("of mail: first of References, else In-Reply-To, else Message-ID")]
+
+
 class SourceRow(TypedDict):
     """One row for each source file, or data file of a lake table, and each scope that it was read with."""
 
@@ -78,6 +91,9 @@ class DocumentRow(TypedDict):
     ]
     error: Annotated[str | None, Column("why there is no text")]
     error_type: Annotated[str | None, Column("kind of that error: DocumentError, BadFileError, SourceUnreadError")]
+    metadata: Annotated[
+        MetadataRow | None, Column("what its file says of itself, and its family; null for a row of a table")
+    ]
     run_id: Annotated[str, Column("ingest that wrote this row")]
     parts_hash: Annotated[int, Column("hash of the spans and locators of its parts")]
     row_hash: Annotated[int, Column("hash of the row without `reader` and `run_id`")]

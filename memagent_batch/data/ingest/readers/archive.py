@@ -33,7 +33,7 @@ MISSING = "an archive that libarchive unpacks: install it on every node (apt-get
 class ZipConverter(BuiltIn):
     """Files are unpacked one after another, and the limits of the whole ZIP file count what they unpack to."""
 
-    revision = 4
+    revision = 5
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """An attachment for each file."""
@@ -59,7 +59,7 @@ class ZipConverter(BuiltIn):
 class ArchiveConverter(BuiltIn):
     """7z, RAR, CAB and TAR archives, and files that gzip, bzip2, xz or zstd packed."""
 
-    revision, package = 1, "libarchive-c"
+    revision, package = 2, "libarchive-c"
 
     def version(self) -> str:
         """Its revision and the versions of its libraries."""

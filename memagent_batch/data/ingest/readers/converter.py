@@ -87,6 +87,8 @@ class Attachment:
     locator: str
     data: bytes = b""
     failure: str | None = None
+    content_hash: str | None = None
+    """SHA-256 of its bytes, hex, if they are other ones than `data`; empty if nobody knows them."""
 
 
 class Converter(Protocol):

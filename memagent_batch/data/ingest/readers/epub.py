@@ -32,7 +32,7 @@ MEDIA = "a recording, which is not read; add what is said in it as text"
 class EpubConverter(BuiltIn):
     """A chapter is a part; pages that the order of reading does not name come after the chapters."""
 
-    package, revision, modules = "lxml", 1, ("lxml.etree",)
+    package, revision, modules = "lxml", 2, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the chapters, then what is not read: pictures and recordings."""
@@ -45,10 +45,7 @@ class EpubConverter(BuiltIn):
 
 def _parts(book: zipfile.ZipFile) -> Iterator[Part]:
     names = [name for name in dict.fromkeys(book.namelist()) if not name.endswith("/")]
-    package = next((place for place in _values(book, CONTAINER, "rootfile", "full-path")), None)
-    if package is None:
-        raise ConversionError(f"its {CONTAINER} names no package; is it whole?")
-    chapters = [name for name in _reading_order(book, package) if name in names]
+    chapters = [name for name in _reading_order(book, package_place(book)) if name in names]
     pages = [name for name in names if name.lower().endswith(PAGE_ENDINGS) and not name.startswith("META-INF/")]
     for number, name in enumerate(chapters, start=1):
         yield from _page_parts(book, name, place=f"chapter {number}", names=names)
@@ -60,6 +57,18 @@ def _parts(book: zipfile.ZipFile) -> Iterator[Part]:
             yield from picture_parts(f"picture {name}", book.read(name))
         elif name.lower().endswith(MEDIA_ENDINGS):
             yield Part(locator=f"recording {name}", status=PartStatus.SKIPPED, reason=MEDIA)
+
+
+def package_place(book: zipfile.ZipFile) -> str:
+    """Returns the name of the file that lists what the book holds.
+
+    Raises:
+        ConversionError: none is named.
+    """
+    package = next(iter(_values(book, CONTAINER, "rootfile", "full-path")), None)
+    if package is None:
+        raise ConversionError(f"its {CONTAINER} names no package; is it whole?")
+    return package
 
 
 def _reading_order(book: zipfile.ZipFile, package: str) -> list[str]:

@@ -37,7 +37,7 @@ ENCODING_BYTES = 4 << 10
 class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    package, revision, modules = "lxml", 9, ("lxml.etree",)
+    package, revision, modules = "lxml", 10, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, a part for each picture that the page holds, and one for each kind of thing left unread."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of
 from memagent_batch.data.ingest.readers.mailbox import is_mail
 
-KINDS_VERSION = "8"
+KINDS_VERSION = "9"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""

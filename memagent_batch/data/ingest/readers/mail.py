@@ -7,6 +7,7 @@ from email import message_from_bytes
 from email.errors import CloseBoundaryNotFoundDefect
 from email.message import Message
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from memagent_batch.data.ingest.counts.mail import PROGRAM_HEADERS
@@ -113,7 +114,7 @@ class MailConverter(BuiltIn):
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    package, revision, modules = "lxml", 13, ("lxml.etree",)
+    package, revision, modules = "lxml", 14, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -181,7 +182,9 @@ def message_items(
             data=partial(_attachment_data, part, is_damaged),
             failure="this attachment can't be unpacked",
         )
-        yield replace(attachment, failure=failure or attachment.failure)
+        is_text = attachment.failure is None and _kind(part).startswith("text/")  # whose data may be in UTF-8 by now
+        content_hash = sha256(leaf_bytes(part)[0]).hexdigest() if is_text else None
+        yield replace(attachment, failure=failure or attachment.failure, content_hash=content_hash)
         if any(is_damaged):
             yield Part(locator=attachment.locator, status=PartStatus.FAILED, reason=DAMAGED_ENCODING)
 

@@ -33,7 +33,7 @@ COLUMN_SHARE = 0.25
 class PictureConverter(BuiltIn):
     """Says that an image is not read."""
 
-    revision = 2
+    revision = 3
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part without text."""
@@ -45,7 +45,7 @@ class PictureConverter(BuiltIn):
 class OcrConverter(BuiltIn):
     """An image, such as a page or a picture that another converter found."""
 
-    package, revision, extra, modules = "rapidocr", 4, "ocr", ("rapidocr",)
+    package, revision, extra, modules = "rapidocr", 5, "ocr", ("rapidocr",)
     settings = ("ocr_min_confidence",)
 
     def __init__(self, *, ocr_min_confidence: float = MIN_CONFIDENCE) -> None:

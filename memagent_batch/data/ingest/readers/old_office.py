@@ -65,7 +65,7 @@ PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
 class OldOfficeConverter(BuiltIn):
     """LibreOffice writes the file as DOCX, XLSX or PPTX, which its reader reads; a note says so."""
 
-    revision = 2
+    revision = 3
     modules = ("olefile", *DocxConverter.modules, *SheetsConverter.modules, *SlidesConverter.modules)
 
     def version(self) -> str:
@@ -90,6 +90,8 @@ class OldOfficeConverter(BuiltIn):
             if note and isinstance(item, Part) and item.status is PartStatus.OK and item.text.strip():
                 yield replace(item, reason="; ".join(filter(None, (note, item.reason))))
                 note = ""
+            elif isinstance(item, Attachment):  # LibreOffice writes it anew, each time with other bytes
+                yield replace(item, content_hash="")
             else:
                 yield item
 

@@ -11,6 +11,7 @@ from email.message import EmailMessage
 from email.parser import HeaderParser
 from email.utils import format_datetime
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ TEXT_STREAM = re.compile(r"__substg1\.0_([0-9A-F]{4})001[EF]", re.I)
 UNICODE, BYTES, DATA, FOLDER, TIME = 0x001F, 0x001E, 0x0102, 0x000D, 0x0040
 """Types of properties: two kinds of text, bytes, a message or object inside, and a time."""
 CLASS, SUBJECT, TRANSPORT_HEADERS, SENT, RECEIVED, CREATED = 0x001A, 0x0037, 0x007D, 0x0039, 0x0E06, 0x3007
+CHANGED = 0x3008
+IDS = {"Message-ID": 0x1035, "In-Reply-To": 0x1042, "References": 0x1039}
 SENDER, AUTHOR = (0x0C1A, 0x5D01, 0x0C1F), (0x0042, 0x5D02, 0x0065)
 """Name, address of the Internet and address of its kind: of who sent it, and of the one for whom it was sent."""
 RECIPIENT_NAMES, RECIPIENT_ADDRESSES, RECIPIENT_TYPE, NON_DELIVERY = (0x3001,), (0x39FE, 0x3003), 0x0C15, 0x0C1B
@@ -86,13 +89,13 @@ FIRST_DICTIONARY = (
 class OutlookConverter(BuiltIn):
     """A message is a part, as in an e-mail; its attachments, and messages inside it, are separate documents."""
 
-    package, revision, modules = "olefile", 7, ("olefile", "lxml.etree")
+    package, revision, modules = "olefile", 8, ("olefile", "lxml.etree")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Returns the text of the message and of its attachments, and the losses: what could not be read."""
         try:
             with olefile.OleFileIO(file) as ole:
-                items = [*message_parts(_Folder(ole, (), Losses(), header_bytes=HEADER_BYTES))]
+                items = [*message_parts(open_message(ole))]
         except (OSError, LookupError, struct.error, ValueError) as error:
             raise ConversionError(f"it can't be opened as a message of Outlook ({error}); is it whole?") from error
         yield from items
@@ -250,6 +253,11 @@ class _Folder(MapiItem):
         return {number: (kind, value) for kind, number, _, value in entries}
 
 
+def open_message(ole: Any) -> MapiItem:
+    """Returns the message of an opened file."""
+    return _Folder(ole, (), Losses(), header_bytes=HEADER_BYTES)
+
+
 def message_parts(
     message: MapiItem, *, number: int = 1, below: str = "", place: str = ""
 ) -> Iterator[Part | Attachment]:
@@ -299,11 +307,21 @@ def _as_mail(message: MapiItem, *, depth: int = 1) -> bytes:
             )
         else:
             content.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
-    headers = "".join(f"{name}: {value}\r\n" for name, value in _headers(message).items() if value)
+    headers = "".join(f"{name}: {value}\r\n" for name, value in mail_headers(message).items() if value)
+    _set_boundaries(content)
     if depth > 1:
         page = visible_text(html)
         message.losses.left_out += [headers, body, page.title, page.text, *page.left_out, rtf]
     return headers.encode("utf-8", "replace") + content.as_bytes()
+
+
+def _set_boundaries(content: EmailMessage) -> None:
+    """Names the boundaries of an e-mail after its content, so that the same message always becomes the same bytes."""
+    parts = [part for part in content.walk() if part.is_multipart()]
+    leaves = (str(part.get_payload()) for part in content.walk() if not part.is_multipart())
+    digest = sha256("\n".join(leaves).encode("utf-8", "surrogateescape")).hexdigest()
+    for number, part in enumerate(parts):
+        part.set_boundary(f"{number}-{digest}")
 
 
 def _rtf_text(message: MapiItem) -> str:
@@ -377,8 +395,8 @@ def _fields(message: MapiItem) -> Iterator[str]:
         message.losses.unread.append(f"it is a {kind or 'message without a class'}: not all of its fields are read")
 
 
-def _headers(message: MapiItem) -> dict[str, str]:
-    """Sender, recipients, dates and subject: those that it was sent with, else those that Outlook noted."""
+def mail_headers(message: MapiItem) -> dict[str, str]:
+    """Sender, recipients, dates, subject and ids: those that it was sent with, else those that Outlook noted."""
     sent = HeaderParser().parsestr(FIRST_LINE.sub("", message.text(TRANSPORT_HEADERS)))
     sender, author = _person(message, SENDER), _person(message, AUTHOR)
     times = (message.time(number) for number in (SENT, RECEIVED, CREATED))
@@ -389,8 +407,13 @@ def _headers(message: MapiItem) -> dict[str, str]:
         "Date": next(filter(None, times), ""),
         "Delivery-Date": message.time(RECEIVED) if message.time(SENT) else "",
         "Subject": message.text(SUBJECT),
+        **{name: message.text(number) for name, number in IDS.items()},
     }
-    names = [*HEADERS, *(name for name in sent if PROGRAM_HEADERS.fullmatch(name) is None and name not in HEADERS)]
+    names = [
+        *HEADERS,
+        *IDS,
+        *(name for name in sent if PROGRAM_HEADERS.fullmatch(name) is None and name not in HEADERS),
+    ]
     headers = {name: " ".join(str(sent.get(name) or noted.get(name, "")).split()) for name in names}
     return headers | dict(_recipients(message, headers))
 

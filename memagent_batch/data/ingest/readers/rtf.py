@@ -88,7 +88,7 @@ INVISIBLE = {0xAD: None, 0xA0: " "}
 class RtfConverter(BuiltIn):
     """Hidden text is read, what a tracked change deleted is not."""
 
-    revision = 6
+    revision = 7
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text, and a part for each kind of text beside it."""

@@ -19,7 +19,7 @@ TITLE_CHARACTERS = 80
 class TextConverter(BuiltIn):
     """Reads a whole file as one part."""
 
-    revision, package = 5, "chardet"
+    revision, package = 6, "chardet"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the text as one part."""
@@ -32,7 +32,7 @@ class TextConverter(BuiltIn):
 class MarkdownConverter(BuiltIn):
     """Reads Markdown with its marks, since models read them. A heading begins a part."""
 
-    revision, package = 5, "chardet"
+    revision, package = 6, "chardet"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each section."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
+from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,11 +35,13 @@ from memagent_batch.data.ingest.readers.converter import (
     make_converter,
 )
 from memagent_batch.data.ingest.readers.kinds import recognise
+from memagent_batch.data.ingest.readers.metadata import read_metadata
 from memagent_batch.data.ingest.readers.process.sandbox import Limits, confine
 
 PARTS_FILE = "parts.jsonl"
-"""The kind of the file, then what its converter gave: a JSON object a line, each attachment with the name of its file
-in the folder, None beyond `MAX_DOCUMENTS`; then what it did not give, and how many words the file has."""
+"""The kind of the file, what it says of itself, and what its converter gave: a JSON object a line, each attachment with
+the name of its file in the folder, None beyond `MAX_DOCUMENTS`; then what it did not give, and how many words the file
+has."""
 PICTURE = "picture-"
 """Begins the names of files with pictures for OCR."""
 FAILURE_FILE = "failure.txt"
@@ -145,7 +148,7 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
             if isinstance(found, Part):
                 lines.write(_line({"kind": None}) + _line(asdict(found) | {"picture": None}))
             else:
-                lines.write(_line({"kind": found}))
+                lines.write(_line({"kind": found}) + _line({"metadata": read_metadata(found, Path(request["file"]))}))
                 converter = make_converter(makers[found], request["settings"])
                 given = Given()
                 _write(converter, lines, request, given)
@@ -171,6 +174,7 @@ def _write(converter: Converter, lines: FileIO, request: Request, given: Given) 
         if isinstance(item, Attachment):
             num_attachments += 1
             del record["data"]
+            record["content_hash"] = _content_hash(item)
             if num_attachments <= MAX_DOCUMENTS:
                 data, name = b"" if item.failure else item.data, f"attachment-{num_attachments}{ending_of(item.name)}"
                 output_bytes -= len(data)
@@ -186,6 +190,13 @@ def _write(converter: Converter, lines: FileIO, request: Request, given: Given) 
         if name is not None:
             (folder / name).write_bytes(data)
         lines.write(line)
+
+
+def _content_hash(attachment: Attachment) -> str | None:
+    """SHA-256 of its bytes; None if it could not be read."""
+    if attachment.content_hash is None and (attachment.data or not attachment.failure):
+        return sha256(attachment.data).hexdigest()
+    return attachment.content_hash
 
 
 def tell(given: Given, item: Part | Attachment) -> None:

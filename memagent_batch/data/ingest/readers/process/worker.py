@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
@@ -35,6 +35,8 @@ class Converted:
     """Why it did not come to its end: it failed, died or struck a limit."""
     kind: str | None = None
     """Kind or ending of its converter; None if it has none, or it failed before that was known."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says of itself; see `read_metadata`."""
     items: Sequence[Mapping[str, Any]] = ()
     """Parts and attachments in order, as the server wrote them (`PARTS_FILE`)."""
     num_words: int = 0
@@ -104,13 +106,16 @@ class ConverterServer:
             raise RunFailedError(f"converter {ending['load_error']}")
         first, *items = [*_records(folder / PARTS_FILE)] or [{"kind": None}]
         counts = [item for item in items if "num_words" in item]
-        items = [item for item in items if "num_words" not in item]
+        said = (item.get("metadata") for item in items)
+        metadata: Mapping[str, Any] = next((each for each in said if isinstance(each, dict)), {})
+        items = [item for item in items if not item.keys() & {"num_words", "metadata"}]
         failure = ending["failure"]
         if counts and failure is not None:  # all was converted, and the count was stopped
             reason = f"whether all of it was read is not known: its words were not counted ({failure})"
             items.append(asdict(Part(locator="count", status=PartStatus.NEEDS_REVIEW, reason=reason)))
             failure = None
-        return Converted(folder=folder, failure=failure, kind=first["kind"], items=items, **dict(*counts[-1:]))
+        found = {"kind": first["kind"], "metadata": metadata, "items": items, **dict(*counts[-1:])}
+        return Converted(folder=folder, failure=failure, **found)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
