@@ -49,7 +49,7 @@ class DocxConverter(BuiltIn):
     out, and the part says so.
     """
 
-    package, revision, modules = "lxml", 11, ("lxml.etree",)
+    package, revision, modules = "lxml", 12, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each section of the body, then one for each header, footer and list of comments."""

@@ -18,7 +18,7 @@ from memagent_batch.data.ingest.readers.symbols import symbol_note
 class SlidesConverter(BuiltIn):
     """Slides in the order of the show, hidden ones too; shapes in the order in which they are drawn."""
 
-    package, revision, modules = "lxml", 6, ("lxml.etree",)
+    package, revision, modules = "lxml", 7, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields a part for each slide, and for each text beside it."""
