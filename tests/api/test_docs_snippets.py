@@ -121,6 +121,7 @@ def test_page_of_ingest_finds_copies_and_threads(names: dict[str, Any]) -> None:
     exec(snippets("how-to/ingest.md")[0], names)
     assert names["duplicates"]["copies"].to_pylist() == [["1.eml/1-a.txt", "2.eml/1-a.txt", "a.txt"]]
     assert names["threads"]["thread_id"].to_pylist() == ["1@x", "1@x"]
+    assert names["threads"]["document_id"].to_pylist() == ["2.eml", "1.eml"]
     assert names["threads"]["family"].to_pylist() == [["2.eml", "2.eml/1-a.txt"], ["1.eml", "1.eml/1-a.txt"]]
 
 
