@@ -34,6 +34,7 @@ from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from tests.durations import recorded
 from tests.engine_context import context_of
 from tests.faults.loopback.cluster import free_port
+from tests.faults.loopback.proxy import FaultProxy
 from tests.job_process import START_TRIES
 
 if TYPE_CHECKING:
@@ -137,6 +138,13 @@ def s3_bucket(s3_endpoint: str) -> Location:
     bucket = Location(uri=f"s3://bucket-{uuid.uuid4().hex}", storage_options=options)
     bucket.fs.mkdir(bucket.path)
     return bucket
+
+
+@pytest.fixture
+def proxy(s3_endpoint: str) -> Iterator[FaultProxy]:
+    """Stands before the S3 API, and fails as a test asks for."""
+    with FaultProxy(upstream=s3_endpoint) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session")

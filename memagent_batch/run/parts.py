@@ -126,7 +126,7 @@ def copied_parts(
 
 
 def _names_by_stem(dropped: pa.Table, stems: Sequence[str]) -> dict[str, list[str]]:
-    """The documents that are dropped of these stems alone: of others, which may have millions, no row is copied."""
+    """Returns the dropped documents of each of these stems. Others keep no row, so that nobody asks for their names."""
     names: dict[str, list[str]] = defaultdict(list)
     wanted = pa.array(stems, dropped.schema.field("stem").type)
     for batch in dropped.to_batches():

@@ -108,7 +108,7 @@ def find_sources(config: SourceConfig, output: Location, *, retry_failed: bool =
 
 
 def _is_output(config: SourceConfig, places: Sequence[Location]) -> bool:
-    """Whether the documents are an output with a table `documents`."""
+    """Whether `documents` names the output of another run instead of files."""
     if len(places) != 1 or table_name(config.documents[0]) or any(mark in config.documents[0] for mark in ("*", "::")):
         return False
     if places[0].uri.startswith(("http://", "https://", "hf://")):

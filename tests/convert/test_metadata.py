@@ -11,10 +11,10 @@ import pytest
 
 from memagent_batch.data.ingest.file_tasks import PendingFile, file_documents
 from memagent_batch.data.ingest.files import FileConverter
-from memagent_batch.data.ingest.losses import FileDocument, FilePart
+from memagent_batch.data.ingest.losses import FileDocument, FilePart, find_losses
 from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.readers.kinds import FileKind
-from memagent_batch.data.ingest.readers.metadata import read_metadata
+from memagent_batch.data.ingest.readers.metadata import READERS, read_metadata
 from memagent_batch.data.ingest.readers.outlook import OutlookConverter
 from tests.convert import files, office, outlook
 from tests.convert.files import written
@@ -245,6 +245,20 @@ def test_what_a_taken_over_process_says_is_checked() -> None:
     file = PendingFile(path="a.zip", name="a.zip", num_bytes=1)
     (row,) = file_documents([document], file=file, digest=None, max_bytes=None)
     assert row["metadata"] == dict.fromkeys(row["metadata"]) | {"family_id": "a.zip", "message_id": "a b"}
+
+
+def test_metadata_that_can_not_be_read_are_a_note_of_a_file_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> Any:
+        raise ValueError("no such date")
+
+    monkeypatch.setitem(READERS, FileKind.PDF, fail)
+    metadata = read_metadata(FileKind.PDF, Path("a.pdf"))
+    for status, severities in ((PartStatus.OK, ["format"]), (PartStatus.FAILED, ["unread"])):
+        part = FilePart(document_id="a.pdf", locator="page 1", text="x", status=status, reason="")
+        document = FileDocument(document_id="a.pdf", parts=[part], metadata=metadata)
+        losses, _ = find_losses([document])["a.pdf"]
+        assert [loss["severity"] for loss in losses] == severities
+        assert ("ValueError: no such date" in losses[0]["detail"]) is (status is PartStatus.OK)
 
 
 def test_attachments_have_the_hash_of_the_bytes_that_were_sent(metadata_of: Any) -> None:

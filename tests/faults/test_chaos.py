@@ -59,12 +59,6 @@ def undisturbed(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Res
     return read_results(Location(uri=str(output)), asked=NUM_DOCUMENTS)
 
 
-@pytest.fixture
-def proxy(s3_endpoint: str) -> Iterator[FaultProxy]:
-    with FaultProxy(upstream=s3_endpoint) as proxy:
-        yield proxy
-
-
 def arguments_of(corpus: Corpus) -> list[str]:
     sizes = ["--pool.readings-in-flight", "4", "--log.flush-seconds", "0.5"]
     return [*corpus.arguments(), "--executor", "ray", *sizes]

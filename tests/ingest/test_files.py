@@ -125,14 +125,14 @@ def test_new_version_of_a_reader_reads_its_files_again(tmp_path: Path, monkeypat
 
     def upgraded(*settings: Any) -> Any:
         chosen = choose_converters(*settings)
-        return {**chosen, "pdf": replace(chosen["pdf"], version="99")}
+        return {**chosen, "pdf": replace(chosen["pdf"], version="99; library 3")}
 
     monkeypatch.setattr(sources, "choose_converters", upgraded)
     report = read(tmp_path)
     assert num_read(report) == 1
     assert changes(report) == (0, 0, 0)  # the text is the same
     readers = {row["source"]: row["reader"] for row in rows(tmp_path / "out", "sources")}
-    assert readers["0/000.pdf"] == "pdf 99"
+    assert readers["0/000.pdf"] == "pdf 99, library 3"
     assert num_read(read(tmp_path)) == 0
 
 

@@ -1,6 +1,5 @@
 """Commits to a Delta table over a store that loses replies, hangs, or is shared with other runs."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +22,6 @@ IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"mode": "stand
 NUM_COMMITS = 5
 LOST_SHARE = 0.2
 SCHEMA = pa.schema([pa.field("number", pa.int64())])
-
-
-@pytest.fixture
-def proxy(s3_endpoint: str) -> Iterator[FaultProxy]:
-    with FaultProxy(upstream=s3_endpoint) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -28,12 +28,6 @@ IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts"
 
 
 @pytest.fixture
-def proxy(s3_endpoint: str) -> Iterator[FaultProxy]:
-    with FaultProxy(upstream=s3_endpoint) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def bucket(s3_bucket: Location, proxy: FaultProxy) -> Location:
     """The bucket, reached through the proxy by a client that hardly tries again."""
     options: dict[str, Any] = {

@@ -38,7 +38,7 @@ from memagent_batch.loop.texts.locators import LocatedRow
 FILES_AT_ONCE = 16
 """Files of an object store whose index is read and held at once: a store takes some 50 ms for each request."""
 SMALL_ROWS = 65_536
-"""Most rows of such a file. Larger ones, and those on a disk, are read a row group at a time."""
+"""Most rows of a file that is held whole. Larger files, and files on a disk, are read a row group at a time."""
 INDEX_REQUEST_BYTES = 256 * 1024
 """Smallest request to an object store when the short columns are read, bytes. Texts lie between them in the file."""
 _IS_INSIDE = "is_inside"

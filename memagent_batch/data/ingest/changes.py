@@ -135,7 +135,7 @@ def _stored_batches(
 
 
 def pack_old_rows(stored: pa.Table, sources_of_tasks: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[bytes]:
-    """Packs the stored documents of the sources of each task in turn, `OLD_ROWS`.
+    """Yields for each task, packed, the rows that the table has of its sources (`OLD_ROWS`).
 
     Args:
         stored: `STORED`.

@@ -39,7 +39,7 @@ TASK_FILES = 256
 TASK_BYTES = 64 << 20
 """Bytes of document files from which a task takes no more."""
 MIN_TASK_FILES = 8
-"""Least document files of a task: below that, its start takes longer than its work."""
+"""Fewest document files of a task: to start one takes longer than to read so few."""
 CONTENT_HASH = re.compile(r"[0-9a-f]{64}")
 
 

@@ -37,8 +37,8 @@ class ChosenConverter:
 
     @property
     def reader(self) -> str:
-        """Its name and version."""
-        return f"{self.name} {self.version}"
+        """Its name and version, without the sign that parts the readers of a source."""
+        return f"{self.name} {self.version}".replace(";", ",")
 
 
 def endings_reader(converters: Mapping[str, ChosenConverter]) -> str:

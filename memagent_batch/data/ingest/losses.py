@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memagent_batch.data.ingest.readers.converter import PartStatus
+from memagent_batch.data.ingest.readers.metadata import FAILURE, clean_text
 from memagent_batch.data.ingest.tables import LossRow, Severity
 
 NOTE = "note"
@@ -89,6 +90,9 @@ def _losses_of(
         place = f"attachment {name.removeprefix(f'{document_id}/')}"
         losses += {(part.status, part.reason): _loss(part, place=place) for part in (*lost, *doubtful[name])}.values()
     losses += [_loss(part, place=None if is_one else part.locator) for part in notes]
+    failure = clean_text(document.metadata.get(FAILURE))
+    if failure and not unread[document_id]:  # else the file is damaged, and that is said already
+        losses.append({"kind": NOTE, "severity": Severity.FORMAT.value, "place": None, "detail": failure})
     num_parts = len(parts) + len(attached)
     num_unread = sum(part.status is not PartStatus.MISSED for part in unread[document_id])
     num_unread += sum(map(bool, attached.values()))

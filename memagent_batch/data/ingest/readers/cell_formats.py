@@ -1,4 +1,4 @@
-"""Formats of the cells of workbooks, and what to know of the cells that have them."""
+"""Shows cells of workbooks by their number formats, and notes what differs from the display of Excel."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from memagent_batch.data.ingest.readers.marks import struck_out
 from memagent_batch.data.ingest.readers.number_formats import NumberFormat, general, parse_number
 
 REMEMBERED_NUMBERS = 1 << 14
-"""Numbers of one format whose displays are kept, for they are often the same."""
+"""Size of the cache of displayed numbers of a format: cells often repeat."""
 LOCAL_CURRENCY = "some numbers have the currency of the computer on which they are shown; none is written here"
 TRANSLATED = "some dates and numbers are shown in another language, calendar or digits; they are written in English"
 HIDDEN = "the formats of some cells show nothing, or #### in place of a date: their values are read as they are stored"
@@ -29,7 +29,7 @@ class CellFormat:
         """Returns what Excel displays of a stored number."""
 
     def notes(self) -> Iterator[str]:
-        """Yields what to know of the cells with this format that were read."""
+        """Yields notes on how the cells that were read with this format differ from the display of Excel."""
         if self._is_used and self._has_local_currency:
             yield LOCAL_CURRENCY
         if self._is_used and self._is_translated:

@@ -88,7 +88,7 @@ class Attachment:
     data: bytes = b""
     failure: str | None = None
     content_hash: str | None = None
-    """SHA-256 of its bytes, hex, if they are other ones than `data`; empty if nobody knows them."""
+    """SHA-256 of its bytes, hex; by default that of `data`. Empty if the bytes in the file are not known."""
 
 
 class Converter(Protocol):

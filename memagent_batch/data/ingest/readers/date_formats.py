@@ -12,7 +12,7 @@ MONTHS += ["October", "November", "December"]
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 DAY_SECONDS = 86_400
 DAY_0 = {False: datetime(1899, 12, 30), True: datetime(1904, 1, 1)}
-"""By whether the workbook counts days from 1904."""
+"""The day with the number 0, by whether the workbook counts days from 1904."""
 LEAP_DAY = 60
 """29 February 1900 in Excel, which that year did not have: its days before have another day of the week."""
 SUNDAY = 6

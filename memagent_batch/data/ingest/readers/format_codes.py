@@ -30,7 +30,7 @@ TOKENS = re.compile(
 LITERALS = {"quoted": "literal", "escaped": "literal"}
 IGNORED = frozenset({"fill", "colour"})
 MOST_CHARACTERS = 255
-"""Of a format code in Excel."""
+"""Longest format code that Excel takes."""
 
 ENGLISH, LANGUAGE_BITS = 0x09, 0x3FF
 """Number of English, and the bits of a locale's number that name its language: `[$-409]` is that of the USA."""

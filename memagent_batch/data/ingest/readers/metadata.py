@@ -19,6 +19,7 @@ import pypdfium2.raw as pdfium
 from lxml import etree
 
 from memagent_batch.data.ingest.readers.charsets import code_page_label, find_codec
+from memagent_batch.data.ingest.readers.converter import failure_reason
 from memagent_batch.data.ingest.readers.epub import package_place
 from memagent_batch.data.ingest.readers.html import decode_page
 from memagent_batch.data.ingest.readers.kinds import FileKind
@@ -31,6 +32,7 @@ from memagent_batch.data.ingest.readers.pdf_annotations import wide_text
 from memagent_batch.data.ingest.readers.rtf import rtf_parts
 
 TEXTS, TIMES = ("author", "message_id", "answers_id", "thread_id"), ("created_at", "modified_at")
+FAILURE = "failure"
 TEXT_CHARACTERS = 1000
 """Longest text that is kept. A line of mail, and so an id of a message, has at most 998 characters."""
 DATE_CHARACTERS = 100
@@ -72,19 +74,19 @@ TEXT_TYPES, TIME_TYPE = {30: 1, 31: 2}, 64
 """Numbers of properties, and types: of texts with the bytes of a character, and of times."""
 
 Said = Mapping[str, str | None]
-"""Values by columns, as a file has them; dates in the form of its kind."""
+"""What a file says of itself, by column of `metadata`. Dates are as its kind writes them."""
 
 
 def read_metadata(kind: str, file: Path) -> dict[str, str]:
     """Reads what a file of a kind says of itself, by the columns of `metadata`; dates in ISO 8601.
 
-    A value that can't be read is left out, and so are all of a damaged file: its converter says what is wrong with it.
+    A value that can't be read is left out. If reading fails as a whole, the only value is `FAILURE`, the reason.
     """
     read = READERS.get(kind)
     try:
         said = {} if read is None else read(file)
-    except Exception:  # noqa: BLE001 - libraries raise what they like at damaged files
-        return {}
+    except Exception as error:  # noqa: BLE001 - libraries raise what they like at damaged files
+        return {FAILURE: f"its author and dates can't be read ({failure_reason(error)})"}
     texts = {name: clean_text(said.get(name)) for name in TEXTS}
     times = {name: parse_time(_iso_date(said.get(name) or "")) for name in TIMES}
     return {name: str(value) for name, value in (texts | times).items() if value}
@@ -97,7 +99,7 @@ def clean_text(value: object) -> str | None:
 
 
 def parse_time(value: object) -> datetime | None:
-    """Returns a time in ISO 8601 as one of UTC; None if it is none, or of an absurd year. Without a zone it is UTC."""
+    """Parses a time in ISO 8601, without a zone as UTC; returns it in UTC, or None if it is no time within `YEARS`."""
     with suppress(ValueError, OverflowError):
         time = datetime.fromisoformat(value if isinstance(value, str) else "")
         time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
@@ -253,4 +255,4 @@ READERS: Mapping[str, Callable[[Path], Said]] = {
     FileKind.RTF: _read_rtf,
     FileKind.TNEF: lambda file: _message_values(tnef_message(file.read_bytes(), Losses())),
 }
-"""Other kinds say nothing of themselves."""
+"""What reads the metadata of each kind. Files of other kinds have none."""

@@ -28,14 +28,14 @@ class Pattern(Protocol):
 
 
 def pattern_of(tokens: Sequence[Token]) -> Pattern:
-    """Returns what writes numbers with these placeholders."""
+    """Returns the pattern for the placeholders of a section."""
     if any(kind == "exponent" for kind, _ in tokens):
         return ExponentPattern(tokens)
     return FractionPattern(tokens) if SLASH in tokens else NumberPattern(tokens)
 
 
 class NumberPattern:
-    """Placeholders of digits, such as `#,##0.00,,`."""
+    """Writes numbers by placeholders of digits, such as `#,##0.00,,`."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         point = tokens.index(POINT) if POINT in tokens else len(tokens)
@@ -54,7 +54,7 @@ class NumberPattern:
         is_simple = len(code) == len(self._integer) and code.endswith("0") and not code[:-1].strip("#")
         is_simple = is_simple and decimals_code == "0" * self.places and self._has_point == (self.places > 0)
         self._format = f"{',' if self._is_grouped else ''}.{self.places}f" if is_simple else None
-        """What Python formats in the same way."""
+        """The format specification of Python that writes the same digits; None if there is none."""
 
     def write(self, magnitude: Decimal) -> tuple[str, Decimal]:
         """Returns the digits of a number that is not negative, and the number that they stand for."""
@@ -127,7 +127,7 @@ class ExponentPattern:
 
 
 class FractionPattern:
-    """A fraction, with the whole number before it or without: `# ??/??`, `?/8`."""
+    """Writes numbers as fractions: with the whole number before (`# ??/??`), or without (`?/8`)."""
 
     scale = 0
 

@@ -254,7 +254,7 @@ class _Folder(MapiItem):
 
 
 def open_message(ole: Any) -> MapiItem:
-    """Returns the message of an opened file."""
+    """Opens the message of an MSG file, which olefile has opened."""
     return _Folder(ole, (), Losses(), header_bytes=HEADER_BYTES)
 
 
@@ -396,7 +396,7 @@ def _fields(message: MapiItem) -> Iterator[str]:
 
 
 def mail_headers(message: MapiItem) -> dict[str, str]:
-    """Sender, recipients, dates, subject and ids: those that it was sent with, else those that Outlook noted."""
+    """Returns sender, recipients, dates, subject and ids: from the headers of the message, else from its properties."""
     sent = HeaderParser().parsestr(FIRST_LINE.sub("", message.text(TRANSPORT_HEADERS)))
     sender, author = _person(message, SENDER), _person(message, AUTHOR)
     times = (message.time(number) for number in (SENT, RECEIVED, CREATED))

@@ -346,7 +346,7 @@ class PageInk:
 
 
 def _small_picture(page: Any) -> Any:
-    """Draws a page in grey, without annotations: those that show something are part of it."""
+    """Draws a page in grey. Annotations that show something were made part of the page before."""
     return page.render(scale=RENDER_SCALE, grayscale=True, draw_annots=False, may_draw_forms=False).to_numpy()
 
 

@@ -90,7 +90,7 @@ class Line(BaseModel):
 
 
 class BatchApi:
-    """The calls of the Files and Batches API. A call waits while the endpoint is away, and is then tried again.
+    """Calls the Files and Batches API of OpenAI. While the endpoint is away, a call waits, and is then tried again.
 
     Its errors are of the whole run, never of one reading: `EngineUnavailableError` leaves the readings to the next run,
     `EngineRefusedError` ends this one.
@@ -158,7 +158,7 @@ class BatchApi:
             pause_seconds = min(POLL_GROWTH * pause_seconds, POLL_SECONDS)
 
     async def results(self, ended: BatchObject, *, seconds: float) -> dict[str, Response | Failure]:
-        """The results of a batch by the id of the request. Requests that the batch did not get to are missing."""
+        """Returns what each request of an ended batch got, by its id. Requests that it did not get to are missing."""
         results: dict[str, Response | Failure] = {}
         for file_id in ended.written_files:
             for line in await self._answer(partial(self._try_lines, file_id)) or ():
