@@ -169,8 +169,10 @@ def policy_class(kind: str) -> type[Policy]:
     return plugin
 
 
-def source_sha256(plugin: type, *, setting: str) -> str | None:
+def source_sha256(plugin: type, *, setting: str, is_current: bool = True) -> str | None:
     """Hash of the modules that define a plug-in and its bases; None if they are all of this package or of Python.
+
+    It is that of the code that this process runs. If it must be current, the files are compared with that.
 
     Raises:
         SettingsError: a module has no source, or its source is no longer what this process has imported.
@@ -178,7 +180,8 @@ def source_sha256(plugin: type, *, setting: str) -> str | None:
     names = dict.fromkeys(base.__module__ for base in plugin.__mro__)
     outside = [name for name in names if name.partition(".")[0] not in INSIDE]
     try:
-        sources = [_imported_source(importlib.import_module(name), setting=setting) for name in outside]
+        modules = map(importlib.import_module, outside)
+        sources = [_imported_source(module, setting=setting, is_current=is_current) for module in modules]
     except (OSError, TypeError) as error:
         raise SettingsError(
             f"{setting}: {plugin.__module__}:{plugin.__name__} has no source file ({error}), and its code decides "
@@ -201,10 +204,13 @@ _IMPORTED_SOURCES: dict[str, tuple[ModuleSpec | None, str]] = {}
 """The source of each plug-in's module when it was first used, and the spec of that import; a reload has another."""
 
 
-def _imported_source(module: ModuleType, *, setting: str) -> str:
-    """The source of a module, if it is still the one that was imported: answers are kept under its hash."""
-    source, spec = inspect.getsource(module), module.__spec__
+def _imported_source(module: ModuleType, *, setting: str, is_current: bool) -> str:
+    """The source of a module as it was imported: answers are kept under its hash."""
+    spec = module.__spec__
     known_spec, known_source = _IMPORTED_SOURCES.get(module.__name__, (None, None))
+    if known_source is not None and known_spec is spec and not is_current:
+        return known_source
+    source = inspect.getsource(module)
     if known_source is None or known_spec is not spec:
         known_source = source if _has_code_of(module, source) else None
     if source != known_source:

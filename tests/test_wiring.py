@@ -2,11 +2,14 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from memagent_batch.config.agent import AgentConfig, BreakAt, PolicyConfig
 from memagent_batch.config.engines import OpenAIConfig, VllmConfig
+from memagent_batch.errors import RunFailedError
 from memagent_batch.loop.addresses import fingerprint
 from memagent_batch.loop.models.shipped import TINY_MODEL
-from memagent_batch.run.wiring import ReaderIdentity, identify_reader
+from memagent_batch.run.wiring import ReaderIdentity, identify_reader, require_reader
 
 
 def fingerprint_of(**vllm: str | bool) -> str:
@@ -22,6 +25,22 @@ def test_reader_fingerprint_of_other_weights_differs_in_the_model_alone(tmp_path
     models = ("tiny", str(tmp_path / "tiny"))
     parts = [identify_reader(AgentConfig(model=model)).parts for model in models]
     assert {name for name in parts[0] if parts[0][name] != parts[1][name]} == {"model", "model_sha256"}
+
+
+def test_reader_keeps_its_tokeniser_after_an_edit_and_is_refused_with_other_weights(tmp_path: Path) -> None:
+    model = shutil.copytree(TINY_MODEL, tmp_path / "tiny")
+    agent = AgentConfig(model=str(model))
+    reader = identify_reader(agent)
+    template = model / "chat_template.jinja"
+    template.write_text(template.read_text() + "edited")
+    kept = require_reader(agent, fingerprint=reader.fingerprint)
+    assert kept.tokenizer.chat_template.sha256 == reader.parts["chat_template_sha256"]
+    assert identify_reader(agent).fingerprint != reader.fingerprint, "a new run reads with what is there now"
+    with (model / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, os.SEEK_END)
+        weights.write(b"!")
+    with pytest.raises(RunFailedError, match="edited since the run began, or another one lies on this node"):
+        require_reader(agent, fingerprint=reader.fingerprint)
 
 
 def test_reader_fingerprint_names_how_sentences_are_found_where_chunks_close_at_them() -> None:

@@ -53,7 +53,7 @@ from memagent_batch.run.tables import (
     AnswerRow,
     MemoryRow,
 )
-from memagent_batch.run.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, model_name
+from memagent_batch.run.wiring import ReaderIdentity, files_of, make_prompt_tokens, model_name
 from memagent_batch.types import FinishReason, Status
 
 RUN_ID = ANSWERS.field("run_id")
@@ -102,16 +102,16 @@ class Projection(Origin):
 
 def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
     """How rows are made of what one reader logged of a plan."""
-    prompts = make_prompt_set(job.agent)
+    files = files_of(job.agent, fingerprint=reader.fingerprint)
     return Projection(
         output=output,
         run_id=run_id,
         fingerprint=reader.fingerprint,
         model=model_name(job.agent),
-        first_memory=prompts.first_memory,
-        keep_word=prompts.keep_word,
+        first_memory=files.prompt_set.first_memory,
+        keep_word=files.prompt_set.keep_word,
         extraction=job.agent.extraction,
-        opens_thought=make_prompt_tokens(job.agent).opens_thought,
+        opens_thought=make_prompt_tokens(job.agent, files).opens_thought,
         follow_up_readings=plan.asked.turns_by_follow_up(),
         has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
         results=result_questions(plan.asked.table) if plan.asked.follow_ups is not None else {},

@@ -41,6 +41,18 @@ class ReaderIdentity:
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderFiles:
+    """What an agent reads with from files, as this process has loaded them: later edits change none of it."""
+
+    tokenizer: Tokenizer
+    prompt_set: PromptSet
+
+
+KEPT_FILES = 4
+"""Agents whose files a process keeps: a tokeniser may take 100 MB."""
+
+
 def resolve_model(name: str) -> str:
     """The folder of a model that has a name here, or of a GGUF file; else the name itself: a folder or hub name.
 
@@ -59,14 +71,14 @@ def model_name(agent: AgentConfig) -> str:
     return agent.model if engine_settings(agent).has_model else agent.engine
 
 
-def make_tokenizer(agent: AgentConfig) -> Tokenizer:
-    """The model's tokeniser, or the one that `tokenizer` names.
+def make_tokenizer(agent: AgentConfig, *, sha256: str | None = None) -> Tokenizer:
+    """The model's tokeniser, or the one that `tokenizer` names; see `load_tokenizer`.
 
     Raises:
         SettingsError: there is none, or it can't be loaded; names the setting.
     """
     try:
-        return load_tokenizer(resolve_model(agent.tokenizer or agent.model))
+        return load_tokenizer(resolve_model(agent.tokenizer or agent.model), sha256=sha256)
     except SettingsError as error:
         if not agent.tokenizer:
             raise
@@ -91,6 +103,25 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
     return prompts
 
 
+def load_files(agent: AgentConfig) -> ReaderFiles:
+    """Loads tokeniser and prompt set as they are on the disk now.
+
+    Raises:
+        SettingsError: as `make_tokenizer`.
+        PromptSetError: as `make_prompt_set`.
+    """
+    return ReaderFiles(tokenizer=make_tokenizer(agent), prompt_set=make_prompt_set(agent))
+
+
+_FILES: dict[str, ReaderFiles] = {}
+"""The files of agents that this process has identified, by fingerprint."""
+
+
+def files_of(agent: AgentConfig, *, fingerprint: str) -> ReaderFiles:
+    """The files with which this process has identified the agent of a run; those on the disk if it has not."""
+    return _FILES.get(fingerprint) or load_files(agent)
+
+
 def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
     """The agent as it reads documents of up to so many questions, if no prompt set was named.
 
@@ -102,29 +133,31 @@ def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
     return agent.model_copy(update={"prompt_set": SECTION_FIRST_PROMPTS.name})
 
 
-def make_template(agent: AgentConfig) -> ChatTemplate:
+def make_template(agent: AgentConfig, files: ReaderFiles | None = None) -> ChatTemplate:
     """What wraps a message here: the tokeniser's chat template, or nothing where the engine has its own."""
-    own = make_tokenizer(agent).chat_template
+    own = (files.tokenizer if files else make_tokenizer(agent)).chat_template
     return own.at_server() if engine_settings(agent).takes_messages else own
 
 
-def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
+def make_prompt_tokens(agent: AgentConfig, files: ReaderFiles | None = None) -> PromptTokens:
     """The prompt set as the model's tokeniser writes it."""
-    return make_tokenizer(agent).prompt_tokens(
-        make_prompt_set(agent),
+    files = files or load_files(agent)
+    return files.tokenizer.prompt_tokens(
+        files.prompt_set,
         chat_template_kwargs=agent.chat_template_kwargs,
-        template=make_template(agent),
+        template=make_template(agent, files),
     )
 
 
-def make_follow_up_tokens(agent: AgentConfig) -> FollowUpTokens:
+def make_follow_up_tokens(agent: AgentConfig, files: ReaderFiles | None = None) -> FollowUpTokens:
     """The follow-up questions as the model's tokeniser writes them."""
-    return make_tokenizer(agent).follow_up_tokens(
-        FOLLOW_UP_TEXTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
+    files = files or load_files(agent)
+    return files.tokenizer.follow_up_tokens(
+        FOLLOW_UP_TEXTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent, files)
     )
 
 
-def make_engine(agent: AgentConfig, *, num_replicas: int = 1) -> Engine:
+def make_engine(agent: AgentConfig, *, files: ReaderFiles | None = None, num_replicas: int = 1) -> Engine:
     """The engine, not started. `num_replicas`: those of the job at most.
 
     Raises:
@@ -137,16 +170,16 @@ def make_engine(agent: AgentConfig, *, num_replicas: int = 1) -> Engine:
         tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
-        load_tokenizer=cache(partial(make_tokenizer, agent)),
+        load_tokenizer=cache(lambda: files.tokenizer if files else make_tokenizer(agent)),
         chat_template_kwargs=agent.chat_template_kwargs,
-        largest_turn=partial(_largest_turn_tokens, agent),
+        largest_turn=partial(_largest_turn_tokens, agent, files),
         num_replicas=num_replicas,
     )
     return engine.open(context)
 
 
-def _largest_turn_tokens(agent: AgentConfig) -> int:
-    return sum(largest_turn(agent, prompts=make_prompt_tokens(agent))[1].values())
+def _largest_turn_tokens(agent: AgentConfig, files: ReaderFiles | None) -> int:
+    return sum(largest_turn(agent, prompts=make_prompt_tokens(agent, files))[1].values())
 
 
 def make_documents(sources: SourceConfig) -> list[Location]:
@@ -159,51 +192,64 @@ def make_output(run: RunConfig) -> Location:
     return Location(uri=run.output, storage_options=run.storage_options)
 
 
-def identify_reader(agent: AgentConfig) -> ReaderIdentity:
-    """The fingerprint and its parts.
+def identify_reader(agent: AgentConfig, files: ReaderFiles | None = None) -> ReaderIdentity:
+    """The fingerprint and its parts, of the files and code that this process has loaded, which it keeps.
+
+    Without `files`, those on the disk are loaded, and code that was edited since it was imported is refused.
 
     Raises:
-        SettingsError: the prompts and budgets can't fit the window, the model has no tokeniser or weights, or its
-            thoughts could not be cut off.
+        SettingsError: the prompts and budgets can't fit the window, the model has no tokeniser or weights, its
+            thoughts could not be cut off, or code of a plug-in was edited.
     """
-    tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
+    is_new = files is None
+    files = files or load_files(agent)
+    tokenizer, prompts = files.tokenizer, make_prompt_tokens(agent, files)
     require_window(agent, prompts=prompts)
-    require_thought_tags(agent)
+    require_thought_tags(agent, files)
     policy, engine = make_policy(agent), engine_settings(agent)
+    policy_code = source_sha256(type(policy), setting="policy.kind", is_current=is_new)
+    engine_code = source_sha256(type(engine), setting="engine", is_current=is_new)
     parts = {
         "model": agent.model,
         "model_sha256": model_sha256(resolve_model(agent.model)) if engine.has_weights else "",
         "weights_version": agent.weights_version,
         "tokenizer_sha256": tokenizer.sha256,
-        "chat_template_sha256": make_template(agent).sha256,
-        "prompt_set": make_prompt_set(agent).name,
-        "prompt_set_sha256": make_prompt_set(agent).sha256,
+        "chat_template_sha256": make_template(agent, files).sha256,
+        "prompt_set": files.prompt_set.name,
+        "prompt_set_sha256": files.prompt_set.sha256,
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
-        **({"policy_code": code} if (code := source_sha256(type(policy), setting="policy.kind")) else {}),
+        **({"policy_code": policy_code} if policy_code else {}),
         **({"sentences": SPLIT} if agent.policy.break_at not in {None, BreakAt.LENGTH} else {}),
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
-        **({"engine_code": code} if (code := source_sha256(type(engine), setting="engine")) else {}),
-        **_thoughts(agent, opens_thought=prompts.opens_thought),
-        **_template_time(agent),
+        **({"engine_code": engine_code} if engine_code else {}),
+        **_thoughts(agent, files, opens_thought=prompts.opens_thought),
+        **_template_time(agent, files),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or not engine.has_weights}
-    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=redact_settings(parts))
+    reader = ReaderIdentity(fingerprint=fingerprint(hashed), parts=redact_settings(parts))
+    _FILES.setdefault(reader.fingerprint, files)
+    for oldest in [*_FILES][:-KEPT_FILES]:
+        _FILES.pop(oldest, None)
+    return reader
 
 
-def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
-    """Checks that model, tokeniser and prompt set are those that a run began with; they may be edited meanwhile.
+def require_reader(agent: AgentConfig, *, fingerprint: str) -> ReaderFiles:
+    """Loads the files of the agent that a run began with, or takes those that this process has loaded for it.
 
     Raises:
-        RunFailedError: they are not, and turns would be kept under the name of another reader.
+        RunFailedError: model, tokeniser, prompt set or code are others here, and turns would be kept under the name of
+            another reader.
     """
-    if identify_reader(agent).fingerprint != fingerprint:
+    files = files_of(agent, fingerprint=fingerprint)
+    if identify_reader(agent, files).fingerprint != fingerprint:
         raise RunFailedError(
             f"the model {agent.model!r}, its tokeniser, the prompt set, or the code of a policy or engine was edited "
             "since the run began, or another one lies on this node; put the same files on every node. The same command "
             "then begins with what is there"
         )
+    return files
 
 
 def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
@@ -220,13 +266,13 @@ def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
         )
 
 
-def require_thought_tags(agent: AgentConfig) -> None:
+def require_thought_tags(agent: AgentConfig, files: ReaderFiles) -> None:
     """Checks that the model marks its thoughts in a way that is known; else they would become memory.
 
     Raises:
         SettingsError: names the tags.
     """
-    tags = make_template(agent).other_thought_tags()
+    tags = make_template(agent, files).other_thought_tags()
     if tags:
         raise SettingsError(
             f"model: the chat template of {agent.model} marks thoughts with {', '.join(tags)}; only {OPENING} and "
@@ -235,17 +281,17 @@ def require_thought_tags(agent: AgentConfig) -> None:
         )
 
 
-def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:
+def _thoughts(agent: AgentConfig, files: ReaderFiles, *, opens_thought: bool) -> dict[str, JsonValue]:
     """What decides the results of a reasoning model; empty for others, so that their fingerprints have no such part."""
-    tokenizer = make_tokenizer(agent)
-    values = make_template(agent).values(agent.chat_template_kwargs)
-    thinks = opens_thought or tokenizer.has_thought_tags
+    values = make_template(agent, files).values(agent.chat_template_kwargs)
+    thinks = opens_thought or files.tokenizer.has_thought_tags
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
 
 
-def _template_time(agent: AgentConfig) -> dict[str, str]:
+def _template_time(agent: AgentConfig, files: ReaderFiles) -> dict[str, str]:
     """What prompts say is the time; empty if the chat template prints none, so that such fingerprints have no part."""
-    prints_time = make_template(agent).prints_time(make_template(agent).values(agent.chat_template_kwargs))
+    template = make_template(agent, files)
+    prints_time = template.prints_time(template.values(agent.chat_template_kwargs))
     return {"template_time": TEMPLATE_TIME.isoformat()} if prints_time else {}
 
 

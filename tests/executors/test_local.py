@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +24,21 @@ from memagent_batch.apps.api import reader as api_reader
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError
+from memagent_batch.errors import EngineDeadError, EngineStartError, RunFailedError, SettingsError
 from memagent_batch.loop.engines.engine import Engine
+from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
+from memagent_batch.loop.prompt_sets.files import save_prompt_set
 from memagent_batch.run.executors import local, reader
 from memagent_batch.run.executors.leaving import CLAIM_SECONDS
 from memagent_batch.run.flows.answer import answer
+from memagent_batch.run.flows.check import check
 from memagent_batch.run.history import finished_runs, require_manifest
 from memagent_batch.run.state import read_state
 from memagent_batch.run.wiring import make_engine, make_tokenizer
 from memagent_batch.types import Completion, Prompt
 from tests.engine_context import MadeEngine
 from tests.executors.test_executors import settings, settings_of_job
-from tests.jobs import put_documents
+from tests.jobs import BUDGETS, put_documents
 from tests.tables import comparable, rows_in, table_rows
 
 PATIENCE_SECONDS = 120.0
@@ -89,7 +94,7 @@ def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), simulated={"turn_seconds": 0.01})
     engines: list[FragileEngine] = []
 
-    def make(agent: AgentConfig, **_: int) -> FragileEngine:
+    def make(agent: AgentConfig, **_: Any) -> FragileEngine:
         engines.append(FragileEngine(agent, make_engine(agent)))
         return engines[-1]
 
@@ -103,6 +108,54 @@ def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no
     assert "died 4 times" in failed["error_message"]
     turns = Counter((row["document_hash"], row["path"]) for row in log_rows(job, "turns"))
     assert set(turns.values()) == {1}
+
+
+POLICY = """
+from dataclasses import dataclass
+from memagent_batch.loop.policies.overwrite import OverwritePolicy
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mine(OverwritePolicy):
+    kind = "mine"
+"""
+
+
+def test_files_and_code_that_are_edited_while_a_run_reads_change_nothing_of_it(
+    tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, prompts, module = tmp_path / "model", tmp_path / "prompts.json", f"policy_{tmp_path.name.replace('-', '_')}"
+    shutil.copytree(tiny_model, model)
+    save_prompt_set(DEFAULT_PROMPTS, prompts)
+    (tmp_path / f"{module}.py").write_text(POLICY)
+    monkeypatch.syspath_prepend(tmp_path)
+    put_documents(tmp_path, {"sound": "sound " * 200, "poisoned": POISON + " sound" * 200})
+    values = {"prompt_set": str(prompts), "policy": {"kind": f"{module}:Mine", **BUDGETS}}
+    undisturbed = settings(tmp_path, str(model), ExecutorKind.LOCAL, output=str(tmp_path / "undisturbed"), **values)
+    before = answer(undisturbed)
+    job = settings(tmp_path, str(model), ExecutorKind.LOCAL, **values)
+    engines: list[Engine] = []
+
+    def make(agent: AgentConfig, **context: Any) -> Engine:
+        engines.append(make_engine(agent, **context))
+        if len(engines) > 1:
+            return engines[-1]
+        save_prompt_set(replace(DEFAULT_PROMPTS, first_memory="nothing at all"), prompts)
+        (tmp_path / f"{module}.py").write_text(POLICY.replace("mine", "edited"))
+        template = model / "chat_template.jinja"
+        template.write_text(template.read_text() + "edited")
+        vocabulary = json.loads((model / "tokenizer.json").read_text())
+        (model / "tokenizer.json").write_text(json.dumps(vocabulary | {"normalizer": {"type": "NFC"}}))
+        return FragileEngine(agent, engines[-1])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "make_engine", make)
+        manifest = answer(job)
+    assert (manifest["counts"]["ok"], len(engines)) == (4, 2)
+    assert {row["fingerprint"] for row in log_rows(job, "turns")} == {manifest["fingerprint"]}
+    assert (manifest["fingerprint"], manifest["reader"]) == (before["fingerprint"], before["reader"])
+    assert answers_of(job) == answers_of(undisturbed)
+    with pytest.raises(SettingsError, match="was changed after this process imported it"):
+        check(job)  # the next run in this process is refused until its code is loaded again
 
 
 class LoadingEngine(MadeEngine):
@@ -138,7 +191,7 @@ def test_engine_of_a_reader_that_is_interrupted_while_it_loads_its_model_is_stop
     text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = LoadingEngine()
-    monkeypatch.setattr(api_reader, "make_engine", lambda _: engine)
+    monkeypatch.setattr(api_reader, "make_engine", lambda *_, **__: engine)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that a shell runs in the background ignore it
     with pytest.raises(KeyboardInterrupt), ma.Agent(model=text_model, engine="simulated", window_tokens=4096).open():
         pass
@@ -153,7 +206,7 @@ def test_engine_that_died_is_started_three_times_before_the_run_ends_with_its_er
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
     starts = itertools.count()
 
-    def make(agent: AgentConfig, **_: int) -> Engine:
+    def make(agent: AgentConfig, **_: Any) -> Engine:
         number = next(starts)
         if 0 < number <= failures:
             raise EngineStartError("no memory is left on the GPU")

@@ -19,7 +19,8 @@ from memagent_batch.data.store.location import Location
 from memagent_batch.errors import EngineRefusedError
 from memagent_batch.loop.engines.engine import Engine
 from memagent_batch.loop.prompt_sets.built_in import DEFAULT_PROMPTS
-from memagent_batch.loop.prompt_sets.files import save_prompt_set
+from memagent_batch.loop.prompt_sets.files import load_prompt_set, save_prompt_set
+from memagent_batch.run import wiring
 from memagent_batch.run.executors import reader
 from memagent_batch.run.flows import answer as pipeline
 from memagent_batch.run.history import RUNS, finished_runs, require_manifest
@@ -75,20 +76,33 @@ def test_job_whose_endpoint_is_not_there_ends_with_2_and_one_line(
     assert before.startswith("readings 0/3")
 
 
-def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_under_the_old_name(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("process", ["this", "another"])
+def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_else_under_its_name(
+    process: str,
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     prompts, read = tmp_path / "prompts.json", pipeline.read_documents
     save_prompt_set(DEFAULT_PROMPTS, prompts)
 
     def edited(*bundles: Any, **run: Any) -> Any:
         save_prompt_set(replace(DEFAULT_PROMPTS, first_memory="nothing at all"), prompts)
+        if process == "another":
+            monkeypatch.setattr(wiring, "_FILES", {})  # as a worker on another node, which has loaded nothing yet
         return read(*bundles, **run)
 
     monkeypatch.setattr(pipeline, "read_documents", edited)
-    assert main(["answer", *arguments, "--prompt-set", str(prompts)]) == 1
-    assert "edited since the run began" in capsys.readouterr().err.splitlines()[-1]
-    assert not list((tmp_path / "run").glob("log/turns/*"))
+    code = main(["answer", *arguments, "--prompt-set", str(prompts)])
+    if process == "another":
+        assert code == 1
+        assert "edited since the run began" in capsys.readouterr().err.splitlines()[-1]
+        assert not list((tmp_path / "run").glob("log/turns/*"))
+        return
+    assert code == 0
+    reader = require_manifest(Location(uri=str(tmp_path / "run")))["reader"]
+    assert reader["prompt_set_sha256"] == DEFAULT_PROMPTS.sha256 != load_prompt_set(str(prompts)).sha256
 
 
 class ExpiringEngine(MadeEngine):

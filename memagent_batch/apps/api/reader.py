@@ -35,7 +35,7 @@ from memagent_batch.run.reading.agent import make_agent
 from memagent_batch.run.reading.documents import unreadable, with_breaks
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, checked_follow_ups, close_reading, require_compiled
 from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, read
-from memagent_batch.run.wiring import identify_reader, make_engine, make_tokenizer
+from memagent_batch.run.wiring import files_of, identify_reader, make_engine
 from memagent_batch.types import Completion, Document, Prompt, Question, Status
 
 Result = TypeVar("Result")
@@ -169,9 +169,10 @@ class AgentReader:
         """Checks the agent; nothing is started."""
         self._config = fit_budgets_to_window(agent)
         self._fingerprint = identify_reader(self._config).fingerprint
-        self._agent = make_agent(self._config)
-        self._tokenizer = make_tokenizer(self._config)
-        self._engine: Engine = make_engine(self._config)
+        files = files_of(self._config, fingerprint=self._fingerprint)
+        self._agent = make_agent(self._config, files)
+        self._tokenizer = files.tokenizer
+        self._engine: Engine = make_engine(self._config, files=files)
         self._follow_ups = follow_ups
         self._follow_ups_by_type: dict[ValueType | None, FollowUps | None] = {}
         self._loop = asyncio.new_event_loop()

@@ -37,10 +37,10 @@ from memagent_batch.run.reading.follow_ups import checked_follow_ups, require_co
 from memagent_batch.run.results import with_doubts, with_votes
 from memagent_batch.run.tables import ANSWERS, AnswerRow
 from memagent_batch.run.wiring import (
+    files_of,
     identify_reader,
     make_engine,
     make_output,
-    make_tokenizer,
     model_name,
     with_prompt_order,
 )
@@ -99,7 +99,7 @@ def read(
         asked=asked,
         samples=agent.sampling.samples,
         splits=follow_ups.evidence,
-        tokenizer_sha256=make_tokenizer(task.agent).sha256,
+        tokenizer_sha256=files_of(task.agent, fingerprint=task.fingerprint).tokenizer.sha256,
     )
     return read_calls(mapped(with_long_loops(dataset), tokenise), AnswerReader, task=task)
 

@@ -52,7 +52,7 @@ from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
 from memagent_batch.run.row_changes import row_changes
 from memagent_batch.run.run import SHOWN_MISSING
 from memagent_batch.run.tables import ANSWERS_TABLE, ROLLOUTS_TABLE
-from memagent_batch.run.wiring import ReaderIdentity, make_output
+from memagent_batch.run.wiring import ReaderIdentity, files_of, make_output
 from memagent_batch.types import Question, Status
 
 
@@ -190,7 +190,7 @@ class Projector:
         job = task.job
         self._task = task
         self._fingerprint = task.reader.fingerprint
-        self._agent = make_agent(job.agent)
+        self._agent = make_agent(job.agent, files_of(job.agent, fingerprint=self._fingerprint))
         self.maker = GroupMaker(job.agent, job.rollouts, run_id=task.run.run_id, reader=task.reader)
         self.missing: list[str] = []
         """Samples that ended, but can't be replayed to their end."""

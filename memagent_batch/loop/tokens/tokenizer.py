@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -234,8 +235,13 @@ class Tokenizer:
         )
 
 
-def load_tokenizer(model: str) -> Tokenizer:
-    """The model's tokeniser; one whose files have not changed is loaded once in a process."""
+def load_tokenizer(model: str, *, sha256: str | None = None) -> Tokenizer:
+    """The model's tokeniser; one whose files have not changed is loaded once in a process.
+
+    `sha256`: its hash, if it is known. One with this hash that was loaded before is taken, whatever the files hold now.
+    """
+    if sha256 is not None and (known := _LOADED.get(sha256)) is not None:
+        return known
     paths = sorted(Path(model).iterdir()) if Path(model).is_dir() else []  # none for a hub name
     files = ((path, path.stat()) for path in paths)
     states = ((path.name, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for path, state in files)
@@ -244,4 +250,10 @@ def load_tokenizer(model: str) -> Tokenizer:
 
 @lru_cache(maxsize=2)
 def _load_tokenizer(model: str, files: tuple[tuple[str, int, int, int], ...]) -> Tokenizer:
-    return Tokenizer(model)
+    tokenizer = Tokenizer(model)
+    _LOADED[tokenizer.sha256] = tokenizer
+    return tokenizer
+
+
+_LOADED: WeakValueDictionary[str, Tokenizer] = WeakValueDictionary()
+"""The tokenisers that this process keeps, by hash."""

@@ -264,8 +264,8 @@ class Reader:
     async def _start_all(self) -> None:
         task = self.task
         self._loop = asyncio.get_running_loop()
-        require_reader(task.agent, fingerprint=task.fingerprint)
-        self.agent = make_agent(task.agent)
+        self._files = require_reader(task.agent, fingerprint=task.fingerprint)
+        self.agent = make_agent(task.agent, self._files)
         self.questions = Questions(task.load_questions(), fingerprint=task.fingerprint)
         self.follow_ups = None
         self._fingerprints = [task.fingerprint]
@@ -287,7 +287,8 @@ class Reader:
         gc.freeze()  # a collection that looks through vLLM's and torch's objects too stops all readings for 0.3 s
 
     async def _start_engine(self) -> Engine:
-        engine = self._started_engine = make_engine(self.task.agent, num_replicas=self.task.pool.most_replicas)
+        num_replicas = self.task.pool.most_replicas
+        engine = self._started_engine = make_engine(self.task.agent, files=self._files, num_replicas=num_replicas)
         if self._output is not None:
             engine.keep_in(self._output / BATCHES_FOLDER, flush=self.log.flush)
         if self._process.is_replacement or await self.task.board.has_turns():

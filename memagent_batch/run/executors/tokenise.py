@@ -187,7 +187,7 @@ def count_tokens(batch: pa.Table, *, agent: AgentConfig, documents: StoredDocume
 
 
 def _require_tokenizer(agent: AgentConfig, *, sha256: str | None) -> Tokenizer:
-    tokenizer = make_tokenizer(agent)
+    tokenizer = make_tokenizer(agent, sha256=sha256)
     if sha256 not in (None, tokenizer.sha256):
         raise RunFailedError(
             f"the tokeniser of {agent.tokenizer or agent.model!r} was edited since the run began, or another one lies "

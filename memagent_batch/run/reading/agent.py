@@ -13,7 +13,7 @@ from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.loop.follow_ups.answer_types import ValueType
 from memagent_batch.loop.prompts import PromptTokens
 from memagent_batch.plugins import make_policy
-from memagent_batch.run.wiring import make_prompt_tokens, make_tokenizer, model_name
+from memagent_batch.run.wiring import ReaderFiles, load_files, make_prompt_tokens, model_name
 from memagent_batch.types import Cost, Document, Policy, Question, QuestionTokens
 
 KEPT_QUESTIONS = 4096
@@ -50,12 +50,13 @@ class LoadedAgent:
         return QuestionTokens(token_ids=token_ids)
 
 
-def make_agent(agent: AgentConfig) -> LoadedAgent:
+def make_agent(agent: AgentConfig, files: ReaderFiles | None = None) -> LoadedAgent:
     """The agent that a configuration describes."""
+    files = files or load_files(agent)
     return LoadedAgent(
         policy=make_policy(agent),
-        prompts=make_prompt_tokens(agent),
-        encode=lru_cache(maxsize=KEPT_QUESTIONS)(make_tokenizer(agent).encode),
+        prompts=make_prompt_tokens(agent, files),
+        encode=lru_cache(maxsize=KEPT_QUESTIONS)(files.tokenizer.encode),
         question_tokens=agent.policy.question_tokens,
         model=model_name(agent),
     )

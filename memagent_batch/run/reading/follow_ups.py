@@ -61,7 +61,7 @@ from memagent_batch.loop.texts.words import folded_words
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.budgets import fitted_follow_ups, require_follow_up_window
 from memagent_batch.run.reading.read import Reading, ReadingTurns, TurnCounts, place_of
-from memagent_batch.run.wiring import make_engine, make_follow_up_tokens
+from memagent_batch.run.wiring import files_of, make_engine, make_follow_up_tokens
 from memagent_batch.types import Completion, Document, FinishReason, Prompt, Turns
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def make_follow_ups(config: FollowUpConfig, agent: AgentConfig, *, fingerprint: 
     """What closes the readings of an agent, whose budgets fit its window."""
     return FollowUps(
         config=fitted_follow_ups(config, agent),
-        tokens=make_follow_up_tokens(agent),
+        tokens=make_follow_up_tokens(agent, files_of(agent, fingerprint=fingerprint)),
         fingerprint=fingerprint,
         extraction=agent.extraction,
     )
