@@ -158,6 +158,11 @@ class Cost:
     """Completion tokens of all turns, at most."""
     min_prompt_tokens: int | None = None
     """Prompt tokens of a reading that stops as early as it may; None where each reading has the same turns."""
+    num_steps: int | None = None
+    """Turns in a row, each of which waits for the one before it, in most readings; None if no turns are side by side.
+    It is the number of batches that a reading takes with an engine that sends batches."""
+    max_steps: int | None = None
+    """Turns in a row, at most; None if no turns are side by side."""
 
 
 class Policy(Protocol):

@@ -26,7 +26,7 @@ class PlanRun(JobSettings, JsonCommand):
             "max_removed_share",
             "accepted_unread",
         ),
-        *("pool.cpus_per_replica", "pool.gpus_per_replica", "pool.readings_in_flight", "pool.turns_in_flight"),
+        *("pool.cpus_per_replica", "pool.gpus_per_replica"),
     )
     examples = (
         "memagent plan --config tiny --documents texts/ --output out/ "
@@ -75,6 +75,10 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         )
     if plan["prompt_tokens_shared"]:
         yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"
+    if plan["batches"] is not None:
+        usual, most = plan["batches"]
+        bound = f", up to {most:,} if every chunk has news in every round" if most > usual else ""
+        yield f"it sends about {usual:,} batch{'' if usual == 1 else 'es'}{bound}"
     if plan["cost"] is not None:
         yield "by the prices of the job, that costs {:,.2f} to {:,.2f}".format(*plan["cost"])
     yield ""

@@ -33,7 +33,8 @@ class VllmConfig(Section):
     """Further arguments of vLLM's AsyncEngineArgs."""
 
 
-ENDPOINT_ENGINES = ("openai", "openai-batch")
+BATCH_ENGINE = "openai-batch"
+ENDPOINT_ENGINES = ("openai", BATCH_ENGINE)
 """Engines whose settings are those of `openai`."""
 
 

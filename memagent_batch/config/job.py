@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import BATCH_ENGINE
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.ingest import IngestConfig
 from memagent_batch.config.section import Count, Price, Seconds, Section, Text, TextOrTexts
@@ -169,7 +170,7 @@ class AcceptedUnread(Section):
 
 
 class PricesConfig(Section):
-    """Prices of a million tokens, in any one currency; without them, nothing is said of money."""
+    """List prices of a million tokens, in any one currency; without them, nothing is said of money."""
 
     input: Price | None = None
     """Of prompt tokens."""
@@ -177,6 +178,8 @@ class PricesConfig(Section):
     """Of prompt tokens that the server took from its cache, if it says so. Defaults to `input`."""
     output: Price | None = None
     """Of completion tokens, thoughts included."""
+    batch_discount: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of these prices that is saved with engine `openai-batch`."""
 
     @model_validator(mode="after")
     def _check_both(self) -> Self:
@@ -184,13 +187,16 @@ class PricesConfig(Section):
             raise ValueError("prices.input and prices.output belong together: give both")
         return self
 
-    def cost(self, *, prompt_tokens: int, cached_tokens: int = 0, completion_tokens: int) -> float | None:
+    def cost(
+        self, *, prompt_tokens: int, cached_tokens: int = 0, completion_tokens: int, in_batches: bool
+    ) -> float | None:
         """What tokens cost; None without prices. `cached_tokens` are among those of the prompts."""
         if self.input is None or self.output is None:
             return None
         cached = self.input if self.cached_input is None else self.cached_input
         prompts = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
-        return (prompts + completion_tokens * self.output) / 1_000_000
+        share = 1 - self.batch_discount if in_batches else 1.0
+        return share * (prompts + completion_tokens * self.output) / 1_000_000
 
 
 class RunConfig(Storage):
@@ -255,6 +261,15 @@ class JobConfig(SourceConfig, RunConfig):
     def with_agent(self, agent: AgentConfig) -> Self:
         """The same job for another agent."""
         return self.model_copy(update={"agent": agent})
+
+    def cost(self, *, prompt_tokens: int, cached_tokens: int = 0, completion_tokens: int) -> float | None:
+        """What tokens cost by the prices of the job, with the discount of its engine; see `PricesConfig.cost`."""
+        return self.prices.cost(
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
+            completion_tokens=completion_tokens,
+            in_batches=self.agent.engine == BATCH_ENGINE,
+        )
 
 
 class IngestJob(Storage):

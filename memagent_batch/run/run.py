@@ -97,7 +97,7 @@ def _num_tokens(spent: Spent) -> int:
 
 def cost_of(spent: Spent, job: JobConfig) -> float | None:
     """What tokens have cost by the prices of a job; None if it has none."""
-    return job.prices.cost(
+    return job.cost(
         prompt_tokens=spent["num_prompt_tokens"],
         cached_tokens=spent["num_cached_prompt_tokens"],
         completion_tokens=spent["num_completion_tokens"],

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,11 @@ async def test_turns_that_wait_are_one_batch_and_equal_ones_one_request(
     assert server.files == {}
 
 
-@pytest.mark.parametrize(("limit", "value"), [("BATCH_REQUESTS", 4), ("BATCH_BYTES", 1700)])
+@pytest.mark.parametrize(("limit", "value"), [("num_requests", 4), ("num_bytes", 1700)])
 async def test_turns_beyond_the_limits_of_a_batch_are_several(
     limit: str, value: int, tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, limit, value)
+    monkeypatch.setattr(batches, "LIMITS", replace(batches.LIMITS, **{limit: value}))
     with batch_server() as server:
         async with started(server, tiny_tokenizer, tmp_path) as engine:
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
@@ -155,7 +156,7 @@ async def test_requests_that_can_not_be_done_raise_the_reason_and_the_next_engin
 async def test_batch_over_the_limit_waits_for_another_one(
     tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH_REQUESTS", 5)
+    monkeypatch.setattr(batches, "LIMITS", replace(batches.LIMITS, num_requests=5))
     endings = [Ending.COMPLETED, Ending.OVER_LIMIT]
     with batch_server(endings=endings, batch_seconds=0.5) as server:
         async with started(server, tiny_tokenizer, tmp_path) as engine:

@@ -1,5 +1,6 @@
 """Jobs through the Files and Batches API of an endpoint."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -69,6 +70,53 @@ def test_turns_of_all_readings_are_one_batch_and_the_answers_are_those_of_single
     assert server.sizes == [num_chunks, len(KEYS), num_chunks, len(KEYS), len(KEYS)]
     assert set(server.paid.values()) == {1}
     assert list((tmp_path / "batch/run/log/batches").glob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "pool", "follow_ups", "planned"),
+    [
+        ("overwrite", {}, True, [6, 6]),  # four chunks of the longest document, its answer, its evidence
+        ("gated", {}, False, [5, 5]),
+        ("parallel", {}, True, [5, 11]),  # all chunks, their notes, all chunks again without news, answers, evidence
+        ("parallel", {"readings_in_flight": 2}, False, [8, 16]),
+        ("truncate", {}, False, [1, 1]),
+        ("retrieve", {}, False, [1, 1]),
+    ],
+)
+def test_plan_says_how_many_batches_the_endpoint_will_get(
+    policy: str,
+    pool: dict[str, int],
+    follow_ups: bool,
+    planned: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(batches, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(batch_api, "FIRST_POLL_SECONDS", 0.05)
+    texts = {f"{number}.txt": report_text(number) for number in range(2)}
+    put_texts(tmp_path / "in", {**texts, "long.txt": FILLER * 2 + report_text(2)})
+    shared = {"chunk_tokens": 400, "answer_tokens": 100}
+    settings = {
+        "policy": {"kind": policy, **shared, **({} if planned == [1, 1] else {"memory_tokens": 100})},
+        "follow_ups": {"evidence": follow_ups},
+        "ask": ["What is the access code?"],
+        "pool": pool,
+        "prices": {"input": 2.0, "output": 8.0},
+    }
+    with batch_server() as server:
+        plans = []
+        for engine in ("openai", "openai-batch"):
+            arguments = batch_arguments(tmp_path / "batch", server, engine=engine, **settings)
+            assert main(["plan", "--json", *arguments]) == 0
+            plans.append(json.loads(capsys.readouterr().out))
+        assert server.sizes == []
+        assert main(["answer", *arguments]) == 0
+    single, batch = plans
+    assert single["batches"] is None
+    assert batch["batches"] == planned
+    assert len(server.sizes) == planned[0]
+    assert batch["cost"] == pytest.approx([cost / 2 for cost in single["cost"]])
 
 
 @pytest.mark.slow

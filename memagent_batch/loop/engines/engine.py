@@ -62,6 +62,14 @@ class Folder(Protocol):
         """Removes the file."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """The limits of one batch of turns."""
+
+    num_requests: int
+    num_bytes: int
+
+
 class Engine(ABC):
     """Turns prompts into completions, many at once, on the event loop that started it.
 
@@ -81,6 +89,8 @@ class Engine(ABC):
     """What a run waits for until the first turn."""
     pool_defaults: ClassVar[Mapping[str, int]] = {}
     """Defaults of settings of `pool` for jobs with this engine, by name."""
+    batch_limits: ClassVar["BatchLimits | None"] = None
+    """The limits of a batch, if the turns that wait are sent together; None if each turn is sent at once."""
 
     @abstractmethod
     def open(self, context: EngineContext) -> Self:

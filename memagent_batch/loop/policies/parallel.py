@@ -117,7 +117,7 @@ class ParallelPolicy(OverwritePolicy):
         windows = token_windows(
             num_tokens, chunk_tokens=self.chunk_tokens, overlap_tokens=self.overlap_tokens, breaks=breaks
         )
-        num_merges = self._num_merges(len(windows))
+        num_merges, num_levels = self._count_merges(len(windows))
         num_written = len(windows) + num_merges
         fixed = len(windows) * prompts.update.num_fixed_tokens + num_merges * prompts.merge.num_fixed_tokens
         notes = num_written * (self.memory_tokens + LABEL_TOKENS)
@@ -130,6 +130,8 @@ class ParallelPolicy(OverwritePolicy):
             num_prompt_tokens=shown + prompts.answer.num_fixed_tokens,
             num_completion_tokens=self.rounds * num_written * self.memory_tokens + self.answer_tokens,
             min_prompt_tokens=first_round + prompts.answer.num_fixed_tokens,
+            num_steps=(4 if self.rounds > 1 else 3) if windows else 1,  # read, merge, read without news, answer
+            max_steps=self.rounds * (1 + num_levels) + 1 if windows else 1,
         )
 
     @property
@@ -200,14 +202,15 @@ class ParallelPolicy(OverwritePolicy):
         if group:
             yield group
 
-    def _num_merges(self, num_notes: int) -> int:
+    def _count_merges(self, num_notes: int) -> tuple[int, int]:
+        """Merges of so many notes, and their levels."""
         in_one = self._notes_tokens // (self.memory_tokens + LABEL_TOKENS)
-        merges = 0
+        merges = levels = 0
         while num_notes:
             groups = -(-num_notes // in_one)
-            merges += groups
+            merges, levels = merges + groups, levels + 1
             num_notes = groups if groups > 1 else 0
-        return merges
+        return merges, levels
 
 
 def note_of(memory: Memory, *, first: int, last: int, prompts: PromptTokens) -> Note:

@@ -164,6 +164,8 @@ class CountedDocument(TypedDict):
     num_prompt_tokens: int
     num_completion_tokens: int
     min_prompt_tokens: int | None
+    num_steps: int | None
+    max_steps: int | None
 
 
 COUNTED = arrow_schema(CountedDocument)

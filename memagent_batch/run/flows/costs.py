@@ -3,10 +3,11 @@
 A sample is drawn at random from strata of documents of about equal size, so that few documents say much of all.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.data.documents.stored import StoredDocuments
 from memagent_batch.logs import log_step
+from memagent_batch.loop.engines.engine import BatchLimits
 from memagent_batch.loop.texts.shares import quantity
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.executors.tokenise import count_tokens
+from memagent_batch.types import Cost
 
 ESTIMATED = ("document_tokens", "turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most")
 """Sums over the documents to read that a plan shows."""
@@ -32,6 +35,8 @@ LEAST_OF_STRATUM = 3
 STRATA_PER_DOUBLING = 2
 """Strata between a size and its double."""
 MAX_STRATA = 128
+SUMMED = (*ESTIMATED, "shared_tokens", "steps", "steps_at_most")
+"""All sums over the documents to read."""
 NORMAL_95 = 1.96
 """Standard errors on either side of an estimate in a 95 % interval."""
 TASK_DOCUMENTS = 64
@@ -62,11 +67,16 @@ class PendingCosts:
     """What the documents to read cost."""
 
     num_documents: int
+    num_bytes: int
+    """Their text, bytes of UTF-8."""
     num_counted: int
     """Documents whose tokens were counted; the others are estimated by them."""
     sums: Mapping[str, Estimate]
-    """The sums of `ESTIMATED`, and `shared_tokens`, which all but the first question about a document share."""
+    """The sums of `SUMMED`: `shared_tokens` are those that all but the first question about a document share, `steps`
+    are turns in a row (`Cost.num_steps`)."""
     largest: LargestDocument | None
+    most_steps: tuple[int, int]
+    """Most turns in a row of one reading: usually, and at most."""
 
 
 def estimate_costs(
@@ -87,17 +97,66 @@ def estimate_costs(
         log_step(f"counting the tokens of {num_drawn:,} of {num_documents:,} documents, drawn at random by size")
         work = _tasks(_rows_at(batches, np.flatnonzero(is_drawn)), num_tasks=TASKS_PER_CPU * executor.num_cpus)
     count = partial(count_tokens, agent=job.agent, documents=documents)
-    sums = SampleSums((*ESTIMATED, "shared_tokens"))
+    sums, most_steps = SampleSums(SUMMED), (0, 0)
     for counted in executor.map(count, work):
         sums.add(_with_costs(counted, agent=job.agent))
+        most_steps = _most_steps(counted, most_steps)
     largest = [_rows_at(batches, np.array([sizes.argmax()]))] if num_documents else []
-    rows = [row for counted in executor.map(count, largest) for row in counted.to_pylist()]
+    rows: list[dict[str, Any]] = []
+    for counted in executor.map(count, largest):
+        rows += counted.to_pylist()
+        most_steps = _most_steps(counted, most_steps)
     return PendingCosts(
         num_documents=num_documents,
+        num_bytes=int(sizes.sum()),
         num_counted=num_drawn,
         sums=sums.estimate(sizes),
         largest={"document_id": rows[0]["document_id"], "tokens": rows[0]["num_tokens"]} if rows else None,
+        most_steps=most_steps,
     )
+
+
+def count_batches(
+    costs: PendingCosts, follow_ups: Cost, *, num_readings: int, steps: int, pool: PoolConfig, limits: BatchLimits
+) -> tuple[int, int]:
+    """Returns about how many batches the readings to do take, if all that wait are sent together: usually, and at most.
+
+    Without a limit a batch has a turn of every reading, so that the longest reading decides. What exceeds a limit, of
+    the pool or of a batch, is sent in further ones.
+
+    `follow_ups`: what follows the answers of all readings, those to close among them; `steps`: the most turns that
+    follow one answer.
+    """
+    replicas, sums = pool.most_replicas, costs.sums
+    waves = math.ceil(num_readings / (replicas * pool.readings_in_flight))
+    batch_turns = min(limits.num_requests, pool.turns_in_flight or limits.num_requests)
+    bytes_a_token = costs.num_bytes / max(1, sums["document_tokens"].value)
+
+    def count(most_steps: int, num_steps: int, num_turns: float, prompt_tokens: int) -> int:
+        counts = (
+            replicas * (most_steps + steps),
+            replicas * waves * (num_steps + follow_ups.num_turns) / max(1, num_readings),
+            (num_turns + follow_ups.num_turns) / batch_turns,
+            prompt_tokens * bytes_a_token / limits.num_bytes,
+        )
+        return math.ceil(max(counts))
+
+    steps_at_most, turns_at_most = sums["steps_at_most"].value, sums["turns"].value
+    usual_turns = turns_at_most * sums["steps"].value / max(1, steps_at_most)
+    usual = count(costs.most_steps[0], sums["steps"].value, usual_turns, sums["prompt_tokens_at_least"].value)
+    return usual, count(costs.most_steps[1], steps_at_most, turns_at_most, sums["prompt_tokens_at_most"].value)
+
+
+def _most_steps(counted: pa.Table, before: tuple[int, int]) -> tuple[int, int]:
+    """The most turns in a row of these documents and of those before: usually, and at most."""
+    columns = (_steps(counted, name) for name in ("num_steps", "max_steps"))
+    usual, most = (max(pc.max(column).as_py() or 0, longest) for column, longest in zip(columns, before, strict=True))
+    return usual, most
+
+
+def _steps(counted: pa.Table, name: str) -> pa.ChunkedArray:
+    """Turns in a row of each document; all of them if the policy names no fewer."""
+    return pc.coalesce(counted[name], counted["num_turns"])
 
 
 def find_strata(sizes: Integers) -> Integers:
@@ -185,6 +244,8 @@ def _with_costs(counted: pa.Table, *, agent: AgentConfig) -> pa.Table:
         "prompt_tokens_at_least": pc.multiply(readings, fewest),
         "prompt_tokens_at_most": pc.add(pc.multiply(readings, counted["num_prompt_tokens"]), memory),
         "completion_tokens_at_most": pc.multiply(readings, counted["num_completion_tokens"]),
+        "steps": pc.multiply(readings, _steps(counted, "num_steps")),
+        "steps_at_most": pc.multiply(readings, _steps(counted, "max_steps")),
         "shared_tokens": pc.multiply(pc.subtract(readings, 1), counted["num_tokens"]),
     }
     return pa.table({"num_bytes": counted["num_bytes"], **costs})

@@ -34,7 +34,7 @@ from memagent_batch.run.budgets import follow_up_cost, require_questions_fit
 from memagent_batch.run.claim import SCRATCH_FOLDER
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.flows.check import CheckedJob
-from memagent_batch.run.flows.costs import ESTIMATED, LargestDocument, PendingCosts, estimate_costs
+from memagent_batch.run.flows.costs import ESTIMATED, LargestDocument, PendingCosts, count_batches, estimate_costs
 from memagent_batch.run.flows.ingest import next_run
 from memagent_batch.run.ingest import Ingested, ingest
 from memagent_batch.run.plan import Plan, PlanCounts, count_pending
@@ -86,6 +86,9 @@ class PlanSummary(TypedDict):
     follow_up_turns_at_most: int
     follow_up_prompt_tokens_at_most: int
     follow_up_completion_tokens_at_most: int
+    batches: tuple[int, int] | None
+    """About how many batches the engine sends: usually, and if every chunk has news in every round; None if it sends
+    each turn alone."""
     cost: tuple[float, float] | None
     """At least and at most, by the prices of the job, with `intervals` where tokens are estimated; None without."""
 
@@ -202,14 +205,20 @@ def summarise_plan(
     num_missing = len(errors) - plan.num_documents
     sums = costs.sums
     is_estimate = costs.num_counted < costs.num_documents
-    follow_ups = _follow_up_cost(plan, batches, agent=job.agent)
+    follow_ups, follow_up_steps = _follow_up_cost(plan, batches, agent=job.agent)
+    limits = engine_settings(job.agent).batch_limits
+    num_batches = None
+    if limits is not None:
+        num_batches = count_batches(
+            costs, follow_ups, num_readings=pending.readings, steps=follow_up_steps, pool=job.pool, limits=limits
+        )
     begins_with_chunk = make_prompt_tokens(job.agent).update.begins_with_chunk
-    at_least = job.prices.cost(
+    at_least = job.cost(
         prompt_tokens=sums["prompt_tokens_at_least"].low,
         cached_tokens=sums["shared_tokens"].low * begins_with_chunk,
         completion_tokens=0,
     )
-    at_most = job.prices.cost(
+    at_most = job.cost(
         prompt_tokens=sums["prompt_tokens_at_most"].high + follow_ups.num_prompt_tokens,
         completion_tokens=sums["completion_tokens_at_most"].high + follow_ups.num_completion_tokens,
     )
@@ -237,6 +246,7 @@ def summarise_plan(
         "follow_up_turns_at_most": follow_ups.num_turns,
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
         "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
+        "batches": num_batches,
         "cost": None if at_least is None or at_most is None else (at_least, at_most),
     }
 
@@ -256,8 +266,8 @@ def _all_outside(documents: SampledDocuments, sample: SampledDocuments, *, missi
     return pa.concat_tables(outside) if outside else None
 
 
-def _follow_up_cost(plan: Plan, batches: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:
-    """What the turns after the answers of all readings to do and to close take at most."""
+def _follow_up_cost(plan: Plan, batches: Sequence[pa.Table], *, agent: AgentConfig) -> tuple[Cost, int]:
+    """What the turns after the answers of all readings to do and to close take at most, and the most after one."""
     counts: Counter[int] = Counter()
     for batch in batches if plan.asked.follow_ups else ():
         for name in ("readings", "follow_ups"):
@@ -267,9 +277,10 @@ def _follow_up_cost(plan: Plan, batches: Sequence[pa.Table], *, agent: AgentConf
     types = {plan.asked.types[row] for row in counts}
     costs = {each: follow_up_cost(config, agent, value_type=each) for each in types}
     asked = [(costs[plan.asked.types[row]], count) for row, count in counts.items()]
-    return Cost(
+    total = Cost(
         num_chunks=0,
         num_turns=sum(cost.num_turns * count for cost, count in asked),
         num_prompt_tokens=sum(cost.num_prompt_tokens * count for cost, count in asked),
         num_completion_tokens=sum(cost.num_completion_tokens * count for cost, count in asked),
     )
+    return total, max((cost.num_turns for cost in costs.values()), default=0)

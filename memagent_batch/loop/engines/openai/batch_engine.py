@@ -9,9 +9,9 @@ from pydantic import PrivateAttr
 from pydantic_core import to_json
 
 from memagent_batch.errors import EngineStartError
-from memagent_batch.loop.engines.engine import EngineContext, Folder
+from memagent_batch.loop.engines.engine import BatchLimits, EngineContext, Folder
 from memagent_batch.loop.engines.openai.api import GuideForm, Response
-from memagent_batch.loop.engines.openai.batches import Batches
+from memagent_batch.loop.engines.openai.batches import LIMITS, Batches
 from memagent_batch.loop.engines.openai.engine import OpenAIEngine
 from memagent_batch.loop.engines.openai.outage import Failure
 from memagent_batch.types import Completion, Prompt
@@ -27,6 +27,7 @@ class OpenAIBatchEngine(OpenAIEngine):
     kind: ClassVar[str] = "openai-batch"
     first_step: ClassVar[str] = "asking the endpoint, then waiting for its first batch"
     pool_defaults: ClassVar[Mapping[str, int]] = {"readings_in_flight": 2_000, "turns_in_flight": 10_000}
+    batch_limits: ClassVar[BatchLimits | None] = LIMITS
 
     _batches: Batches = PrivateAttr()
 

@@ -26,7 +26,7 @@ from memagent_batch.errors import (
     StorageError,
 )
 from memagent_batch.logs import EventKind
-from memagent_batch.loop.engines.engine import Folder
+from memagent_batch.loop.engines.engine import BatchLimits, Folder
 from memagent_batch.loop.engines.openai.api import Response
 from memagent_batch.loop.engines.openai.batch_api import BatchApi, BatchObject
 from memagent_batch.loop.engines.openai.client import OpenAIClient
@@ -38,8 +38,8 @@ TICK_SECONDS, QUIET_TICKS = 0.5, 10
 """A batch is sent after so many ticks in a row without a new request. Ticks, since a process that was held up for some
 seconds has not been quiet."""
 
-BATCH_REQUESTS, BATCH_BYTES = 50_000, 190 * 10**6
-"""Most requests and bytes of one batch: OpenAI takes 50,000 requests and 200 MB."""
+LIMITS = BatchLimits(num_requests=50_000, num_bytes=190 * 10**6)
+"""OpenAI takes 50,000 requests and 200 MB."""
 
 RECORD_DAYS = 30
 """A record is dropped after so many days, in which OpenAI removes what a batch has written."""
@@ -224,7 +224,7 @@ class Batches:
         for name, request in self._requests.items():
             if not request.line:
                 continue
-            if requests and (len(requests) == BATCH_REQUESTS or num_bytes + len(request.line) > BATCH_BYTES):
+            if requests and (len(requests) == LIMITS.num_requests or num_bytes + len(request.line) > LIMITS.num_bytes):
                 self._start_new(requests, lines)
                 requests, lines, num_bytes = set(), [], 0
             requests.add(name)
