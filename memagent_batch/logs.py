@@ -91,7 +91,7 @@ class EventKind(StrEnum):
     ENDPOINT_SLOW = "endpoint_slow"
     """An endpoint answers late or turns requests away; fewer are sent at a time."""
     ENDPOINT_CHANGED = "endpoint_changed"
-    """The replies of an endpoint name another model than before."""
+    """An endpoint says that it is another server, or has another model, than before."""
     BATCH_SENT = "batch_sent"
     """Requests were sent to an endpoint as one batch, or a batch of an earlier run is waited for."""
     BATCH_ENDED = "batch_ended"

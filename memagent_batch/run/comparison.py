@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
@@ -15,6 +16,7 @@ from memagent_batch.data.store.database import BATCH_ROWS, on_disk, open_databas
 from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 from memagent_batch.data.store.turn_log.rows import ENDED_STATUS, SampleNumber, TypedJson, TypedStatus
+from memagent_batch.run.endpoint import changed_fields, read_endpoints
 from memagent_batch.run.history import GONE_REMEDY, PastRun
 from memagent_batch.run.tables import ANSWERS_TABLE, DocumentId, QuestionId
 
@@ -39,6 +41,8 @@ _WHY_BOTH = """
 concat_ws('|', case when before.document_hash is distinct from after.document_hash then 'document' end,
     case when before.question_hash <> after.question_hash then 'question' end,
     case when before.fingerprint <> after.fingerprint then 'reader' end,
+    case when other_endpoints.endpoint_before is not null and before.fingerprint = after.fingerprint
+         then 'endpoint' end,
     case when not $same_extraction then 'extraction' end,
     case when listed_before.value_type <> listed_after.value_type then 'type' end,
     case when listed_before.follow_up_fingerprint is distinct from listed_after.follow_up_fingerprint
@@ -61,7 +65,10 @@ with pairs as (
                 else coalesce(nullif({_WHY_BOTH}, ''), 'same inputs') end as why,
            listed_after.place as place_after, listed_before.place as place_before
     from rows_before before full join rows_after after using (document_id, question_id, sample)
-    left join listed_before using (question_id) left join listed_after using (question_id))
+    left join listed_before using (question_id) left join listed_after using (question_id)
+    left join endpoints_before on endpoints_before.run_id = before.read_run_id
+    left join endpoints_after on endpoints_after.run_id = after.read_run_id
+    left join other_endpoints using (endpoint_before, endpoint_after))
 select * replace (string_split(why, '|') as why)
 from pairs where change <> 'changed' or contains(why, 'type') or {{differs}}
 order by document_id, coalesce(place_after, place_before), question_id, sample
@@ -98,6 +105,8 @@ class Cause(StrEnum):
     SAMPLE = "sample"
     READER = "reader"
     """The fingerprint: model, prompts, policy, sampling."""
+    ENDPOINT = "endpoint"
+    """What the server of the endpoint says of itself, for the same reader."""
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
     TYPE = "type"
@@ -179,8 +188,24 @@ def _open(before: PastRun, after: PastRun) -> Iterator["duckdb.DuckDBPyConnectio
     tables: dict[str, pa.Table] = {}
     for (side, run), other in zip(runs.items(), (after, before), strict=True):
         tables |= {f"rows_{side}": _rows(run, other=other), f"questions_{side}": _questions(run)}
-    with open_database(tables) as database:
+    with open_database({**tables, **_endpoints(before, after)}) as database:
         yield database
+
+
+def _endpoints(before: PastRun, after: PastRun) -> dict[str, pa.Table]:
+    """What the endpoints of all runs of both outputs say of themselves, as JSON, and the pairs of these that differ."""
+    tables, texts = {}, []
+    for side, run in zip(_SIDES, (before, after), strict=True):
+        known = {run_id: json.dumps(endpoint, sort_keys=True) for run_id, _, endpoint in read_endpoints(run.output)}
+        columns = {"run_id": [*known], f"endpoint_{side}": [*known.values()]}
+        tables[f"endpoints_{side}"] = pa.table({name: pa.array(each, pa.string()) for name, each in columns.items()})
+        texts.append(sorted({*known.values()}))
+    pairs = [pair for pair in product(*texts) if changed_fields(*map(json.loads, pair))]
+    columns = {f"endpoint_{side}": [pair[number] for pair in pairs] for number, side in enumerate(_SIDES)}
+    return {
+        **tables,
+        "other_endpoints": pa.table({name: pa.array(each, pa.string()) for name, each in columns.items()}),
+    }
 
 
 def _rows(run: PastRun, *, other: PastRun) -> pa.Table:

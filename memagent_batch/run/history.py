@@ -81,7 +81,7 @@ class RunRow(TypedDict):
     digest: Annotated[
         str | None, Column("SHA-256 over the files of all tables after it, and the digest of the run before")
     ]
-    record: Annotated[str, Column("questions and settings, as JSON")]
+    record: Annotated[str, Column("questions, settings, and what the server of an endpoint says of itself, as JSON")]
     manifest: Annotated[str | None, Column("counts, reasons, changes, versions, timings, as JSON; null until it ends")]
 
 

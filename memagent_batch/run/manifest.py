@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict
 
+from pydantic import JsonValue
+
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.data.documents.document_index import SOURCE_UNREAD
@@ -172,6 +174,8 @@ class RunRecord:
     """Names the question list in the log."""
     forgotten: int | None = None
     """Documents that `memagent forget` deletes; None of other runs."""
+    endpoint: Mapping[str, JsonValue] | None = None
+    """What the server says of itself, where this run reads through one; see `Engine.describe_server`."""
     format: str = FORMAT
 
 

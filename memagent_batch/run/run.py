@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import JsonValue
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.data.documents.document_index import is_there
@@ -110,16 +111,24 @@ def _cost_text(spent: Spent, job: JobConfig) -> str:
 
 
 def begin_run(
-    output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan, latest: RunNumber | None = None
+    output: Location,
+    job: JobConfig,
+    *,
+    reader: ReaderIdentity,
+    plan: Plan,
+    latest: RunNumber | None = None,
+    endpoint: Mapping[str, JsonValue] | None = None,
 ) -> ActiveRun:
     """Takes the next run number of the output: an older run can't commit to its tables any more.
+
+    `endpoint` is what the server says of itself through which it reads, if it does.
 
     Raises:
         SupersededError: another run has begun since `latest`.
         OutputError: the output can't be written.
         StorageError: other runs begin again and again.
     """
-    record = _make_record(output, job, reader=reader, plan=plan)
+    record = replace(_make_record(output, job, reader=reader, plan=plan), endpoint=endpoint)
     logged = last_run_id(output)  # `ma.read` writes to a log without a run, maybe by a clock that runs ahead
     number = begin(
         output, lambda run_id: replace(record, run_id=run_id), writer=writer_of(job), after=logged, latest=latest

@@ -61,6 +61,8 @@ class Script:
     """Whether `answer` replies to requests for one token too."""
     is_away: Callable[[], bool] = lambda: False
     """Whether the next request of any kind is rejected with a 503."""
+    version: Reply = field(default_factory=lambda: Reply(status=404))
+    """The answer to `GET /version`, beside the API."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
 
 
@@ -92,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.script.headers.append(dict(self.headers))
         self.script.paths.append(self.path)
-        self._reply(self.script.models)
+        self._reply(self.script.version if self.path == "/version" else self.script.models)
 
     def do_POST(self) -> None:
         script = self.script

@@ -85,6 +85,7 @@ _CAUSES: Mapping[str, str] = {
     Cause.LIMIT: "one of the runs left it out, by its limit or condition",
     Cause.SAMPLE: "the runs took another number of samples",
     Cause.READER: "another model, prompt or policy read it",
+    Cause.ENDPOINT: "the endpoint had another server, or other weights under the same name",
     Cause.EXTRACTION: "answers are taken out of responses in another way",
     Cause.TYPE: "the question asks for another type",
     Cause.FOLLOW_UPS: "other follow-up questions were asked",

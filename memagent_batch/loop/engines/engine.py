@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from pydantic import JsonValue
+
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.errors import EngineRequestError, EngineStartError, PromptTooLongError
 from memagent_batch.loop.guides import GuideKind
@@ -131,6 +133,13 @@ class Engine(ABC):
         So an engine at an endpoint returns at once, and its requests wait as in any outage.
         """
         await self.start()
+
+    async def describe_server(self) -> Mapping[str, JsonValue]:
+        """What a server says of itself and of the model, for the record of a run; empty for an engine without one.
+
+        Asked of an engine that was not started; what does not answer is left out. It decides no fingerprint.
+        """
+        return {}
 
     async def stop(self) -> None:  # noqa: B027 - as `start`
         """Frees what the engine uses; no process of it is left."""

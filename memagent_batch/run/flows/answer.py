@@ -19,6 +19,7 @@ from memagent_batch.data.store.turn_log.question_list import read_asked
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.plugins import engine_settings
 from memagent_batch.run.commits import TableUpdate, end_commits
+from memagent_batch.run.endpoint import describe_endpoint, warn_of_change
 from memagent_batch.run.executors.executor import Executor
 from memagent_batch.run.executors.leaving import GracefulShutdown, can_be_interrupted, noted_stop
 from memagent_batch.run.executors.progress import Progress
@@ -84,7 +85,12 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if not bundles and (manifest := _answer_unchanged(plan, index, checked)) is not None:
         return manifest
-    run = begin_run(output, job, reader=checked.reader, plan=plan, latest=checked.latest)
+    endpoint = None
+    if bundles:
+        endpoint = describe_endpoint(job.agent)
+        pending = count_pending(bundles).readings
+        warn_of_change(endpoint, output, checked.reader.fingerprint, asked=plan.num_readings, pending=pending)
+    run = begin_run(output, job, reader=checked.reader, plan=plan, latest=checked.latest, endpoint=endpoint or None)
     progress = Progress(
         run_id=run.run_id,
         asked=run.record.asked,

@@ -7,9 +7,11 @@ it. The one that takes messages is in `chat.py`.
 import html
 import json
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar, cast
 
@@ -146,6 +148,18 @@ class ModelList(BaseModel):
     data: list[Model]
 
 
+class ModelEntries(BaseModel):
+    """The same body, with whatever the server says of each model."""
+
+    data: list[dict[str, JsonValue]]
+
+
+class ServerVersion(BaseModel):
+    """Body of a successful `GET /version`."""
+
+    version: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """A whole response of an endpoint."""
@@ -155,6 +169,8 @@ class Response:
     elapsed_seconds: float
     request: str
     """Method and path of what it answers."""
+    date: str = ""
+    """When the server answered, as its header says; empty if it doesn't."""
     body: Completions | None = None
     """What `content` holds, once it is known to be a whole completion."""
 
@@ -162,6 +178,33 @@ class Response:
     def num_read(self) -> int | None:
         """Tokens of the prompt that a completion says were read; None if it doesn't say."""
         return self.body.num_prompt_tokens if self.body else None
+
+
+DESCRIBED = ("id", "root", "owned_by", "max_model_len", "created")
+"""What the record of a run has of the entry of a model."""
+NOW_SECONDS = 60.0
+"""A model that was created so shortly before the answer is one whose server names the time of the answer."""
+
+
+def model_description(response: Response, *, model: str) -> dict[str, JsonValue]:
+    """What a server says of a model in `GET /models`; empty if it says nothing."""
+    try:
+        entries = ModelEntries.model_validate_json(response.content).data
+    except ValidationError:
+        return {}
+    entry: dict[str, JsonValue] = next((each for each in entries if each.get("id") == model), {})
+    known: dict[str, JsonValue] = {name: value for name in DESCRIBED if isinstance(value := entry.get(name), str | int)}
+    created = known.get("created")
+    if isinstance(created, int) and abs(created - _answered_at(response)) < NOW_SECONDS:
+        del known["created"]
+    return known
+
+
+def _answered_at(response: Response) -> float:
+    try:
+        return parsedate_to_datetime(response.date).timestamp()
+    except ValueError:
+        return time.time()
 
 
 def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue]:

@@ -107,13 +107,16 @@ class OpenAIClient:
     ) -> Response | Failure:
         """One try: a whole response, or a failure that may pass.
 
-        The path is one below the base URL, whose query is kept. `form` makes what is sent in place of a JSON body.
-        `timeout_seconds` bound all of it by default.
+        The path is one below the base URL, whose query is kept, or beside its end (`../version`). `form` makes what is
+        sent in place of a JSON body. `timeout_seconds` bound all of it by default.
         """
         if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
         seconds = min(longest_seconds or self._seconds, self._seconds)
-        url = self._url.with_path(f"{self._url.raw_path.rstrip('/')}/{path}", encoded=True, keep_query=True)
+        base = self._url.raw_path.rstrip("/")
+        if path.startswith("../"):
+            base, path = base.rpartition("/")[0], path.removeprefix("../")
+        url = self._url.with_path(f"{base}/{path}", encoded=True, keep_query=True)
         url = url.update_query(query or {})
         data = form() if form else None if body is None else to_json(body)
         headers = None if body is None else {"Content-Type": "application/json"}
@@ -135,6 +138,7 @@ class OpenAIClient:
             content=content,
             elapsed_seconds=time.perf_counter() - began,
             request=f"{method} {url.raw_path}",
+            date=answer.headers.get("Date", ""),
         )
         if response.status_code not in RETRIED_STATUSES:
             return response

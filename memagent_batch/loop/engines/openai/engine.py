@@ -26,7 +26,9 @@ from memagent_batch.loop.engines.openai.api import (
     GuideForm,
     ModelList,
     Response,
+    ServerVersion,
     holds_choices,
+    model_description,
 )
 from memagent_batch.loop.engines.openai.chat import ChatApi
 from memagent_batch.loop.engines.openai.client import OpenAIClient
@@ -52,6 +54,9 @@ log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
+
+DESCRIBE_SECONDS = 10.0
+"""Longest wait for each answer of an endpoint about itself, which a run can do without."""
 
 START_TRIES = 3
 """Most tries of each question at the start of a run: a wrong address must show within seconds."""
@@ -202,6 +207,24 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 await self._guide_form(kind)
             except EngineRefusedError as error:
                 raise EngineStartError(str(error)) from error
+
+    async def describe_server(self) -> Mapping[str, JsonValue]:
+        """The entry of the model in `GET /models`, and the server's version; see `Engine.describe_server`."""
+        client = self._client
+        client.open()
+        try:
+            listed = await client.send("GET", "models", longest_seconds=DESCRIBE_SECONDS)
+            if isinstance(listed, Failure):
+                return {}
+            described = model_description(listed, model=self._context.model)
+            answer = await client.send("GET", "../version", longest_seconds=DESCRIBE_SECONDS)
+        finally:
+            await client.close()
+        try:
+            version = None if isinstance(answer, Failure) else ServerVersion.model_validate_json(answer.content).version
+        except ValidationError:
+            version = None
+        return described if version is None else {**described, "version": version}
 
     async def stop(self) -> None:
         """Closes the connections."""
