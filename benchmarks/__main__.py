@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "slow_server": "How many requests are given up at a chat server with one place?",
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
+    "counts": "What does the count of the words of a file take beside its reader?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.

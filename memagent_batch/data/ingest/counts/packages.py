@@ -8,7 +8,7 @@ import re
 import zipfile
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape, unescape
 from pathlib import Path
 
@@ -51,25 +51,29 @@ SETTING_NAMES |= {"x14:id", "formula", "calculatedColumnFormula", "totalsRowForm
 HIDDEN = frozenset({"w:delText", "w:instrText", "w:delInstrText"})
 """Elements inside of words that do not part them."""
 LETTERS = re.compile(r">([^<]+)")
-NAME = re.compile(r"/?([^\s<>/]+)")
+TAG, NAME = re.compile(r"<[^<>]*>"), re.compile(r"</?([^\s<>/]+)")
+HIDDEN_TAG = rf"<(?:{'|'.join(sorted(HIDDEN))})(?=[\s>])[^<>]*>[^<]*"
+HIDDEN_LETTERS, OTHER_LETTERS = re.compile(HIDDEN_TAG), re.compile(rf"({HIDDEN_TAG})|(>)[^<]+")
 APART = re.compile(
-    r"</?(?:[\w.-]+:)?(?:p|h|tc|tr|si|is|c|v|br|tab|cr|ptab|s|line-break|table|table-cell|table-row|list-item|annotation"
+    r"p|h|tc|tr|si|is|c|v|br|tab|cr|ptab|s|line-break|table|table-cell|table-row|list-item|annotation"
     r"|creator|date|title|desc|note|note-citation|note-body|cm|pt|e|sub|sup|num|den|deg|lim|fName|oMath|definedName"
-    r"|m[inos]|mtext|AlternateContent|Fallback|sdt"
-    r"|formula[12]|(?:odd|even|first)(?:Header|Footer))[\s/>]"
+    r"|m[inos]|mtext|AlternateContent|Fallback|sdt|rt|rubyBase|ruby-base|ruby-text"
+    r"|formula[12]|(?:odd|even|first)(?:Header|Footer)"
 )
-"""Tags at which a word ends."""
+"""Elements at which a word ends."""
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-ATTRIBUTE = re.compile(
-    r"""\s(?:descr|title|alt|string|(?:w:)?tooltip|prompt(?:Title)?|error(?:Title)?|form:(?:label|current-value)"""
-    r"""|(?<=w:comment )w:author|(?<=w:tblCaption )w:val|(?<=w:tblDescription )w:val)=(?:"([^"]*)"|'([^']*)')"""
-)
-"""Attributes that people read."""
-EMPTY_CELL = re.compile(r"<table:table-cell\b([^<>]*)/>")
+ATTRIBUTES = {name: name for name in ("descr", "title", "alt", "string", "tooltip", "w:tooltip")}
+ATTRIBUTES |= {
+    name: name for name in ("prompt", "promptTitle", "error", "errorTitle", "form:label", "form:current-value")
+}
+ATTRIBUTES |= {"w:comment ": "(?<=w:comment )w:author"}
+ATTRIBUTES |= {f"w:tbl{name}": f"(?<=w:tbl{name} )w:val" for name in ("Caption", "Description")}
+"""Patterns of the names of attributes that people read, by what XML with them contains."""
+EMPTY_CELL = re.compile(r"<table:table-cell\b([^<>]*\soffice:[^<>]*)/>")
 CELL_VALUE = re.compile(r'\soffice:(?:value|(?:date|time|boolean|string)-value)="([^"]*)"')
 """Of a cell of LibreOffice without a text."""
 
-SHARED_CELL = re.compile(r"""(<(?:\w+:)?c\s[^<>]*\bt=["']s["'][^<>]*>\s*<(?:\w+:)?v>)\s*(\d+)\s*(?=</)""")
+SHARED_CELL = re.compile(r"""<(?:\w+:)?c\s[^<>]*\bt=["']s["'][^<>]*>\s*<(?:\w+:)?v>\s*(\d+)\s*(?=</)""")
 SHARED_TEXT = re.compile(r"<(?:\w+:)?si(?:\s[^<>]*)?(?:/>|>(.*?)</(?:\w+:)?si>)", re.DOTALL)
 READING = re.compile(r"<((?:\w+:)?rPh)\b.*?</\1>", re.DOTALL)
 """How a text of a cell is pronounced."""
@@ -85,7 +89,7 @@ def office_contents(file: Path) -> Iterator[Content]:
 
     Texts that the cells of a workbook share are there as often as there are cells with them.
     """
-    shared, uses = list[str](), Counter[int]()
+    shared, uses = list[str](), Counter[str]()
     with zipfile.ZipFile(file) as package:
         for member in package.infolist():
             name, kind = member.filename, None
@@ -100,11 +104,14 @@ def office_contents(file: Path) -> Iterator[Content]:
                 if kind == "sst":
                     shared += map(_shared_text, SHARED_TEXT.findall(xml))
                 elif kind is not None:
-                    uses.update(int(number) for _, number in SHARED_CELL.findall(xml))
-                    yield Content(place=name, text=_cells(xml))
+                    text, numbers = _cells(xml)
+                    uses.update(numbers)
+                    yield Content(place=name, text=text)
                 else:
                     yield Content(place=name, text=_text(xml, name), is_alternative=COPIES.match(name) is not None)
-    yield Content(place="cells", text="".join(f"{text} " * uses[number] for number, text in enumerate(shared)))
+    yield Content(
+        place="cells", text="".join(f"{text} " * uses.get(str(number), 0) for number, text in enumerate(shared))
+    )
 
 
 def zip_contents(file: Path) -> Iterator[Content]:
@@ -137,24 +144,41 @@ def _text(xml: str, place: str = "") -> str:
         xml = CDATA.sub(lambda letters: escape(letters[1]), xml)
     if "<table:table-cell" in xml:
         xml = EMPTY_CELL.sub(lambda cell: f"<v>{' '.join(CELL_VALUE.findall(cell[1]))}</v>", xml)
-    texts, ends, of_vml = (list[str](), list[str]()), [0, 0], "x:" if place.endswith(".vml") else "-"
-    for letters in LETTERS.finditer(xml):
-        tag = NAME.match(xml, xml.rfind("<", 0, letters.start()) + 1)
-        name = "" if tag is None else tag[1]
-        if not (name in SETTING_NAMES or name.rpartition(":")[2] in SETTING_NAMES or name.startswith(of_vml)):
-            stream = name in HIDDEN
-            texts[stream].extend([" "] if APART.search(xml, ends[stream], letters.start() + 1) else [])
-            texts[stream].append(letters[1])
-            ends[stream] = letters.end()
-    said = [first or second for first, second in ATTRIBUTE.findall(xml)]
-    return _unescaped(" ".join([*map("".join, texts), *said]))
+    attributes = "|".join(pattern for name, pattern in ATTRIBUTES.items() if name in xml)
+    values = re.findall(rf"""\s(?:{attributes})=(?:"([^"]*)"|'([^']*)')""", xml) if attributes else ()
+    said = [first or second for first, second in values]
+    names, of_vml = {*NAME.findall(xml)}, "x:" if place.endswith(".vml") else "-"
+    settings = [name for name in names if not SETTING_NAMES.isdisjoint((name, _local(name))) or name.startswith(of_vml)]
+    if settings:
+        xml = re.sub(rf"</?(?:{_any(settings)})(?:\s[^<>]*|/)?>[^<]+", "", xml)
+    apart = _any(name for name in names if APART.fullmatch(_local(name)))
+    if not HIDDEN.isdisjoint(names):
+        said.append(_letters(OTHER_LETTERS.sub(r"\1\2", xml), apart))
+        xml = HIDDEN_LETTERS.sub("", xml)
+    return _unescaped(" ".join([_letters(xml, apart), *said]))
 
 
-def _cells(xml: str) -> str:
-    """Returns the letters of the cells of a sheet, except for texts that they share, and of what stands beside them."""
+def _letters(xml: str, apart: str) -> str:
+    """Returns the letters between the tags, and a space at tags of any of the names at which a word ends."""
+    xml = xml[max(0, xml.find("<")) :]
+    return TAG.sub("", re.sub(rf"<(?=/?(?:{apart})[\s/>])", " <", xml) if apart else xml)
+
+
+def _local(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+def _any(names: Iterable[str]) -> str:
+    """Returns a pattern for any of the names."""
+    return "|".join(map(re.escape, sorted(names)))
+
+
+def _cells(xml: str) -> tuple[str, list[str]]:
+    """Returns the letters of a sheet, and the numbers of the texts that its cells share with others."""
     cells, rest = [*SHEET_END.split(xml, maxsplit=1), ""][:2]
-    cells = READING.sub("", SHARED_CELL.sub(r"\1", cells))
-    return " ".join([_unescaped(" ".join(LETTERS.findall(cells))), _text(rest)])
+    pieces = SHARED_CELL.split(cells)
+    cells = READING.sub("", " ".join(pieces[::2]))
+    return " ".join([_unescaped(TAG.sub(" ", cells)), _text(rest)]), pieces[1::2]
 
 
 def _shared_text(xml: str) -> str:

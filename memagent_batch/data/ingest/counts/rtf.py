@@ -2,17 +2,12 @@ r"""All that an RTF file contains: the letters of every group but fonts, colours
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from memagent_batch.data.ingest.counts.words import Content
 from memagent_batch.data.ingest.readers.charsets import code_page_label, find_codec
 
-TOKEN = re.compile(
-    rb"(?P<text>[^\\{}\r\n]+)|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|(?P<open>\{)|(?P<close>\})"
-    rb"|\\'(?P<byte>[0-9a-fA-F]{2})|(?P<star>\\\*)|\\(?P<symbol>.)|[\r\n]+",
-    re.S,
-)
 SETTINGS = frozenset(
     b"colortbl stylesheet listtable listoverridetable listpicture pgdsctbl revtbl rsidtbl filetbl info"
     b" generator objdata pict themedata colorschememapping datastore datafield latentstyles xmlnstbl pgptbl"
@@ -38,10 +33,38 @@ BREAKS = frozenset(
 """Control words at which a word ends."""
 FILE_PAGES = {b"mac": 10000, b"pc": 437, b"pca": 850, b"ansi": 1252}
 FONT_WORDS = frozenset({b"f", b"plain", b"deff", b"fonttbl", b"fcharset", b"cpg", b"ansicpg", *FILE_PAGES})
-SYMBOLS = {b"~": " ", b"_": "-", b"-": "", b"|": "", b":": "", b"\\": "\\", b"{": "{", b"}": "}"}
+BACKSLASH, WORD_END = rb"\'5c", b"\n"
+SYMBOLS = {b"~": b" ", b"_": b"-", b"-": b"", b"|": b"", b":": b"", b"\\": BACKSLASH, b"{": b"{", b"}": b"}"}
 FONT_PAGES = {77: 10000, 128: 932, 129: 949, 130: 1361, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255}
 FONT_PAGES |= {178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250, 254: 437, 255: 850}
 """Code pages of the character sets of fonts."""
+
+KNOWN = SETTINGS | PLACES | BREAKS | FONT_WORDS | {b"bin", b"u", b"uc"}
+
+
+def _one_of(words: Iterable[bytes]) -> bytes:
+    """Returns a pattern for any of the words, which are looked up by their first letters."""
+    ends = defaultdict[bytes, list[bytes]](list)
+    for word in sorted(words):
+        ends[word[:1]].append(word[1:])
+    return b"|".join(first + b"(?:" + b"|".join(each) + b")" for first, each in ends.items())
+
+
+NUMBER = rb"(?![a-zA-Z])(?:-?\d{1,9})? ?"
+FORMAT = rb"\\(?!(?:" + _one_of(KNOWN) + rb")(?![a-zA-Z]))[a-zA-Z]{1,32}+" + NUMBER
+"""A control word that changes only how the text looks."""
+BREAK = rb"\\(?:" + _one_of(BREAKS) + rb")" + NUMBER
+FORMATS, BREAK_WORDS, BYTE = re.compile(FORMAT), re.compile(BREAK), re.compile(rb"\\'([0-9a-fA-F]{2})")
+IN_TEXT = rb"|\\'[0-9a-fA-F]{2}|" + FORMAT + rb"|" + BREAK
+TOKEN = re.compile(
+    rb"(?P<text>(?:[^\\{}\r\n]" + IN_TEXT + rb")(?:[^\\{}]+" + IN_TEXT + rb")*+)"
+    rb"|\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|(?P<open>\{)|(?P<close>\})|(?P<star>\\\*)|\\(?P<symbol>.)"
+    rb"|[\r\n]+",
+    re.S,
+)
+"""Letters with words between them that change their looks or end a line, or something else."""
+STARRED = re.compile(rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?")
+"""The name of a group that programs may pass over."""
 
 
 def rtf_contents(file: Path) -> Iterator[Content]:
@@ -64,21 +87,23 @@ class _Letters:
         self._page, self._default_font = "cp1252", 0
         self._fonts: dict[int, str] = {}
         self._fonts_depth = self._replaced = 0
-        self._bytes = bytearray()
+        self._bytes, self._codec = bytearray(), self._page
+        """Letters that are not decoded yet, and their encoding."""
 
     def contents(self) -> Iterator[Content]:
         """Yields the letters of each place."""
         at, is_new, is_star = 0, False, False
         while token := TOKEN.match(self._data, at):
-            at, kind = token.end(), token.lastgroup
+            kind = token.lastgroup
+            if kind == "text" and is_star and (starred := STARRED.match(self._data, at)):
+                token, kind = starred, "word"
+            at = token.end()
             if kind == "text":
-                self._add_bytes(token["text"])
+                self._add(token["text"])
             elif kind in ("open", "close"):
                 self._change_group(is_open=kind == "open")
-            elif kind == "byte":
-                self._add_bytes(bytes((int(token["byte"], 16),)))
             elif kind == "symbol":
-                self._add(SYMBOLS.get(token["symbol"], " "))
+                self._bytes += b"" if self._fonts_depth else SYMBOLS.get(token["symbol"], b" ")
             elif kind is not None and kind != "star":
                 at = self._after_word(token["word"], token["number"], at, is_new=is_new, is_star=is_star)
             is_star = kind == "star"
@@ -96,7 +121,8 @@ class _Letters:
         if is_new and name in SETTINGS:
             return _group_end(self._data, at)
         if name == b"u":
-            self._add(chr(number % 0x10000))
+            self._decode()
+            self._pieces[self._place] += () if self._fonts_depth else chr(number % 0x10000)
             self._replaced = self._replacing
         elif name == b"uc":
             self._replacing = max(0, number)
@@ -105,18 +131,16 @@ class _Letters:
             self._place = self._groups[-1][0] if digits == b"0" and self._groups else name.decode()
         elif name in FONT_WORDS:
             self._set_font(name, number)
-        elif name in BREAKS:
-            self._add(" ")
         return at
 
     def _set_font(self, name: bytes, number: int) -> None:
         """Applies a word that changes in which encoding the letters behind it are."""
-        self._decode()
         if name in (b"f", b"plain"):
             self._font = number if name == b"f" else -1
         elif name == b"deff":
             self._default_font = number
         elif name == b"fonttbl":
+            self._decode()
             self._fonts_depth = len(self._groups)
         else:
             page = FONT_PAGES.get(number) if name == b"fcharset" else FILE_PAGES.get(name, number)
@@ -125,19 +149,30 @@ class _Letters:
                 self._fonts[self._font] = codec
             elif not self._fonts_depth:
                 self._page = codec or "cp1252"
+        self._set_codec()
+
+    def _set_codec(self) -> None:
+        """Decodes the letters so far if those that follow are in another encoding."""
+        codec = self._fonts.get(self._default_font if self._font < 0 else self._font, self._page)
+        if codec != self._codec:
+            self._decode()
+            self._codec = codec
 
     def _change_group(self, *, is_open: bool) -> None:
-        self._decode()
         self._replaced = 0
         if is_open:
             self._groups.append((self._place, self._font, self._replacing))
         elif self._groups:
             if len(self._groups) == self._fonts_depth:
                 self._fonts_depth = 0
-            place, self._font, self._replacing = self._groups.pop()
+            place, font, self._replacing = self._groups.pop()
             if place != self._place:
+                self._decode()
                 self._end_place()
                 self._place = place
+            if font != self._font:
+                self._font = font
+                self._set_codec()
 
     def _end_place(self) -> None:
         pieces = self._pieces[self._place]
@@ -147,23 +182,28 @@ class _Letters:
                 self._pieces["drawing"] += pieces
             pieces.clear()
 
-    def _add_bytes(self, data: bytes) -> None:
-        passed = min(self._replaced, len(data))
-        self._replaced -= passed
-        self._bytes += data[passed:]
-
-    def _add(self, text: str) -> None:
-        self._decode()
+    def _add(self, data: bytes) -> None:
+        """Takes letters, and control words between them."""
+        if self._replaced:
+            letters = _letters(data)
+            data = letters[self._replaced :].replace(b"\\", BACKSLASH)
+            self._replaced -= min(self._replaced, len(letters))
         if not self._fonts_depth:
-            self._pieces[self._place].append(text)
+            self._bytes += data
+            self._bytes += WORD_END
 
     def _decode(self) -> None:
-        if not self._bytes:
-            return
-        data, self._bytes = self._bytes, bytearray()
-        if not self._fonts_depth:
-            font = self._default_font if self._font < 0 else self._font
-            self._pieces[self._place].append(data.decode(self._fonts.get(font, self._page), "replace"))
+        if self._bytes:
+            self._pieces[self._place].append(_letters(self._bytes).decode(self._codec, "replace"))
+            self._bytes.clear()
+
+
+def _letters(data: bytes | bytearray) -> bytes:
+    """Returns letters without the control words between them."""
+    if b"\\" in data:
+        data = FORMATS.sub(b"", BREAK_WORDS.sub(b"\t", data))
+    data = bytes(data.translate(None, b"\r\n"))
+    return BYTE.sub(lambda byte: bytes.fromhex(byte[1].decode()), data) if b"\\" in data else data
 
 
 def _group_end(data: bytes, at: int) -> int:

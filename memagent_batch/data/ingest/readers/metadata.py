@@ -158,6 +158,8 @@ def _read_office(file: Path) -> Said:
 
 def _read_opendocument(file: Path) -> Said:
     with zipfile.ZipFile(file) as package:
+        if "meta.xml" not in package.namelist():
+            return {}
         return _package_values(package, "meta.xml", "initial-creator", "creation-date", "date")
 
 
