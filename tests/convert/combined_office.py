@@ -299,7 +299,7 @@ ODT.add(
     INLINE,
     span="<text:span>WORD</text:span> INNER",
     split="HEAD<text:span>TAIL</text:span> INNER",
-    link='<text:a xlink:href="https://example.org/">WORD INNER</text:a>',
+    link='<text:a xlink:href="https://example.org/" office:title="WORD" xlink:title="WORD">WORD INNER</text:a>',
     field='<text:user-field-get text:name="x">WORD</text:user-field-get> INNER',
     ruby="<text:ruby><text:ruby-base>WORD</text:ruby-base><text:ruby-text>WORD</text:ruby-text></text:ruby> INNER",
     equation="<math:math><math:mfrac><math:mi>WORD</math:mi><math:mi>WORD</math:mi></math:mfrac></math:math> INNER",
@@ -308,7 +308,7 @@ ODT.add(
     form_field=(
         '<draw:control draw:control="fNUMBER"/> INNER',
         "forms",
-        '<form:text form:id="fNUMBER" form:current-value="WORD"/>',
+        '<form:text form:id="fNUMBER" form:label="WORD" form:title="WORD" form:current-value="WORD"/>',
     ),
     loose_field=("INNER", "forms", '<form:textarea form:id="gNUMBER" form:name="WORD" form:current-value="WORD"/>'),
 )  # fmt: skip
@@ -326,7 +326,8 @@ ODT.add(
     heading="<text:h>WORD</text:h>INNER",
     items="<text:list><text:list-item><text:p>WORD</text:p><text:list><text:list-item>INNER</text:list-item></text:list>"
     "</text:list-item></text:list>",
-    table='<table:table table:name="T"><table:table-row><table:table-cell table:number-columns-spanned="2">'
+    table='<table:table table:name="T"><table:title>WORD</table:title><table:desc>WORD</table:desc>'
+    '<table:table-row><table:table-cell table:number-columns-spanned="2">'
     f"{OPEN_PARAGRAPH}</table:table-cell><table:covered-table-cell/></table:table-row></table:table>",
     section=f'<text:section text:name="s" text:display="none">{OPEN_PARAGRAPH}</text:section>',
     header=(OPEN_PARAGRAPH, "header", "<text:p>WORD</text:p>"),
@@ -355,12 +356,18 @@ ODP = Kind("odp", _open("presentation", '<draw:page draw:name="S">', "</draw:pag
 ODP.add(
     frame=f"<draw:frame><draw:text-box>{OPEN_PARAGRAPH.replace('INNER', '')}</draw:text-box></draw:frame>INNER",
     alt_text="<draw:frame><svg:desc>WORD</svg:desc></draw:frame>INNER",
+    link='<draw:a xlink:href="x" office:title="WORD"><draw:frame><svg:desc>WORD</svg:desc></draw:frame></draw:a>INNER',
     group="<draw:g><draw:frame><draw:text-box><text:p>WORD</text:p></draw:text-box></draw:frame>INNER</draw:g>",
     table='<draw:frame><table:table><table:table-row><table:table-cell table:number-columns-spanned="2">'
     "<text:p>WORD</text:p></table:table-cell></table:table-row></table:table></draw:frame>INNER",
     annotation="<office:annotation><dc:creator>WORD</dc:creator><text:p>WORD</text:p></office:annotation>INNER",
 )
 ODS = Kind("ods", _open("spreadsheet", '<table:table table:name="S">', "</table:table>"), MORE_LETTERS)
+VALIDATION = (
+    '<table:content-validations><table:content-validation table:base-cell-address="S.A1" table:condition="of:%s">'
+    '<table:%s-message table:title="WORD" table:display="true"><text:p>WORD</text:p></table:%s-message>'
+    "</table:content-validation></table:content-validations>INNER"
+)
 OPEN_ROW = "<table:table-row%s><table:table-cell%s>%s</table:table-cell></table:table-row>INNER"
 ODS.add(
     cell=OPEN_ROW % ("", "", "<text:p>WORD</text:p>"),
@@ -369,6 +376,8 @@ ODS.add(
     hidden=OPEN_ROW % (' table:visibility="collapse"', "", "<text:p>WORD</text:p>"),
     shape=OPEN_ROW % ("", "", "<draw:custom-shape><text:p>WORD</text:p></draw:custom-shape>"),
     group=f"<table:table-row-group>{OPEN_ROW % ('', '', '<text:p>WORD</text:p>')}</table:table-row-group>",
+    choices=VALIDATION % ("cell-content-is-in-list(&quot;WORD&quot;;&quot;WORD&quot;)", "help", "help"),
+    limit=VALIDATION % ("cell-content-is-whole-number() and cell-content()&gt;41NUMBER", "error", "error"),
     merged='<table:table-row><table:table-cell table:number-columns-spanned="2"><text:p>WORD</text:p>'
     "</table:table-cell><table:covered-table-cell><text:p>WORD</text:p></table:covered-table-cell></table:table-row>INNER",
 )

@@ -222,6 +222,44 @@ def test_odt_form_fields_are_read_where_they_are_shown(tmp_path: Path) -> None:
     assert (others.locator, others.text) == ("form fields", "Fee: 500")
 
 
+def test_odt_tooltips_and_descriptions_are_read_once(tmp_path: Path) -> None:
+    field = '<form:checkbox form:id="c" form:label="Paid" form:title="Tick if paid"/>'
+    body = (
+        f"<office:forms><form:form>{field}</form:form></office:forms><text:p>See <text:a office:title='Annex 3'>here"
+        "</text:a>, <text:a office:title='the deed'>the deed</text:a> <draw:control draw:control='c'/></text:p>"
+        "<draw:a xlink:title='Plan of the flat'><draw:frame><svg:desc>a plan</svg:desc></draw:frame></draw:a>"
+        "<table:table><table:title>Fees</table:title><table:desc>Net of VAT</table:desc></table:table>"
+    )
+    (text,) = [part for part in converted(tmp_path, text_document(body)) if part.text]
+    lines = ["See here [Annex 3], the deed \N{BALLOT BOX} Paid [Tick if paid]", "[a plan]", "[Plan of the flat]"]
+    assert text.text.split("\n\n") == [*lines, "[Fees]", "[Net of VAT]"]
+
+
+def test_ods_rules_for_input_are_read(tmp_path: Path) -> None:
+    def rule(cell: str, condition: str, kind: str, *, is_shown: str) -> str:
+        message = f"<table:{kind}-message table:title='Rate' table:display='{is_shown}'><text:p>Net.</text:p>"
+        return (
+            f"<table:content-validation table:base-cell-address='{cell}' table:condition='of:{condition}'>{message}"
+            f"</table:{kind}-message></table:content-validation>"
+        )
+
+    rules = [
+        rule("S.A1", "cell-content-is-in-list(&quot;gross&quot;;&quot;net&quot;)", "help", is_shown="true"),
+        rule("S.B1", "cell-content-is-whole-number() and cell-content()&gt;9", "error", is_shown="true"),
+        rule("S.C1", "cell-content-is-between(1,5)", "error", is_shown="false"),
+    ]
+    body = f"<table:content-validations>{''.join(rules)}</table:content-validations><table:table table:name='S'/>"
+    data = office.opendocument(f"<office:spreadsheet>{body}</office:spreadsheet>")
+    (text,) = [part.text for part in converted(tmp_path, data) if part.locator == "rules for input"]
+    assert text.split("\n") == [
+        "S.A1, one of: gross, net",
+        "S.A1: Rate: Net.",
+        "S.B1, only: whole-number and value>9",
+        "S.B1, if something else is written: Rate: Net.",
+        "S.C1, only: between(1,5)",
+    ]
+
+
 def test_odp_media_and_pictures_of_objects_are_named(tmp_path: Path) -> None:
     shown = '<draw:plugin xlink:href="Media/call.mp3"/><draw:plugin xlink:href="https://example.org/film"/>'
     shown += '<draw:image xlink:href="../scan.png"/>'

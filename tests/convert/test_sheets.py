@@ -342,7 +342,7 @@ def test_tooltips_of_links_and_rules_for_input_are_read(items_of: ItemsOf) -> No
         "sheet Data": "x",
         "sheet Data, tooltips of links": "A1: See annex 3",
         "sheet Data, rules for input": "D1, one of: Yes, No\nD1, if something else is written: Ask counsel.\n"
-        "F1, if something else is written: Term: At most 30 days.",
+        "F1, a whole number from 1 to 30\nF1, if something else is written: Term: At most 30 days.",
     }
 
 

@@ -104,16 +104,22 @@ def _contents(part: _Part) -> Iterator[Content | _Part]:
     for line in lines:
         name, _, value = line.partition(":")
         head.set_raw(name.strip(), value.strip())
-    kind = head.get_content_type()
-    text = _readable(lines, charset_label(head))
+    kind, label, name = head.get_content_type(), charset_label(head), _file_name(head)
+    text = _readable(lines, label)
     if text:
         yield Content(place=f"{part.place}, headers", text=text, is_alternative=part.is_alternative)
     if kind in ("message/partial", "message/external-body"):
         yield part.inner(body)
     elif kind.startswith("multipart/"):
         yield from _inner_contents(body, head, kind, part)
-    elif WORDLESS.match(kind) is None and not file_name(head).lower().endswith(".p7s"):
-        yield from _leaf_contents(body, head, kind, part)
+    elif WORDLESS.match(kind) is None and not name.lower().endswith(".p7s"):
+        yield from _leaf_contents(body, head, kind, part, charset=label, name=name.replace("/", " "))
+
+
+def _file_name(head: Message) -> str:
+    """Returns the name of a file; empty if it has none, as most parts."""
+    fields = (str(head.get(f"content-{name}", "")) for name in ("type", "disposition"))
+    return file_name(head) if any("name" in field.lower() for field in fields) else ""
 
 
 def _split_head(data: bytes) -> tuple[list[str], bytes]:
@@ -181,8 +187,10 @@ def _split(body: bytes, boundary: bytes) -> list[tuple[bool, bytes]]:
     return [*pieces, (is_part, body[start:])]
 
 
-def _leaf_contents(body: bytes, head: Message, kind: str, part: _Part) -> Iterator[Content]:
-    """Yields a file, and what it says if it is a text."""
+def _leaf_contents(
+    body: bytes, head: Message, kind: str, part: _Part, *, charset: str | None, name: str
+) -> Iterator[Content]:
+    """Yields a file of a name, if it has one, and what it says if it is a text."""
     head.set_payload(body.decode("ascii", "surrogateescape"))
     data, is_damaged = leaf_bytes(head)
     footer = NO_BASE64.search(body) if is_damaged and kind.startswith("text/") else None
@@ -191,9 +199,7 @@ def _leaf_contents(body: bytes, head: Message, kind: str, part: _Part) -> Iterat
         if not is_damaged:
             yield Content(place=f"{part.place}, behind it", text=decode_text_or_bytes(footer[0], label=None).text)
             data = before
-    named = charset_label(head)
-    label = None if part.is_transcoded and not transfer_encoding(head) else named
-    name = file_name(head).replace("/", " ")
+    label = None if part.is_transcoded and not transfer_encoding(head) else charset
     at = f"{part.message}, attachment {name}" if name else part.place
     if TEXTS.match(kind) is None or kind in FILES:
         yield Content(place=at, file=data)
@@ -203,10 +209,10 @@ def _leaf_contents(body: bytes, head: Message, kind: str, part: _Part) -> Iterat
         inside = [*page_contents(page, place=f"{part.place}, ", is_alternative=part.is_alternative)]
     else:
         text = _text(data, kind, label)
-        if parameter(head, "delsp").lower() == "yes":
+        if "delsp" in str(head.get("content-type", "")).lower() and parameter(head, "delsp").lower() == "yes":
             text = re.sub(r" \r?\n", "", text)
         inside = [Content(place=part.place, text=text, is_alternative=part.is_alternative)]
-    data = as_file(data, label=named) if kind.startswith("text/") else data
+    data = as_file(data, label=charset) if kind.startswith("text/") else data
     yield Content(place=at, file=data, instead=inside)
 
 

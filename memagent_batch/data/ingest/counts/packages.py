@@ -66,6 +66,8 @@ ATTRIBUTES = {name: name for name in ("descr", "title", "alt", "string", "toolti
 ATTRIBUTES |= {
     name: name for name in ("prompt", "promptTitle", "error", "errorTitle", "form:label", "form:current-value")
 }
+ATTRIBUTES |= {f"{family}:title": f"{family}:title" for family in ("office", "xlink", "form", "table")}
+ATTRIBUTES |= {"table:condition": "table:condition"}
 ATTRIBUTES |= {"w:comment ": "(?<=w:comment )w:author"}
 ATTRIBUTES |= {f"w:tbl{name}": f"(?<=w:tbl{name} )w:val" for name in ("Caption", "Description")}
 """Patterns of the names of attributes that people read, by what XML with them contains."""

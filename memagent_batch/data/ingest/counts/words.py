@@ -134,15 +134,12 @@ class Given:
 
         An alternative takes nothing away from the other contents.
         """
-        wanted, short = Counter[str](), Counter[str]()
+        short = Counter[str]()
         for words in _word_counts(content.text):
             self.num_words += words.total()
-            if content.is_alternative:
-                wanted.update(words)
-            else:
-                short.update(_take(words, left))
+            short.update(words if content.is_alternative else _take(words, left))
         if content.is_alternative:
-            short = Counter({word: lack for word, number in wanted.items() if (lack := number - left[word]) > 0})
+            short = Counter({word: lack for word, number in short.items() if (lack := number - left[word]) > 0})
         return _last_places(content.text, short) if short else []
 
     def _opened(self, contents: Iterable[Content]) -> Iterator[Content]:
@@ -265,14 +262,14 @@ def _other_words(piece: str) -> list[str]:
     return WORD.findall(unicodedata.normalize("NFKC", UNSEEN.sub("", piece)).casefold())
 
 
-def _take(words: Mapping[str, int], left: Counter[str]) -> Counter[str]:
+def _take(words: Mapping[str, int], left: dict[str, int]) -> dict[str, int]:
     """Takes words away from those that are left; returns how often each of them is not there."""
-    lacking = Counter[str]()
+    lacking = dict[str, int]()
     for word, number in words.items():
         rest = left.get(word, 0) - number
+        left[word] = rest
         if rest < 0:
-            lacking[word] = -rest
-        left[word] = max(rest, 0)
+            lacking[word], left[word] = -rest, 0
     return lacking
 
 

@@ -39,20 +39,24 @@ SHOW = NAMESPACE.format("presentation")
 FIELD = "{urn:openoffice:names:experimental:ooo-ms-interop:xmlns:field:1.0}"
 LIBRE = "{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}"
 DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
-HREF = "{http://www.w3.org/1999/xlink}href"
+XLINK = "{http://www.w3.org/1999/xlink}"
+HREF = f"{XLINK}href"
+LINKS = frozenset({f"{TEXT}a", f"{DRAW}a"})
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 ANNOTATIONS = frozenset({f"{OFFICE}annotation", "{http://openoffice.org/2009/office}annotation"})
 SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
 NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TABLE}tracked-changes", f"{OFFICE}forms"}) | {
     f"{OFFICE}binary-data",
     f"{TEXT}script",
+    f"{TABLE}content-validations",
 }
-"""What was deleted, the fields of forms, which are read in their places, and pictures and programs in letters."""
+"""What was deleted, fields of forms and rules for input, which are read elsewhere, pictures and programs in letters."""
 STATED = frozenset(f"{SHOW}{name}-decl" for name in ("header", "footer", "date-time"))
 """What all slides show above or below."""
 BLOCKS = frozenset({f"{TEXT}p", f"{TEXT}h", f"{TEXT}list", f"{TABLE}table"})
 """What text boxes and other shapes hold, which stand inside a paragraph."""
-SHOWN_BLOCKS = {f"{DRAW}control", f"{DRAW}object", f"{MATHML}math", f"{SVG}title", f"{SVG}desc"}
+DESCRIPTIONS = frozenset(f"{family}{name}" for family in (SVG, TABLE) for name in ("title", "desc"))
+SHOWN_BLOCKS = {f"{DRAW}control", f"{DRAW}object", f"{MATHML}math"} | DESCRIPTIONS
 """Elements that may stand outside of paragraphs, and are read there too."""
 NOT_FILLED_IN = "[not filled in]"
 SHEET_COLUMNS = 16_384
@@ -62,6 +66,8 @@ SPACES_LIMIT = 1000
 OBJECT = re.compile(r"(?P<object>.+)/content\.xml")
 PICTURE = re.compile(r"(?:.+/)?Pictures/[^/]+")
 MEDIA = re.compile(r"(?:.+/)?Media/[^/]+")
+CHOICE, VALUE_NAMES = re.compile(r'"([^"]*)"'), re.compile(r"\A\w+:(?!:)|cell-content\(\)|cell-content(?:-is)?-|\(\)")
+"""In the condition of a rule for input: a choice; and its language and the names of the value that is written."""
 FILE = re.compile(r"(?!ObjectReplacements/)(?:.+/)?Object [^/]+")
 """Members that are shown inside: objects such as charts and formulas, pictures, sound and film, and files of other
 programs."""
@@ -78,7 +84,7 @@ class OpenDocumentConverter(BuiltIn):
     What a tracked change deleted is left out, and the first part says so.
     """
 
-    package, revision, modules = "lxml", 5, ("lxml.etree",)
+    package, revision, modules = "lxml", 6, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """Yields the parts of the body, then one for each text, picture or file beside it."""
@@ -97,6 +103,7 @@ class OpenDocumentConverter(BuiltIn):
                 yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
                 is_tracked = False
             yield from _form_parts(content)
+            yield from _rule_parts(content)
             if left_out := "\n".join(filter(None, reader.left_out)):
                 yield Part(left_out=left_out)
             if styles is not None:
@@ -163,6 +170,28 @@ def _form_parts(content: Any) -> Iterator[Part]:
     text = "\n".join(filter(None, (control_text(control, is_named=True) for control in controls)))
     if text:
         yield Part(locator="form fields", text=text)
+
+
+def _rule_parts(content: Any) -> Iterator[Part]:
+    """Yields a part of what is shown where something is to be written into cells: hints, choices, limits and errors."""
+    lines, left_out = list[str](), list[str]()
+    for rule in content.iter(f"{TABLE}content-validation"):
+        cells, condition = (rule.get(f"{TABLE}{name}", "") for name in ("base-cell-address", "condition"))
+        choices = CHOICE.findall(condition) if "is-in-list" in condition else []
+        if choices:
+            lines.append(f"{cells}, one of: {', '.join(choices)}")
+            left_out.append(CHOICE.sub("", condition))
+        elif condition:
+            limit = VALUE_NAMES.sub(lambda name: "value" if name[0] == "cell-content()" else "", condition)
+            lines.append(f"{cells}, only: {limit}")
+            left_out += VALUE_NAMES.findall(condition)
+        for name, about in (("help", ""), ("error", ", if something else is written")):
+            for message in rule.iterchildren(f"{TABLE}{name}-message"):
+                text = ": ".join(filter(None, (message.get(f"{TABLE}title", ""), _written_text(message))))
+                is_shown = text and message.get(f"{TABLE}display") == "true"
+                (lines if is_shown else left_out).append(f"{cells}{about}: {text}" if is_shown else text)
+    if lines or left_out:
+        yield Part(locator="rules for input" if lines else "", text="\n".join(lines), left_out="\n".join(left_out))
 
 
 def _margin_parts(styles: Any) -> Iterator[Part]:
@@ -287,6 +316,7 @@ class OpenTextReader:
         self._columns: dict[Any, list[str | None]] = {}
         self._inline_readers: dict[str, Callable[[Any, Format, Line], None]] = {
             f"{TEXT}span": lambda span, style, line: self._read_inline(span, self._format("text", span, style), line),
+            **dict.fromkeys(LINKS, self._read_link),
             f"{TEXT}note": self._read_note,
             f"{TEXT}ruby": self._read_ruby,
             f"{TEXT}placeholder": lambda _, style, line: line.add(NOT_FILLED_IN, style),
@@ -297,7 +327,7 @@ class OpenTextReader:
             f"{DRAW}control": lambda control, _, line: line.add(self._control_text(control)),
             **dict.fromkeys((f"{DRAW}object", f"{MATHML}math"), self._read_equation),
             **dict.fromkeys(
-                (f"{SVG}title", f"{SVG}desc"),  # what stands for a picture
+                DESCRIPTIONS,  # what stands for a picture or table
                 lambda element, _, line: line.add(f" [{text}] " if (text := _written_text(element)) else ""),
             ),
             **dict.fromkeys((*ANNOTATIONS, f"{OFFICE}annotation-end"), self._read_comment),
@@ -317,6 +347,7 @@ class OpenTextReader:
             elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
                 yield from _named_block(child)
                 yield from self.blocks(child, style)
+                yield from [(None, f"[{tooltip}]")] if (tooltip := _tooltip(child)) else []
 
     def _format(self, family: str, element: Any, base: Format) -> Format:
         return self._styles.format(family, element.get(f"{TEXT}style-name"), base)
@@ -399,6 +430,15 @@ class OpenTextReader:
         else:
             self._read_inline(element, style, line)
 
+    def _read_link(self, link: Any, style: Format, line: Line) -> None:
+        """Appends the text of a link, and in brackets its tooltip, unless the text has it."""
+        start, tooltip = len(line.runs), _tooltip(link)
+        self._read_shape(link, style, line)
+        if tooltip in " ".join(join_runs(line.runs[start:]).split()):
+            self.left_out.append(tooltip)
+        else:
+            line.add(f" [{tooltip}]")
+
     def _read_note(self, note: Any, _: Format, line: Line) -> None:
         """Appends the mark of a note, and keeps the note."""
         mark = f"[^{''.join(note.findtext(f'{TEXT}note-citation', '').split()) or '*'}]"
@@ -462,6 +502,12 @@ class OpenTextReader:
             self.left_out.append(equation.left_out)
 
 
+def _tooltip(element: Any) -> str:
+    """Returns what is shown where somebody points at a link; empty if it is no link."""
+    names = (f"{OFFICE}title", f"{XLINK}title") if element.tag in LINKS else ()
+    return " ".join(dict.fromkeys(" ".join(element.get(name, "").split()) for name in names)).strip()
+
+
 def _named_block(element: Any) -> Iterator[tuple[str | None, str]]:
     """Yields the name of a slide, sheet or table; that of a slide or sheet is a title."""
     names = {f"{DRAW}page": f"{DRAW}name", f"{TABLE}table": f"{TABLE}name"}
@@ -514,6 +560,8 @@ def control_text(control: Any, *, is_named: bool = False) -> str:
     kind = control.tag.removeprefix(FORM)
     label = control.get(f"{FORM}label", "")
     label = label or (control.get(f"{FORM}name", "") if is_named else "")
+    title = control.get(f"{FORM}title", "")  # its tooltip
+    label = f"{label} [{title}]".strip() if title and title not in label else label
     if kind in ("checkbox", "radio"):
         states = ("current-state", "state") if kind == "checkbox" else ("current-selected", "selected")
         state = _first(control, states)

@@ -25,6 +25,18 @@ CHOICES = re.compile(r'"([^"]*)"')
 """Of a list in a rule for input; without quotes they stand in cells."""
 RULE_MESSAGES = (("prompt", "showInputMessage", ""), ("error", "showErrorMessage", ", if something else is written"))
 """Texts of a rule for input: the attribute that has them, the one that shows them, and what is said before them."""
+LIMITED = {"whole": "a whole number", "decimal": "a number", "textLength": "a text with a number of characters"}
+LIMITS = {
+    "between": "from {} to {}",
+    "notBetween": "not from {} to {}",
+    "equal": "equal to {}",
+    "notEqual": "other than {}",
+    "greaterThan": "greater than {}",
+    "lessThan": "less than {}",
+    "greaterThanOrEqual": "of at least {}",
+    "lessThanOrEqual": "of at most {}",
+}
+"""What a rule for input demands, by its type and operator."""
 UNDECIDED = frozenset({"Mixed", "2"})
 
 CellLookup = Callable[[str, int], str | None]
@@ -158,6 +170,9 @@ def _input_rules(root: Any) -> tuple[list[str], list[str]]:
         choices = CHOICES.fullmatch(limits[0].strip()) if rule.get("type") == "list" and limits else None
         if choices:
             lines.append(f"{cells}, one of: {', '.join(map(normalise, choices[1].split(',')))}")
+        elif limits and rule.get("type") in LIMITED:
+            limit = LIMITS[rule.get("operator", "between")].format(*limits, "", "")
+            lines.append(f"{cells}, {LIMITED[rule.get('type')]} {limit}")
         else:
             left_out += limits
         for name, switch, about in RULE_MESSAGES:

@@ -71,7 +71,7 @@ class SheetsConverter(BuiltIn):
     formulas the value that was saved.
     """
 
-    package, revision, modules = "lxml", 9, ("lxml.etree",)
+    package, revision, modules = "lxml", 10, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it."""
