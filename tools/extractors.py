@@ -107,8 +107,8 @@ PYTHON: Mapping[str, Extractor] = {
 PROGRAMS: Mapping[str, Mapping[str, Extractor]] = {
     ".pdf": {"pdftotext": PDFTOTEXT, "mutool": program("mutool", "draw", "-q", "-F", "txt", "FILE")},
     ".doc": {
-        "antiword": program("antiword", "-m", "UTF-8.txt", "FILE"),
-        "catdoc": program("catdoc", "-w", "-dutf-8", "FILE"),
+        "antiword": program("antiword", "-w", "0", "-m", "UTF-8.txt", "FILE", noise=r"\[pic\]"),
+        "catdoc": program("catdoc", "-w", "-dutf-8", "FILE", noise=r'HYPERLINK(\s+(\\l|"[^"]*"))+'),
     },
     ".xls": {"xls2csv": program("xls2csv", "-dutf-8", "FILE")},
     ".ppt": {"catppt": program("catppt", "-dutf-8", "FILE")},
@@ -135,6 +135,8 @@ class Extractors:
     def __init__(self, kept: Path | None, *, has_office: bool) -> None:
         self._kept = kept
         self._has_office = has_office and shutil.which("soffice") is not None
+        if self._has_office and shutil.which("pdftotext") is None:
+            sys.exit("pdftotext is missing, with which the pages of presentations are read: install poppler-utils")
         self._office = dict[Path, str]()
 
     def read_office(self, files: Sequence[Path]) -> None:

@@ -10,8 +10,6 @@ from memagent_batch.config.section import Section
 _Number = Annotated[int, Field(gt=0, lt=1e9)]
 SECONDS, OCR_SECONDS = 60.0, 600.0
 """Default time of one file's process, seconds: OCR takes some 5 to 10 for a page."""
-MEMORY_MIB, OCR_MEMORY_MIB = 1024, 2048
-"""Default memory of one file's process, MiB: the models of OCR and a page take 0.7 GiB."""
 MIN_CONFIDENCE = 0.7
 """Default confidence of a line, from 0 to 1, below which it is doubtful."""
 OCR_CONVERTERS = {"image": "rapidocr"}
@@ -31,8 +29,8 @@ class IngestConfig(Section):
     package.module:Class. Can be repeated."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     """Time limit of one file, seconds: 60 by default, 600 with OCR."""
-    memory_mib: _Number | None = None
-    """Memory limit of one file, MiB: 1,024 by default, 2,048 with OCR."""
+    memory_mib: _Number = 2048
+    """Memory limit of one file, MiB. OCR takes some 700, LibreOffice up to 1,000."""
     output_mib: _Number = 256
     """Limit of text and attachments of one file, MiB; twice as much with all nested attachments."""
     file_mib: _Number = 256

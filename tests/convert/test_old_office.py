@@ -1,6 +1,7 @@
 """Office files of before 2007, as LibreOffice converts them, and the independent count of their words."""
 
 import gzip
+import resource
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_old_file_is_known_by_its_streams(tmp_path: Path, name: str, ending: str
     file = tmp_path / f"file{ending}"
     file.write_bytes(case(name))
     assert recognise(file) is FileKind.OLD_OFFICE
+
+
+@pytest.mark.parametrize(("limit", "is_short"), [(1 << 20, True), (resource.RLIM_INFINITY, False)])
+def test_failure_near_the_limit_of_memory_is_one_of_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: int, is_short: bool
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+    assert old_office._is_short_of_memory() == is_short
 
 
 def test_old_file_that_is_cut_or_another_program_s_fails(rows_of: RowsOf) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from memagent_batch.config.ingest import MEMORY_MIB, OCR_MEMORY_MIB, OCR_SECONDS, SECONDS, IngestConfig
+from memagent_batch.config.ingest import OCR_SECONDS, SECONDS, IngestConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents.source_listing import SourceListing, into_batches
 from memagent_batch.data.ingest.columns import StoredColumn, folder_values
@@ -122,14 +122,13 @@ class FileSettings:
     ) -> "FileSettings":
         """The settings of a job."""
         ingest = config.ingest
-        seconds, memory_mib = (OCR_SECONDS, OCR_MEMORY_MIB) if ingest.ocr else (SECONDS, MEMORY_MIB)
         return cls(
             documents=documents,
             converters=converters,
             settings=_converter_settings(ingest),
             limits=Limits(
-                seconds=ingest.seconds or seconds,
-                memory_bytes=(ingest.memory_mib or memory_mib) << 20,
+                seconds=ingest.seconds or (OCR_SECONDS if ingest.ocr else SECONDS),
+                memory_bytes=ingest.memory_mib << 20,
                 output_bytes=ingest.output_mib << 20,
             ),
             file_bytes=ingest.file_mib << 20,

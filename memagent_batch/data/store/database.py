@@ -77,6 +77,7 @@ def on_disk(batches: Iterable[pa.Table | pa.RecordBatch], *, schema: pa.Schema) 
             for batch in batches:
                 writer.write(batch)
         file.flush()
+        pa.default_memory_pool().release_unused()  # Arrow keeps freed memory, which counts beside that of the database
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
 
 

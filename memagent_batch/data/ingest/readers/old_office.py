@@ -6,6 +6,7 @@ no network and starts nothing. It runs no macros, and its profile is a new folde
 
 import ctypes
 import os
+import resource
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -134,6 +135,7 @@ def _convert(file: Path, converted: Path, *, program: Path) -> None:
 
     Raises:
         ConversionError: LibreOffice can't read it.
+        MemoryError: it failed after it had taken more than half of the memory that it may take.
     """
     folder = converted.parent
     profile = folder / "profile" / "user" / "registrymodifications.xcu"
@@ -151,9 +153,18 @@ def _convert(file: Path, converted: Path, *, program: Path) -> None:
     shutil.copyfile(file, source)  # LibreOffice goes by the ending, which may be another program's
     document = _call(office, LOAD, ctypes.c_void_p, source.as_uri().encode(), b"")
     if not document or not _call(document, SAVE_AS, ctypes.c_int, converted.as_uri().encode(), target.encode(), None):
+        if _is_short_of_memory():
+            raise MemoryError
         reason = (_call(office, GET_ERROR, ctypes.c_char_p) or b"").decode("utf-8", "replace").strip()
         why = "is it encrypted or damaged?" if (program / COMMENT_WINDOW).exists() else NO_COMMENTS
         raise ConversionError(f"LibreOffice can't read it ({reason}); {why}")
+
+
+def _is_short_of_memory() -> bool:
+    """Whether this process has taken more than half of its memory: LibreOffice says only that it failed."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmPeak:"))
+    return limit != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 > limit / 2
 
 
 def _call(receiver: int, position: int, result: Any, *arguments: bytes | None) -> Any:

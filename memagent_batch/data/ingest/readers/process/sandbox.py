@@ -55,7 +55,7 @@ class Limits:
     """What one file may cost."""
 
     seconds: float = 60.0
-    memory_bytes: int = 1 << 30
+    memory_bytes: int = 2 << 30
     """Address space of its process, bytes."""
     output_bytes: int = 256 << 20
     """Text and attachments that come out of it, bytes."""
