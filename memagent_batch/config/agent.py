@@ -117,7 +117,7 @@ class AgentConfig(Section):
     """How tokens are drawn."""
 
     engine: Text = "vllm"
-    """`vllm`, `openai` (an endpoint), `openai-batch` (its Batch API: half the price, but hours instead of minutes), or
+    """`vllm`, `openai` (an endpoint), `openai-batch` (its batches: half the price, but hours instead of minutes), or
     `simulated` (no model, for measurements). Or your own engine: an installed name or package.module:Class."""
     engine_options: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Settings of your own engine."""
@@ -136,10 +136,10 @@ class AgentConfig(Section):
 
     @model_validator(mode="after")
     def _check_chat(self) -> Self:
-        if self.engine in ENDPOINT_ENGINES and self.openai.api is EndpointApi.CHAT and not self.tokenizer:
+        if self.engine in ENDPOINT_ENGINES and self.openai.api is not EndpointApi.COMPLETIONS and not self.tokenizer:
             raise ValueError(
-                "tokenizer must be set where openai.api is chat, since chunks and budgets are counted in its tokens: "
-                "the folder or hub name of the served model's, or `tiny`, which comes with the project and counts more "
-                "tokens than any large model"
+                "tokenizer must be set where openai.api is chat or messages, since chunks and budgets are counted in "
+                "its tokens: the folder or hub name of the served model's, or `tiny`, which comes with the project and "
+                "counts more tokens than any large model"
             )
         return self

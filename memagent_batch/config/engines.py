@@ -46,22 +46,24 @@ class EndpointApi(StrEnum):
     CHAT = "chat"
     """Messages, at /chat/completions: the server parses their text, in which the markers of chat templates are made
     harmless."""
+    MESSAGES = "messages"
+    """The same for Anthropic's API, at /messages."""
 
 
 class OpenAIConfig(Section):
     """An OpenAI-compatible endpoint."""
 
     api: EndpointApi = EndpointApi.COMPLETIONS
-    """`completions` sends token ids, for servers of vLLM and SGLang. `chat` sends messages, for hosted models; it needs
-    `tokenizer` (if only `tiny`)."""
+    """`completions` sends token ids, for servers of vLLM and SGLang. `chat` sends messages, for hosted models, and
+    `messages` does so to Anthropic; both need `tokenizer` (if only `tiny`)."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Address up to /v1. A query, such as `?api-version=`, is sent with every request."""
     api_key: SecretStr | None = None
-    """Bearer token; better given as MEMAGENT_OPENAI__API_KEY. Never recorded."""
+    """Bearer token, or Anthropic's key; better given as MEMAGENT_OPENAI__API_KEY. Never recorded."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (JSON). Never recorded."""
     thinking_tokens: Annotated[int, Field(ge=0)] = 0
-    """Extra room for hidden thoughts in every request of `chat`, tokens; part of `window_tokens`."""
+    """Extra room for hidden thoughts in every request of `chat` and `messages`, tokens; part of `window_tokens`."""
     check_window: bool = True
     """Ask at the start for words from a prompt as long as the longest of the job, and refuse a server that cuts it."""
     timeout_seconds: Seconds = 600
@@ -90,10 +92,10 @@ class OpenAIConfig(Section):
 
     @model_validator(mode="after")
     def _check_thinking(self) -> Self:
-        if self.thinking_tokens and self.api is not EndpointApi.CHAT:
+        if self.thinking_tokens and self.api is EndpointApi.COMPLETIONS:
             raise ValueError(
-                "thinking_tokens is for openai.api chat; with completions, a model thinks in its own text and needs "
-                "larger policy.memory_tokens and policy.answer_tokens"
+                "thinking_tokens is for openai.api chat and messages; with completions, a model thinks in its own text "
+                "and needs larger policy.memory_tokens and policy.answer_tokens"
             )
         return self
 

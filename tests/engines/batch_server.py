@@ -1,4 +1,4 @@
-"""A chat server on loopback that also has the Files and Batches API, with the ways in which batches end."""
+"""A server on loopback with OpenAI's API of chats and batches and Anthropic's, and the ways in which batches end."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -31,9 +32,9 @@ class Ending(StrEnum):
     OVER_LIMIT = "over limit"
     """Before its first request, since too many tokens of other batches wait."""
     SERVER_ERRORS = "server errors"
-    """Complete, with a 500 for one request in three."""
+    """Complete, with a 500, or an `api_error`, for one request in three."""
     REFUSALS = "refusals"
-    """Complete, with a 400 for one request in three."""
+    """Complete, with a 400, or an `invalid_request_error`, for one request in three."""
     FORGOTTEN = "forgotten"
     """The endpoint knows it no more."""
 
@@ -61,6 +62,12 @@ class BatchServer:
     """Time that a batch takes."""
     hides_answers: bool = False
     """Whether a batch is made, and then the connection is cut."""
+    num_turned_away: int = 0
+    """Batches that are refused next, with a 429."""
+    on_turned_away: Callable[[], object] = lambda: None
+    """Called when one is."""
+    num_broken_results: int = 0
+    """Times that results are sent next by half, which may end in a broken line."""
     on_batch: Callable[[int], None] = lambda number: None
     """Called with the number of each batch, from 1, when it is made and before that is answered."""
     is_away: Callable[[], bool] = lambda: False
@@ -87,6 +94,12 @@ class BatchServer:
                 web.post("/v1/batches", self._create),
                 web.get("/v1/batches", self._list),
                 web.get("/v1/batches/{id}", self._get),
+                web.post("/v1/messages", self._message),
+                web.post("/v1/messages/batches", self._create_messages),
+                web.get("/v1/messages/batches", self._list_messages),
+                web.get("/v1/messages/batches/{id}", self._get_messages),
+                web.get("/v1/messages/batches/{id}/results", self._results),
+                web.delete("/v1/messages/batches/{id}", self._delete_messages),
             ]
         )
         return app
@@ -119,7 +132,7 @@ class BatchServer:
         file = self.files.get(request.match_info["id"])
         if file is None:
             raise web.HTTPNotFound
-        return web.Response(body=file)
+        return self._shown_results(file)
 
     async def _delete(self, request: web.Request) -> web.Response:
         del self.files[request.match_info["id"]]
@@ -129,18 +142,28 @@ class BatchServer:
         body = await request.json()
         assert body["endpoint"] == "/v1/chat/completions"
         lines = [json.loads(line) for line in self.files[body["input_file_id"]].splitlines()]
-        assert len({line["custom_id"] for line in lines}) == len(lines)
-        batch = {"id": f"batch_{len(self.batches)}", "status": "in_progress", "input_file_id": body["input_file_id"]}
+        requests = {line["custom_id"]: line["body"] for line in lines}
+        assert len(requests) == len(lines)
+        batch = {"status": "in_progress", "input_file_id": body["input_file_id"]}
+        await self._add_batch(request, batch, requests)
+        return web.json_response(self._shown(batch))
+
+    async def _add_batch(self, request: web.Request, batch: dict[str, Any], requests: dict[str, Any]) -> None:
+        """Makes a batch, unless its request is turned away, and cuts the connection if that is wanted."""
+        if self.num_turned_away:
+            self.num_turned_away -= 1
+            self.on_turned_away()
+            raise web.HTTPTooManyRequests
+        batch["id"] = f"batch_{len(self.sizes)}"
         self.batches[batch["id"]] = batch
-        self.sizes.append(len(lines))
+        self.sizes.append(len(requests))
         ends = time.monotonic() + self.batch_seconds
-        batch["end"] = (ends, self.endings.pop(0) if self.endings else Ending.COMPLETED, lines)
-        await asyncio.to_thread(self.on_batch, len(self.batches))
+        batch["end"] = (ends, self.endings.pop(0) if self.endings else Ending.COMPLETED, requests)
+        await asyncio.to_thread(self.on_batch, len(self.sizes))
         if self.hides_answers:
             self.hides_answers = False
             assert request.transport is not None
             request.transport.abort()
-        return web.json_response(self._shown(batch))
 
     async def _list(self, request: web.Request) -> web.Response:
         latest = [*self.batches.values()][::-1]
@@ -157,37 +180,113 @@ class BatchServer:
 
     def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
         if "end" in batch and time.monotonic() >= batch["end"][0]:
-            _, ending, lines = batch.pop("end")
-            self._end(batch, ending, lines)
+            _, ending, requests = batch.pop("end")
+            self._end(batch, ending, requests)
         return {name: value for name, value in batch.items() if name != "end"}
 
-    def _end(self, batch: dict[str, Any], ending: Ending, lines: list[dict[str, Any]]) -> None:
+    def _end(self, batch: dict[str, Any], ending: Ending, requests: dict[str, Any]) -> None:
         if ending in (Ending.FAILED, Ending.OVER_LIMIT):
             code = "token_limit_exceeded" if ending is Ending.OVER_LIMIT else "model_not_found"
             errors = {"object": "list", "data": [{"code": code, "message": f"the reason is {code}", "line": 1}]}
             batch |= {"status": "failed", "errors": errors}
             return
-        self.rng.shuffle(lines)
-        is_cut = ending in (Ending.EXPIRED, Ending.CANCELLED)
-        num_done = 0 if ending is Ending.FORGOTTEN else len(lines) // 2 if is_cut else len(lines)
         written: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
-        for number, line in enumerate(lines):
-            about = {"id": f"line_{number}", "custom_id": line["custom_id"]}
-            if number >= num_done:
-                error = {"code": f"batch_{ending}", "message": "This request could not be executed."}
-                written[False].append({**about, "response": None, "error": error})
-                continue
-            status, body = answer_to(line["body"])
-            if number % 3 == 0 and ending in (Ending.SERVER_ERRORS, Ending.REFUSALS):
-                status, body = 500 if ending is Ending.SERVER_ERRORS else 400, {"error": {"message": "not this one"}}
-            self.paid[json.dumps(line["body"], sort_keys=True)] += status == 200
+        for custom_id, status, body in self._answers(ending, requests, answer_to):
+            error = {"code": f"batch_{ending}", "message": "This request could not be executed."}
             response = {"status_code": status, "request_id": "r", "body": body}
-            written[status == 200].append({**about, "response": response, "error": None})
-        for name, each in (("output_file_id", written[True]), ("error_file_id", written[False])):
-            if each:
-                batch[name] = self._add_file(b"".join(json.dumps(line).encode() + b"\n" for line in each))
-        is_status = is_cut or ending is Ending.FORGOTTEN
+            outcome = {"response": response, "error": None} if status else {"response": None, "error": error}
+            written[status == 200].append({"id": f"line_{custom_id}", "custom_id": custom_id, **outcome})
+        for name, lines in (("output_file_id", written[True]), ("error_file_id", written[False])):
+            if lines:
+                batch[name] = self._add_file(_json_lines(lines))
+        counts = {"total": len(requests), "completed": len(written[True]), "failed": len(written[False])}
+        batch["request_counts"] = counts
+        is_status = ending in (Ending.EXPIRED, Ending.CANCELLED, Ending.FORGOTTEN)
         batch["status"] = str(ending) if is_status else "completed"
+
+    def _answers(
+        self, ending: Ending, requests: dict[str, Any], answer: Callable[[dict[str, Any]], tuple[int, Any]]
+    ) -> Iterator[tuple[str, int, Any]]:
+        """Yields id, status and body of the answers in any order; the status is 0 of a request that was not done."""
+        shuffled = self.rng.sample([*requests.items()], len(requests))
+        is_cut = ending in (Ending.EXPIRED, Ending.CANCELLED)
+        num_done = 0 if ending is Ending.FORGOTTEN else len(shuffled) // 2 if is_cut else len(shuffled)
+        for number, (custom_id, body) in enumerate(shuffled):
+            status, answered = answer(body) if number < num_done else (0, None)
+            if number % 3 == 0 and ending in (Ending.SERVER_ERRORS, Ending.REFUSALS):
+                status, answered = (
+                    500 if ending is Ending.SERVER_ERRORS else 400,
+                    {"error": {"message": "not this one"}},
+                )
+            self.paid[json.dumps(body, sort_keys=True)] += status == 200
+            yield custom_id, status, answered
+
+    def _shown_results(self, lines: bytes) -> web.Response:
+        if self.num_broken_results:
+            self.num_broken_results -= 1
+            lines = lines[: len(lines) // 2 + self.num_broken_results % 2]
+        return web.Response(body=lines)
+
+    async def _message(self, request: web.Request) -> web.Response:
+        """Anthropic's API from here on."""
+        _require_version(request)
+        body = await request.json()
+        self.num_single += is_of_reading(body) and body["max_tokens"] not in PROBE_BUDGETS
+        status, answer = message_to(body)
+        return web.json_response(answer, status=status)
+
+    async def _create_messages(self, request: web.Request) -> web.Response:
+        _require_version(request)
+        items = (await request.json())["requests"]
+        requests = {item["custom_id"]: item["params"] for item in items}
+        assert len(requests) == len(items)
+        created_at = datetime.now(UTC).isoformat()
+        counts = {"processing": len(requests), **dict.fromkeys(("succeeded", "errored", "canceled", "expired"), 0)}
+        batch: dict[str, Any] = {"processing_status": "in_progress", "created_at": created_at, "request_counts": counts}
+        batch |= {"archived_at": None, "results_url": None}
+        await self._add_batch(request, batch, requests)
+        return web.json_response(self._shown_messages(batch))
+
+    async def _list_messages(self, request: web.Request) -> web.Response:
+        latest = [*self.batches.values()][::-1]
+        after = request.query.get("after_id")
+        start = [each["id"] for each in latest].index(after) + 1 if after else 0
+        page = latest[start : start + int(request.query["limit"])]
+        has_more = start + len(page) < len(latest)
+        return web.json_response({"data": list(map(self._shown_messages, page)), "has_more": has_more})
+
+    async def _get_messages(self, request: web.Request) -> web.Response:
+        batch = self.batches.get(request.match_info["id"])
+        if batch is None or ("end" in batch and batch["end"][1] is Ending.FORGOTTEN):
+            raise web.HTTPNotFound
+        return web.json_response(self._shown_messages(batch))
+
+    async def _results(self, request: web.Request) -> web.Response:
+        return self._shown_results(self.files[request.match_info["id"]])
+
+    async def _delete_messages(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        del self.batches[name], self.files[name]
+        return web.json_response({"id": name, "type": "message_batch_deleted"})
+
+    def _shown_messages(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if "end" in batch and time.monotonic() >= batch["end"][0] and batch["end"][1] is not Ending.FORGOTTEN:
+            _, ending, requests = batch.pop("end")
+            kinds = {200: "succeeded", 0: "canceled" if ending is Ending.CANCELLED else "expired"}
+            lines: list[dict[str, Any]] = []
+            for custom_id, status, body in self._answers(ending, requests, message_to):
+                kind, result = kinds.get(status, "errored"), dict[str, Any]()
+                if kind == "succeeded":
+                    result = {"message": body}
+                if kind == "errored":
+                    error = {"type": "api_error" if status == 500 else "invalid_request_error", **body["error"]}
+                    result = {"error": {"type": "error", "error": error, "request_id": "r"}}
+                lines.append({"custom_id": custom_id, "result": {"type": kind, **result}})
+            num_each = Counter(line["result"]["type"] for line in lines)
+            batch["request_counts"] = {name: num_each[name] for name in batch["request_counts"]}
+            batch |= {"processing_status": "ended", "results_url": f"http://elsewhere.invalid/{batch['id']}/results"}
+            self.files[batch["id"]] = _json_lines(lines)
+        return {name: value for name, value in batch.items() if name != "end"}
 
     def _add_file(self, content: bytes) -> str:
         name = f"file-{self.rng.randrange(10**9)}"
@@ -199,6 +298,28 @@ def answer_to(body: dict[str, Any]) -> tuple[int, Any]:
     """Status and body of the answer to a request."""
     reply = completion(text_of(body), body)
     return reply.status, json.loads(reply.body)
+
+
+def message_to(body: dict[str, Any]) -> tuple[int, Any]:
+    """Status and body of Anthropic's answer to a request."""
+    unknown = body.keys() - {"model", "max_tokens", "messages", "temperature", "top_p", "top_k"}
+    if unknown or {"temperature", "top_p"} <= body.keys():
+        return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": f"not these: {unknown}"}}
+    _, chat = answer_to(body)
+    content = [{"type": "text", "text": chat["choices"][0]["message"]["content"]}]
+    usage = {"input_tokens": chat["usage"]["prompt_tokens"], "output_tokens": chat["usage"]["completion_tokens"]}
+    about = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"]}
+    return 200, {**about, "content": content, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
+
+
+def _require_version(request: web.Request) -> None:
+    assert request.headers["anthropic-version"]
+    assert request.headers["x-api-key"] == "secret"
+    assert "Authorization" not in request.headers
+
+
+def _json_lines(values: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
 @contextmanager

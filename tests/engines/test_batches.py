@@ -1,7 +1,9 @@
-"""The engine `openai-batch` against a server with the Files and Batches API, whose batches end in all their ways."""
+"""The engine `openai-batch` and the batches of OpenAI and Anthropic, which end in all their ways."""
 
 import asyncio
+import json
 import threading
+import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,8 +21,10 @@ from memagent_batch.errors import (
     EngineUnavailableError,
     MemagentError,
 )
-from memagent_batch.loop.engines.openai import batch_api, batches, outage
+from memagent_batch.loop.engines.openai import batch_api, batches, message_batches, outage
 from memagent_batch.loop.engines.openai.batch_engine import OpenAIBatchEngine
+from memagent_batch.loop.engines.openai.file_batches import FileBatchApi
+from memagent_batch.loop.engines.openai.message_batches import MessageBatchApi
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.types import Prompt
 from tests.engine_context import context_of
@@ -37,15 +41,23 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "TICK_SECONDS", 0.03)
     monkeypatch.setattr(batch_api, "FIRST_POLL_SECONDS", 0.02)
     monkeypatch.setattr(batch_api, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(message_batches, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(outage, "FIRST_BACKOFF_SECONDS", 0.05)
+
+
+@pytest.fixture(params=[EndpointApi.CHAT, EndpointApi.MESSAGES], ids=["openai", "anthropic"])
+def api(request: pytest.FixtureRequest) -> EndpointApi:
+    """What the endpoint is sent."""
+    kind: EndpointApi = request.param
+    return kind
 
 
 @asynccontextmanager
 async def started(
-    server: BatchServer, tokenizer: Tokenizer, folder: Path, *, stops: bool = True
+    server: BatchServer, tokenizer: Tokenizer, folder: Path, *, api: EndpointApi, stops: bool = True
 ) -> AsyncIterator[OpenAIBatchEngine]:
     """An engine whose turns are in the log at once; `stops` is false for one that is killed."""
-    settings: dict[str, Any] = {"base_url": server.base_url, "api": EndpointApi.CHAT, "outage_seconds": 20.0}
+    settings: dict[str, Any] = {"base_url": server.base_url, "api": api, "outage_seconds": 20.0, "api_key": "secret"}
     engine = OpenAIBatchEngine(**settings).open(context_of("tiny", tokenizer=tokenizer))
 
     async def flush() -> None:
@@ -79,26 +91,27 @@ def records(folder: Path) -> list[Path]:
 
 
 async def test_turns_that_wait_are_one_batch_and_equal_ones_one_request(
-    tiny_tokenizer: Tokenizer, tmp_path: Path
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     with batch_server() as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             assert await ask(engine, tiny_tokenizer, [*NUMBERS, 3]) == [*ALL_RIGHT, ALL_RIGHT[3]]
     assert server.sizes == [len(NUMBERS)]
     assert records(tmp_path) == []
     assert server.files == {}
 
 
-@pytest.mark.parametrize(("limit", "value"), [("num_requests", 4), ("num_bytes", 1700)])
+@pytest.mark.parametrize(("limit", "value"), [("num_requests", 4), ("num_bytes", 900)])
 async def test_turns_beyond_the_limits_of_a_batch_are_several(
-    limit: str, value: int, tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limit: str, value: int, api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "LIMITS", replace(batches.LIMITS, **{limit: value}))
+    for kind in (FileBatchApi, MessageBatchApi):
+        monkeypatch.setattr(kind, "limits", replace(kind.limits, **{limit: value}))
     with batch_server() as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
     assert sum(server.sizes) == len(NUMBERS)
-    assert len(server.sizes) == 3
+    assert 3 <= len(server.sizes) <= 5
 
 
 @pytest.mark.parametrize(
@@ -112,10 +125,10 @@ async def test_turns_beyond_the_limits_of_a_batch_are_several(
     ids=str,
 )
 async def test_requests_that_a_batch_has_not_done_are_sent_again_and_no_other(
-    endings: list[Ending], sizes: list[int], tiny_tokenizer: Tokenizer, tmp_path: Path
+    endings: list[Ending], sizes: list[int], api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    with batch_server(endings=endings) as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+    with batch_server(endings=[*endings]) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
     assert server.sizes == sizes
     assert set(server.paid.values()) == {1}
@@ -130,23 +143,27 @@ async def test_requests_that_a_batch_has_not_done_are_sent_again_and_no_other(
         (Ending.CANCELLED, 5, EngineUnavailableError, "batch_0 was cancelled"),
         (Ending.REFUSALS, 4, EngineRequestError, "with 400: not this one"),
     ],
+    ids=str,
 )
 async def test_requests_that_can_not_be_done_raise_the_reason_and_the_next_engine_asks_them_alone(
     ending: Ending,
     num_lost: int,
     error: type[MemagentError],
     message: str,
+    api: EndpointApi,
     tiny_tokenizer: Tokenizer,
     tmp_path: Path,
 ) -> None:
+    if api is EndpointApi.MESSAGES and ending in (Ending.FAILED, Ending.OVER_LIMIT):
+        pytest.skip("Anthropic's batches end in no such way")
     with batch_server(endings=[ending]) as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             written = await ask(engine, tiny_tokenizer)
         lost = [number for number in NUMBERS if isinstance(written[number], BaseException)]
         assert len(lost) == num_lost
         assert {type(written[number]) for number in lost} == {error}
         assert message in str(written[lost[0]])
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             assert await ask(engine, tiny_tokenizer, lost) == [ALL_RIGHT[number] for number in lost]
     assert server.sizes == [10, num_lost]
     assert set(server.paid.values()) == {1}
@@ -156,27 +173,61 @@ async def test_requests_that_can_not_be_done_raise_the_reason_and_the_next_engin
 async def test_batch_over_the_limit_waits_for_another_one(
     tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "LIMITS", replace(batches.LIMITS, num_requests=5))
+    monkeypatch.setattr(FileBatchApi, "limits", replace(FileBatchApi.limits, num_requests=5))
     endings = [Ending.COMPLETED, Ending.OVER_LIMIT]
     with batch_server(endings=endings, batch_seconds=0.5) as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT) as engine:
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
     assert server.sizes == [5, 5, 5]
 
 
 async def test_batch_whose_creation_was_not_answered_is_not_made_twice(
-    tiny_tokenizer: Tokenizer, tmp_path: Path
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     with batch_server(hides_answers=True) as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
     assert server.sizes == [len(NUMBERS)]
 
 
-async def test_endpoint_that_is_away_for_a_while_costs_nothing(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
+async def test_batch_of_another_program_with_as_many_requests_is_not_taken_for_the_own_one(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    """Anthropic's list tells the number of requests alone, and the other batch is the later one."""
+
+    def on_batch(number: int) -> None:
+        if number == 1:
+            params = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "Who?"}]}
+            body = {"requests": [{"custom_id": f"other-{number}", "params": params} for number in NUMBERS]}
+            headers = {"x-api-key": "secret", "anthropic-version": "2023-06-01"}
+            address = f"{server.base_url}/messages/batches"
+            urllib.request.urlopen(urllib.request.Request(address, json.dumps(body).encode(), headers)).close()
+
+    with batch_server(hides_answers=True, on_batch=on_batch, batch_seconds=0.3) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.MESSAGES) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+        assert server.sizes == [len(NUMBERS)] * 2
+        assert len(server.batches) == 1, "the other program's batch is still there"
+
+
+@pytest.mark.parametrize("fault", ["num_turned_away", "num_broken_results"])
+async def test_calls_of_the_api_that_fail_for_a_while_cost_nothing(
+    fault: str, api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server(**{fault: 3}) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+        assert getattr(server, fault) == 0
+    assert server.sizes == [len(NUMBERS)]
+    assert set(server.paid.values()) == {1}
+
+
+async def test_endpoint_that_is_away_for_a_while_costs_nothing(
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     away = iter([True] * 5)
     with batch_server() as server:
-        async with started(server, tiny_tokenizer, tmp_path) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             server.on_batch = lambda _: setattr(server, "is_away", lambda: next(away, False))
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
     assert server.sizes == [len(NUMBERS)]
@@ -185,7 +236,7 @@ async def test_endpoint_that_is_away_for_a_while_costs_nothing(tiny_tokenizer: T
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["id known", "id not known"])
 async def test_batches_of_an_engine_that_was_killed_are_collected_by_the_next_one(
-    is_answered: bool, tiny_tokenizer: Tokenizer, tmp_path: Path
+    is_answered: bool, api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     made, may_answer = threading.Event(), threading.Event()
 
@@ -195,7 +246,7 @@ async def test_batches_of_an_engine_that_was_killed_are_collected_by_the_next_on
             may_answer.wait()
 
     with batch_server(on_batch=on_batch, batch_seconds=1.0) as server:
-        async with started(server, tiny_tokenizer, tmp_path, stops=False) as engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api, stops=False) as engine:
             asked = asyncio.ensure_future(ask(engine, tiny_tokenizer))
             await asyncio.to_thread(made.wait)
             await asyncio.sleep(0.2 if is_answered else 0)
@@ -205,11 +256,31 @@ async def test_batches_of_an_engine_that_was_killed_are_collected_by_the_next_on
         await asyncio.gather(asked, *tasks, return_exceptions=True)
         may_answer.set()
         assert len(records(tmp_path)) == 1
-        async with started(server, tiny_tokenizer, tmp_path) as next_engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as next_engine:
             first = await ask(next_engine, tiny_tokenizer, NUMBERS[:4])
             assert first == ALL_RIGHT[:4]
-        async with started(server, tiny_tokenizer, tmp_path) as last_engine:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as last_engine:
             assert await ask(last_engine, tiny_tokenizer, NUMBERS[4:]) == ALL_RIGHT[4:]
+        await engine.stop()
+    assert server.sizes == [len(NUMBERS)]
+    assert records(tmp_path) == []
+
+
+async def test_batch_that_was_not_made_before_the_engine_was_killed_is_made_by_the_next_one(
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    turned_away = threading.Event()
+    with batch_server(num_turned_away=1_000, on_turned_away=turned_away.set) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api, stops=False) as engine:
+            asked = asyncio.ensure_future(ask(engine, tiny_tokenizer))
+            await asyncio.to_thread(turned_away.wait)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(asked, *tasks, return_exceptions=True)
+        server.num_turned_away = 0
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as next_engine:
+            assert await ask(next_engine, tiny_tokenizer) == ALL_RIGHT
         await engine.stop()
     assert server.sizes == [len(NUMBERS)]
     assert records(tmp_path) == []
@@ -220,5 +291,5 @@ async def test_endpoint_without_the_api_is_refused_at_the_start(tiny_tokenizer: 
         script.models = Reply(status=404)
         server = BatchServer(base_url=script.base_url)
         with pytest.raises(EngineStartError, match="use the engine openai"):
-            async with started(server, tiny_tokenizer, tmp_path):
+            async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT):
                 pass

@@ -317,8 +317,9 @@ def test_reader_through_a_chat_api_is_another_one_and_says_so() -> None:
         identify_reader(AgentConfig(engine="openai", model="m", tokenizer="tiny", openai=OpenAIConfig(api=api)))
         for api in EndpointApi
     ]
-    completions, chat = readers
-    assert completions.fingerprint != chat.fingerprint
+    completions, chat, messages = readers
+    assert len({reader.fingerprint for reader in readers}) == 3
+    assert messages.parts["engine"]["api"] == "messages"
     assert (chat.parts["engine"]["api"], chat.parts["chat_template_sha256"]) == ("chat", "")
     assert "api" not in completions.parts["engine"]
 

@@ -1,4 +1,4 @@
-"""Jobs through the Files and Batches API of an endpoint."""
+"""Jobs through the batches of an endpoint: OpenAI's and Anthropic's."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ def report_text(number: int) -> str:
     return f"Report {number}. {FILLER}{facts} {FILLER}"
 
 
-def batch_arguments(folder: Path, server: BatchServer, **settings: Any) -> list[str]:
+def batch_arguments(folder: Path, server: BatchServer, *, api: str = "chat", **settings: Any) -> list[str]:
     folder.mkdir(exist_ok=True)
     return small_arguments(
         folder,
@@ -37,11 +37,11 @@ def batch_arguments(folder: Path, server: BatchServer, **settings: Any) -> list[
             "documents": str(folder.parent / "in"),
             "tokenizer": "tiny",
             "engine": "openai-batch",
-            "openai": {"api": "chat", "base_url": server.base_url, "outage_seconds": 60.0},
+            "openai": {"api": api, "base_url": server.base_url, "outage_seconds": 60.0, "api_key": "secret"},
             "window_tokens": 6000,
             "ask": [f"What is the {key}?" for key in KEYS],
             "policy": {"kind": "parallel", "chunk_tokens": 400, "memory_tokens": 100, "answer_tokens": 100},
-            "follow_ups": {"evidence": True},
+            "follow_ups": {"evidence": api == "chat"},
             **settings,
         },
     )
@@ -51,23 +51,25 @@ def answers(folder: Path) -> list[tuple[str, ...]]:
     return sorted(tuple(str(row[name]) for name in COMPARED) for row in rows_in(folder / "run/answers"))
 
 
+@pytest.mark.parametrize("api", ["chat", "messages"])
 def test_turns_of_all_readings_are_one_batch_and_the_answers_are_those_of_single_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "TICK_SECONDS", 0.1)
     monkeypatch.setattr(batch_api, "FIRST_POLL_SECONDS", 0.1)
     put_texts(tmp_path / "in", {"report.txt": report_text(7)})
     with batch_server() as server:
-        assert main(["answer", *batch_arguments(tmp_path / "batch", server)]) == 0
+        assert main(["answer", *batch_arguments(tmp_path / "batch", server, api=api)]) == 0
         assert server.num_single == 0
-        assert main(["answer", *batch_arguments(tmp_path / "single", server, engine="openai")]) == 0
+        assert main(["answer", *batch_arguments(tmp_path / "single", server, api=api, engine="openai")]) == 0
     in_batches = answers(tmp_path / "batch")
     assert sorted(row[3] for row in in_batches) == [str(1000 * place + 7) for place in range(1, len(KEYS) + 1)]
     assert answers(tmp_path / "single") == in_batches
     assert server.num_single == sum(server.sizes)
-    # chunks, their notes, chunks again without news, answers, evidence
+    # chunks, their notes, chunks again without news, answers; and evidence, for which Anthropic's API has no guide
     num_chunks = server.sizes[0]
-    assert server.sizes == [num_chunks, len(KEYS), num_chunks, len(KEYS), len(KEYS)]
+    num_keys = len(KEYS)
+    assert server.sizes == [num_chunks, num_keys, num_chunks, num_keys, *([num_keys] if api == "chat" else [])]
     assert set(server.paid.values()) == {1}
     assert list((tmp_path / "batch/run/log/batches").glob("*")) == []
 
@@ -97,7 +99,7 @@ def test_plan_says_how_many_batches_the_endpoint_will_get(
     texts = {f"{number}.txt": report_text(number) for number in range(2)}
     put_texts(tmp_path / "in", {**texts, "long.txt": FILLER * 2 + report_text(2)})
     shared = {"chunk_tokens": 400, "answer_tokens": 100}
-    settings = {
+    settings: dict[str, Any] = {
         "policy": {"kind": policy, **shared, **({} if planned == [1, 1] else {"memory_tokens": 100})},
         "follow_ups": {"evidence": follow_ups},
         "ask": ["What is the access code?"],
@@ -120,7 +122,8 @@ def test_plan_says_how_many_batches_the_endpoint_will_get(
 
 
 @pytest.mark.slow
-def test_command_killed_at_every_batch_pays_no_request_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_command_killed_at_every_batch_pays_no_request_twice(api: str, tmp_path: Path) -> None:
     """It is killed as soon as a batch is made: in turn before and after it gets to know the id of the batch."""
     put_texts(tmp_path / "in", {f"{number:03}.txt": report_text(number) for number in range(100)})
     made, may_answer = threading.Event(), threading.Event()
@@ -134,7 +137,7 @@ def test_command_killed_at_every_batch_pays_no_request_twice(tmp_path: Path) -> 
             may_answer.wait()
 
     with batch_server(on_batch=on_batch, batch_seconds=2.0) as server:
-        arguments = batch_arguments(tmp_path / "batch", server, ask=[f"What is the {KEYS[0]}?"])
+        arguments = batch_arguments(tmp_path / "batch", server, api=api, ask=[f"What is the {KEYS[0]}?"])
         num_killed = 0
         while True:
             made.clear()
@@ -156,9 +159,9 @@ def test_command_killed_at_every_batch_pays_no_request_twice(tmp_path: Path) -> 
         said = (tmp_path / "console.txt").read_text()
         assert command.returncode == 0, said[-3000:]
         server.on_batch = lambda _: None
-        single = batch_arguments(tmp_path / "single", server, ask=[f"What is the {KEYS[0]}?"], engine="openai")
+        single = batch_arguments(tmp_path / "single", server, api=api, ask=[f"What is the {KEYS[0]}?"], engine="openai")
         assert main(["answer", *single]) == 0
-    assert num_killed == len(server.sizes) >= 5
+    assert num_killed == len(server.sizes) >= (5 if api == "chat" else 4)
     assert set(server.paid.values()) == {1}
     assert answers(tmp_path / "batch") == answers(tmp_path / "single")
     assert [row[2:4] for row in answers(tmp_path / "batch")] == [("ok", str(1000 + each)) for each in range(100)]

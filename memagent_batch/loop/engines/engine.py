@@ -91,8 +91,6 @@ class Engine(ABC):
     """What a run waits for until the first turn."""
     pool_defaults: ClassVar[Mapping[str, int]] = {}
     """Defaults of settings of `pool` for jobs with this engine, by name."""
-    batch_limits: ClassVar["BatchLimits | None"] = None
-    """The limits of a batch, if the turns that wait are sent together; None if each turn is sent at once."""
 
     @abstractmethod
     def open(self, context: EngineContext) -> Self:
@@ -148,6 +146,11 @@ class Engine(ABC):
     def num_gpus(self) -> float:
         """GPUs of one node that one engine takes."""
         return 0
+
+    @property
+    def batch_limits(self) -> BatchLimits | None:
+        """The limits of a batch, if the turns that wait are sent together; None if each turn is sent at once."""
+        return None
 
     @property
     def takes_messages(self) -> bool:

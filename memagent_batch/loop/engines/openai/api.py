@@ -282,15 +282,20 @@ class Api(ABC):
         """The body of a request. A guided turn is greedy."""
         sampling = SamplingConfig() if prompt.guide else self._sampling
         body: dict[str, JsonValue] = {"model": self._model, **self._prompt_fields(prompt, form=form)}
-        body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        if sampling.temperature > 0:
-            body["seed"] = seed
-        if sampling.top_k > 0:
-            body["top_k"] = sampling.top_k
+        body |= self._sampling_fields(sampling, seed=seed)
         if prompt.guide and form:
             body |= guide_fields(prompt.guide, form)
         body |= self._optional | self._template_fields(prompt) | self._settings.extra_body
         return {name: value for name, value in body.items() if value is not None}
+
+    def _sampling_fields(self, sampling: SamplingConfig, *, seed: int) -> dict[str, JsonValue]:
+        """How tokens are drawn."""
+        fields: dict[str, JsonValue] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        if sampling.temperature > 0:
+            fields["seed"] = seed
+        if sampling.top_k > 0:
+            fields["top_k"] = sampling.top_k
+        return fields
 
     def budget(self, prompt: Prompt, form: GuideForm | None) -> int:
         """Tokens that a completion may have, with those of hidden thoughts and of an object around a value."""
@@ -305,9 +310,16 @@ class Api(ABC):
         """Fields that an endpoint must know."""
         return {}
 
+    def is_completion(self, content: bytes) -> bool:
+        """Whether a successful response is meant as a completion: it is not the page of a gateway, or a part of one."""
+        try:
+            return b'"choices"' in content and bool(from_json(content))
+        except ValueError:
+            return False
+
     def parse(self, content: bytes) -> Completions | str:
         """The body of a response of status 200; or why it holds no whole completion, which may pass."""
-        if not holds_choices(content):
+        if not self.is_completion(content):
             return "that is not a completion"
         try:
             body = self.response_type.model_validate_json(content)
@@ -430,14 +442,6 @@ class CompletionsApi(Api):
 def refused_fields(response: Response, fields: Iterable[str]) -> list[str]:
     """The fields that a refusal names."""
     return [name for name in fields if response.status_code in (400, 422) and name.encode() in response.content]
-
-
-def holds_choices(body: bytes) -> bool:
-    """Whether a successful response is meant as a completion, and not as the page of a gateway, or a part of one."""
-    try:
-        return b'"choices"' in body and bool(from_json(body))
-    except ValueError:
-        return False
 
 
 def error_message(body: bytes) -> str:

@@ -8,17 +8,22 @@ from typing import Any, ClassVar, Self
 from pydantic import PrivateAttr
 from pydantic_core import to_json
 
+from memagent_batch.config.engines import EndpointApi
 from memagent_batch.errors import EngineStartError
 from memagent_batch.loop.engines.engine import BatchLimits, EngineContext, Folder
 from memagent_batch.loop.engines.openai.api import GuideForm, Response
-from memagent_batch.loop.engines.openai.batches import LIMITS, Batches
+from memagent_batch.loop.engines.openai.batch_api import BatchApi
+from memagent_batch.loop.engines.openai.batches import Batches
 from memagent_batch.loop.engines.openai.engine import OpenAIEngine
+from memagent_batch.loop.engines.openai.file_batches import FileBatchApi
+from memagent_batch.loop.engines.openai.message_batches import MessageBatchApi
 from memagent_batch.loop.engines.openai.outage import Failure
 from memagent_batch.types import Completion, Prompt
 
 
 class OpenAIBatchEngine(OpenAIEngine):
-    """Turns go through the Files and Batches API; the checks of the start and the probes are sent one by one.
+    """Turns go through the Files and Batches API of OpenAI, or the Message Batches API of Anthropic. The checks of the
+    start and the probes are sent one by one.
 
     How a turn is sent decides no result, so that both engines have one identity: what one of them has read counts for
     the other.
@@ -27,15 +32,25 @@ class OpenAIBatchEngine(OpenAIEngine):
     kind: ClassVar[str] = "openai-batch"
     first_step: ClassVar[str] = "asking the endpoint, then waiting for its first batch"
     pool_defaults: ClassVar[Mapping[str, int]] = {"readings_in_flight": 2_000, "turns_in_flight": 10_000}
-    batch_limits: ClassVar[BatchLimits | None] = LIMITS
 
     _batches: Batches = PrivateAttr()
+    _batch_api: BatchApi = PrivateAttr()
 
     def open(self, context: EngineContext) -> Self:
         """Takes what it reads with; see `OpenAIEngine.open`."""
         super().open(context)
-        self._batches = Batches(self._client, self._outage, path=self._api.path)
+        self._batch_api = self._batch_api_type(self._client, self._outage, turn_path=self._api.path)
+        self._batches = Batches(self._batch_api)
         return self
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """The limits of a batch."""
+        return self._batch_api_type.limits
+
+    @property
+    def _batch_api_type(self) -> type[BatchApi]:
+        return MessageBatchApi if self.api is EndpointApi.MESSAGES else FileBatchApi
 
     def identity(self) -> Mapping[str, Any]:
         """That of the engine `openai`."""
@@ -79,9 +94,9 @@ class OpenAIBatchEngine(OpenAIEngine):
 
     async def _check_endpoint(self) -> None:
         await super()._check_endpoint()
-        response = await self._answer(partial(self._client.send, "GET", "batches", query={"limit": "1"}))
+        response = await self._answer(partial(self._client.send, "GET", self._batch_api.path, query={"limit": "1"}))
         if response.status_code >= 300:
             raise EngineStartError(
-                f"{self._client.refusal(response)}; the engine openai-batch needs the Files and Batches API: use the "
+                f"{self._client.refusal(response)}; the engine openai-batch needs the {self._batch_api.label}: use the "
                 "engine openai where there is none"
             )

@@ -1,4 +1,4 @@
-"""The Files and Batches API of an OpenAI-compatible endpoint: requests that may wait for hours, at half the price.
+"""Batches of an endpoint (`batch_api`): requests that may wait for hours, at half the price.
 
 Requests wait here until no reading goes on: none was added for some seconds, and none of the caller's is under way
 elsewhere. All that wait then become one batch, or several where they exceed the limits of one. No counter of readings
@@ -19,18 +19,12 @@ from functools import partial
 
 from pydantic import BaseModel
 
-from memagent_batch.errors import (
-    EngineRefusedError,
-    EngineUnavailableError,
-    MemagentError,
-    StorageError,
-)
+from memagent_batch.errors import MemagentError, StorageError
 from memagent_batch.logs import EventKind
-from memagent_batch.loop.engines.engine import BatchLimits, Folder
+from memagent_batch.loop.engines.engine import Folder
 from memagent_batch.loop.engines.openai.api import Response
-from memagent_batch.loop.engines.openai.batch_api import BatchApi, BatchObject
-from memagent_batch.loop.engines.openai.client import OpenAIClient
-from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure
+from memagent_batch.loop.engines.openai.batch_api import BatchApi, Draft, EndedBatch
+from memagent_batch.loop.engines.openai.outage import Failure
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +32,8 @@ TICK_SECONDS, QUIET_TICKS = 0.5, 10
 """A batch is sent after so many ticks in a row without a new request. Ticks, since a process that was held up for some
 seconds has not been quiet."""
 
-LIMITS = BatchLimits(num_requests=50_000, num_bytes=190 * 10**6)
-"""OpenAI takes 50,000 requests and 200 MB."""
-
 RECORD_DAYS = 30
-"""A record is dropped after so many days, in which OpenAI removes what a batch has written."""
-
-OVER_LIMIT = "token_limit_exceeded"
-"""Why a batch fails while too many tokens of other batches wait at OpenAI."""
+"""A record is dropped after so many days, in which OpenAI and Anthropic remove what a batch has written."""
 
 Result = Response | Failure | MemagentError
 
@@ -53,7 +41,8 @@ Result = Response | Failure | MemagentError
 class Record(BaseModel):
     """What is stored of a batch. Without `batch_id` the run died while it made the batch, which may exist or not."""
 
-    input_file_id: str
+    input_file_id: str = ""
+    """The file of its requests; empty if the API takes none."""
     batch_id: str = ""
     requests: list[str]
 
@@ -67,16 +56,22 @@ class Batch:
     requests: set[str]
     """Ids of its requests whose answer may not be in the turn log yet."""
     lines: list[bytes] = field(default_factory=list)
-    """What is to be uploaded."""
+    """Its requests as they are sent, until the endpoint has them."""
+    has_record: bool = False
     input_file_id: str = ""
     batch_id: str = ""
-    files: list[str] = field(default_factory=list)
-    """Files at the endpoint that go with its record."""
+    left: list[str] = field(default_factory=list)
+    """What is at the endpoint and goes with its record; see `BatchApi.delete`."""
     results: dict[str, Result] | None = None
     """Results that nobody has asked for yet; None until the batch has ended."""
     may_exist: bool = False
     """Whether the endpoint may have made it without our knowledge, since the answer was lost."""
     task: "asyncio.Task[None] | None" = None
+
+    @property
+    def made_at(self) -> int:
+        """When it was first tried, seconds of the epoch."""
+        return int(self.name.partition("-")[0])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -90,10 +85,8 @@ class _Request:
 class Batches:
     """All batches of one engine. Lives on its event loop."""
 
-    def __init__(self, client: OpenAIClient, outage: CircuitBreaker, *, path: str) -> None:
-        """`path`: where the requests would go one by one, such as `completions`."""
-        self._url = f"/v1/{path}"
-        self._api = BatchApi(client, outage, url=self._url)
+    def __init__(self, api: BatchApi) -> None:
+        self._api = api
         self._folder: Folder | None = None
         self._flush: Callable[[], Awaitable[None]] | None = None
         self._requests: dict[str, _Request] = {}
@@ -122,21 +115,16 @@ class Batches:
         if self._folder is None:
             return batches
         for path in self._folder.files():
-            name, file = path.rpartition("/")[2], self._folder.at(path)
-            if int(name.partition("-")[0]) < time.time() - RECORD_DAYS * 86_400:
+            file = self._folder.at(path)
+            batch = Batch(name=path.rpartition("/")[2], requests=set(), has_record=True, may_exist=True)
+            if batch.made_at < time.time() - RECORD_DAYS * 86_400:
                 file.delete()
                 continue
             record = Record.model_validate_json(file.read_bytes())
-            batches.append(
-                Batch(
-                    name=name,
-                    requests=set(record.requests),
-                    input_file_id=record.input_file_id,
-                    batch_id=record.batch_id,
-                    files=[record.input_file_id],
-                    may_exist=True,
-                )
-            )
+            batch.requests, batch.batch_id = set(record.requests), record.batch_id
+            batch.input_file_id = record.input_file_id
+            batch.left = [record.input_file_id] if record.input_file_id else []
+            batches.append(batch)
         return batches
 
     @contextmanager
@@ -161,8 +149,7 @@ class Batches:
             self._requests[custom_id] = request
             batch = self._batches.get(custom_id)
             if batch is None:
-                head = f'{{"custom_id":"{custom_id}","method":"POST","url":"{self._url}","body":'
-                request.line = head.encode() + body + b"}\n"
+                request.line = self._api.request(custom_id, body)
             elif batch.results is None:
                 self._start(batch)
             else:
@@ -220,11 +207,11 @@ class Batches:
 
     def _send(self) -> None:
         """Makes batches of all requests that wait."""
-        requests, lines, num_bytes = set[str](), list[bytes](), 0
+        requests, lines, num_bytes, limits = set[str](), list[bytes](), 0, self._api.limits
         for name, request in self._requests.items():
             if not request.line:
                 continue
-            if requests and (len(requests) == LIMITS.num_requests or num_bytes + len(request.line) > LIMITS.num_bytes):
+            if requests and (len(requests) == limits.num_requests or num_bytes + len(request.line) > limits.num_bytes):
                 self._start_new(requests, lines)
                 requests, lines, num_bytes = set(), [], 0
             requests.add(name)
@@ -254,7 +241,7 @@ class Batches:
         if error is None:
             return
         requests = [*batch.requests]
-        if not batch.input_file_id:  # nothing is there to come back to
+        if not batch.has_record:  # nothing is there to come back to
             self._forget(batch, batch.requests)
         self._fail(requests, error)
 
@@ -277,38 +264,62 @@ class Batches:
         """Makes a batch unless it is there, waits for its end, and hands out its results."""
         began = time.monotonic()
         others = {task for task in self._running if task is not batch.task}
-        if not batch.input_file_id:
-            batch.input_file_id = (await self._api.upload(batch.lines)).id
-            batch.lines = []
-            batch.files.append(batch.input_file_id)
-            await self._write_record(batch)
-        if not batch.batch_id:
-            may_exist, batch.may_exist = batch.may_exist, True
-            batch.batch_id = (await self._api.create(batch.input_file_id, may_exist=may_exist)).id
-            await self._write_record(batch)
+        await self._make(batch)
         about = {"batch_id": batch.batch_id, "num_requests": len(batch.requests)}
+        ended = None
+        if batch.batch_id:
+            log.info(
+                f"batch {batch.batch_id} of {len(batch.requests)} requests is at {self._api.name}",
+                extra={"event": EventKind.BATCH_SENT, **about},
+            )
+            ended = await self._api.collect(batch.batch_id, batch.requests, began=began)
+        if ended is None:
+            ended = self._unknown(batch)
+        results: dict[str, Result] = {name: each for name, each in ended.answers.items() if name in batch.requests}
+        batch.left += ended.left
         log.info(
-            f"batch {batch.batch_id} of {len(batch.requests)} requests is at {self._api.name}",
-            extra={"event": EventKind.BATCH_SENT, **about},
+            f"batch {batch.batch_id} is {ended.status}; {len(results)} of {len(batch.requests)} requests were answered",
+            extra={"event": EventKind.BATCH_ENDED, "status": ended.status, "num_answered": len(results), **about},
         )
-        ended = await self._api.end_of(batch.batch_id)
-        status = "unknown there" if ended is None else ended.status
-        results: dict[str, Result] = {}
-        if ended is not None:
-            written = await self._api.results(ended, seconds=time.monotonic() - began)
-            results |= {name: result for name, result in written.items() if name in batch.requests}
-            batch.files += ended.written_files
-        not_done = batch.requests - results.keys()
-        log.info(
-            f"batch {batch.batch_id} is {status}; {len(results)} of {len(batch.requests)} requests were answered",
-            extra={"event": EventKind.BATCH_ENDED, "status": status, "num_answered": len(results), **about},
-        )
-        if not_done:
-            why = await self._why_not_done(batch, ended, others=others)
-            results |= {name: why for name in not_done if name in self._requests}
-            self._forget(batch, not_done - results.keys())
+        undone = ended.undone
+        if undone and ended.is_over_limit and others:
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+            undone = {name: Failure(message=str(why), was_queued=True) for name, why in undone.items()}
+        results |= {name: why for name, why in undone.items() if name in self._requests}
+        self._forget(batch, undone.keys() - results.keys())
         batch.results = results
         self._hand_out(batch)
+
+    async def _make(self, batch: Batch) -> None:
+        """Makes a batch unless it is there. Its record is stored before: nothing is sent that a crash could hide."""
+        if not batch.has_record:
+            if file_id := await self._api.upload(batch.lines):
+                batch.input_file_id, batch.lines = file_id, []
+                batch.left.append(file_id)
+            await self._write_record(batch)
+            batch.has_record = True
+        if batch.batch_id:
+            return
+        may_exist, batch.may_exist = batch.may_exist, True
+        draft = Draft(
+            request_ids=batch.requests,
+            requests=batch.lines,
+            file_id=batch.input_file_id,
+            made_at=batch.made_at,
+            may_exist=may_exist,
+        )
+        others = {each.batch_id for each in self._batches.values() if each is not batch}
+        batch.batch_id = await self._api.create(draft, others=others) or ""
+        if batch.batch_id:
+            batch.lines = []
+            await self._write_record(batch)
+
+    def _unknown(self, batch: Batch) -> EndedBatch:
+        """What came of a batch that the endpoint does not know: nothing."""
+        name = f"{self._api.name}: batch {batch.batch_id}" if batch.batch_id else f"{self._api.name}: a batch"
+        log.warning(f"{name} is not known there; its requests are sent again")
+        why = Failure(message=f"{name} is not known there", was_queued=True)
+        return EndedBatch(status="unknown there", answers={}, undone=dict.fromkeys(batch.requests, why), left=[])
 
     def _hand_out(self, batch: Batch) -> None:
         """Gives the results of a batch to the requests that wait for them."""
@@ -337,33 +348,10 @@ class Batches:
                     await self._write_record(batch)
                     continue
                 await asyncio.to_thread((self._folder / batch.name).delete)
-                for file_id in batch.files:  # they hold texts of documents; one that stays costs nothing
-                    await self._api.delete(file_id)
+                for name in batch.left:
+                    await self._api.delete(name)
 
     async def _write_record(self, batch: Batch) -> None:
         if self._folder is not None:
             record = Record(input_file_id=batch.input_file_id, batch_id=batch.batch_id, requests=sorted(batch.requests))
             await asyncio.to_thread((self._folder / batch.name).write_bytes, record.model_dump_json().encode())
-
-    async def _why_not_done(
-        self, batch: Batch, ended: BatchObject | None, *, others: "set[asyncio.Task[None]]"
-    ) -> Failure | MemagentError:
-        """Returns why requests got no response: a failure if they may be sent again, else the error to raise.
-
-        `others`: the batches that ran beside it when it began.
-        """
-        name = f"{self._api.name}: batch {batch.batch_id}"
-        if ended is None:
-            log.warning(f"{name} is not known there any more; its requests are sent again")
-            return Failure(message=f"{name} is not known any more", was_queued=True)
-        said = "; ".join(f"{each.code}: {each.message}" for each in ended.errors) or "no reason is given"
-        if ended.status == "cancelled":
-            return EngineUnavailableError(f"{name} was cancelled; run the same command again to send it again")
-        if ended.status != "failed":
-            return Failure(message=f"{name} is {ended.status} without an answer", was_queued=True)
-        if not any(each.code == OVER_LIMIT for each in ended.errors):
-            return EngineRefusedError(f"{name} failed: {said}; correct that, then run the same command again")
-        if others:
-            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-            return Failure(message=f"{name} failed: {said}", was_queued=True)
-        return EngineUnavailableError(f"{name} failed: {said}; lower pool.turns_in_flight, or wait for other batches")

@@ -6,7 +6,7 @@ tokens are counted by the user's tokeniser, and no completion has the server's t
 
 import re
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, field_validator
 
@@ -157,6 +157,7 @@ class ChatApi(Api):
     path = "chat/completions"
     probe_tokens = 16  # some models that think refuse a budget in which they can't say anything
     response_type = ChatCompletions
+    address_remedy: ClassVar[str] = CHAT_REMEDY
 
     def __init__(self, context: EngineContext, *, settings: OpenAIConfig, tokenizer: Tokenizer) -> None:
         """Takes what every request says; the tokeniser need not be the served model's.
@@ -215,7 +216,7 @@ class ChatApi(Api):
         """What to do where the endpoint refuses every request; see `Api.remedy`."""
         refused = refused_fields(response, DRAWN_FIELDS)
         if not refused:
-            return CHAT_REMEDY
+            return self.address_remedy
         return (
             f"this model takes {refused[0]} at a value of its own only: set sampling.{refused[0]} to that, or leave it "
             f'out of every request with openai.extra_body: {{"{refused[0]}": null}}; answers may then differ from '

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 from yarl import URL
 
-from memagent_batch.config.engines import OpenAIConfig
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.loop.engines.openai.api import Response, error_message
 from memagent_batch.loop.engines.openai.outage import Failure
@@ -38,6 +38,9 @@ RETRIED_STATUSES = frozenset({408, 409, 429, *range(500, 600)}) - {501}
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]+)?")
 DURATION = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+(?:\.[0-9]+)?)s)?(?:([0-9]+(?:\.[0-9]+)?)ms)?")
 """Forms of a pause in a header."""
+
+ANTHROPIC_VERSION = "2023-06-01"
+"""The version of Anthropic's API, the only one so far."""
 
 TURNED_AWAY = 429
 """The status of an endpoint that takes no more requests for now, from nobody."""
@@ -61,8 +64,9 @@ class OpenAIClient:
         self._seconds = settings.timeout_seconds
         self._headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
         key = settings.api_key.get_secret_value() if settings.api_key else ""
+        is_anthropic = settings.api is EndpointApi.MESSAGES
         if key:
-            self._headers = {"Authorization": f"Bearer {key}"} | self._headers
+            self._headers = ({"x-api-key": key} if is_anthropic else {"Authorization": f"Bearer {key}"}) | self._headers
         in_address = [value for name, value in url.query.items() if SECRET_NAME.search(name)]
         secrets = (key, *self._headers.values(), url.password, *in_address)
         self._secrets = [secret for secret in secrets if secret]
@@ -72,6 +76,8 @@ class OpenAIClient:
             headers = {name: value for name, value in self._headers.items() if name.lower() != "authorization"}
             credentials = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
             self._headers = headers | {"Authorization": f"Basic {credentials}"}
+        if is_anthropic:
+            self._headers = {"anthropic-version": ANTHROPIC_VERSION} | self._headers
         self._url = url.with_user(None)
         self._proxy = _proxy(url)
         self._session: aiohttp.ClientSession | None = None
@@ -100,15 +106,15 @@ class OpenAIClient:
         method: str,
         path: str,
         *,
-        body: Mapping[str, JsonValue] | None = None,
+        body: Mapping[str, JsonValue] | bytes | None = None,
         query: Mapping[str, str] | None = None,
         form: Callable[[], aiohttp.FormData] | None = None,
         longest_seconds: float | None = None,
     ) -> Response | Failure:
         """One try: a whole response, or a failure that may pass.
 
-        The path is one below the base URL, whose query is kept, or beside its end (`../version`). `form` makes what is
-        sent in place of a JSON body. `timeout_seconds` bound all of it by default.
+        The path is one below the base URL, whose query is kept, or beside its end (`../version`). A body of bytes is
+        JSON already; `form` makes what is sent in place of one. `timeout_seconds` bound all of it by default.
         """
         if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
@@ -118,7 +124,7 @@ class OpenAIClient:
             base, path = base.rpartition("/")[0], path.removeprefix("../")
         url = self._url.with_path(f"{base}/{path}", encoded=True, keep_query=True)
         url = url.update_query(query or {})
-        data = form() if form else None if body is None else to_json(body)
+        data = form() if form else body if body is None or isinstance(body, bytes) else to_json(body)
         headers = None if body is None else {"Content-Type": "application/json"}
         began = time.perf_counter()
         try:

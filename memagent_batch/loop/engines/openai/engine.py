@@ -27,11 +27,11 @@ from memagent_batch.loop.engines.openai.api import (
     ModelList,
     Response,
     ServerVersion,
-    holds_choices,
     model_description,
 )
 from memagent_batch.loop.engines.openai.chat import ChatApi
 from memagent_batch.loop.engines.openai.client import OpenAIClient
+from memagent_batch.loop.engines.openai.messages import MessagesApi
 from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure, pause_seconds
 from memagent_batch.loop.engines.openai.pace import MinuteLimit, Pace
 from memagent_batch.loop.engines.openai.window import (
@@ -75,6 +75,13 @@ Send = Callable[[], Awaitable[Response | Failure]]
 """One try of a request."""
 
 
+APIS: Mapping[EndpointApi, type[Api]] = {
+    EndpointApi.COMPLETIONS: CompletionsApi,
+    EndpointApi.CHAT: ChatApi,
+    EndpointApi.MESSAGES: MessagesApi,
+}
+
+
 class OpenAIEngine(OpenAIConfig, Engine):
     """An endpoint, such as `vllm serve` or a hosted model.
 
@@ -109,8 +116,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
-        api = ChatApi if self.takes_messages else CompletionsApi
-        self._api = api(context, settings=self, tokenizer=self._tokenizer)
+        self._api = APIS[self.api](context, settings=self, tokenizer=self._tokenizer)
         limits = [
             (each or math.inf) / context.num_replicas for each in (self.requests_per_minute, self.tokens_per_minute)
         ]
@@ -130,7 +136,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
     @property
     def takes_messages(self) -> bool:
         """Whether the server wraps prompts into its chat template."""
-        return self.api is EndpointApi.CHAT
+        return self.api is not EndpointApi.COMPLETIONS
 
     @property
     def away_seconds(self) -> float:
@@ -194,6 +200,18 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 f"{self._turn(prompt)} did not keep the completion to the {kind} that it was asked for"
             )
         return completion
+
+    def check_guides(self, kinds: Collection[GuideKind]) -> None:
+        """Checks that the API takes guides; see `Engine.check_guides`.
+
+        Raises:
+            EngineStartError: it does not.
+        """
+        if kinds and self.api is EndpointApi.MESSAGES:
+            raise EngineStartError(
+                f"openai.api: {self.api} keeps no completion to a form, and typed questions and follow-up questions "
+                f"need that ({', '.join(sorted(kinds))}); leave out answer_type and follow_ups, or use another api"
+            )
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
         """Asks for a text that no model writes of itself, under a guide of each kind; see `Engine`.
@@ -281,7 +299,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         client = self._client
         parsed = self._api.parse(response.content)
         if isinstance(parsed, str):
-            is_page = not holds_choices(response.content)  # else its text is that of a model, which no message repeats
+            is_page = not self._api.is_completion(response.content)  # else a model wrote it: no message repeats that
             reply = client.refusal(response) if is_page else f"{client.name} answered {response.request}"
             return Failure(message=f"{reply}; {parsed}")
         named, before = parsed.model, self._named_model
@@ -359,7 +377,12 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 )
 
     async def _require_model(self) -> None:
-        """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
+        """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion.
+
+        So is Anthropic's, whose list has no aliases.
+        """
+        if self.api is EndpointApi.MESSAGES:
+            return
         client, model, window_tokens = self._client, self._context.model, self._context.window_tokens
         response = await self._answer(lambda: client.send("GET", "models"))
         if response.status_code in KEY_STATUSES:
