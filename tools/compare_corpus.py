@@ -26,7 +26,7 @@ sys.path[:0] = [str(TOOLS.parent), str(TOOLS)]
 
 from memagent_batch.data.ingest.counts import words as counts  # noqa: E402 - of this checkout
 from memagent_batch.data.ingest.files import ChosenConverter, FileConverter  # noqa: E402
-from memagent_batch.data.ingest.losses import UNREAD_STATUSES, FileDocument  # noqa: E402
+from memagent_batch.data.ingest.losses import FileDocument  # noqa: E402
 from memagent_batch.data.ingest.readers.converter import (  # noqa: E402
     Attachment,
     Converter,
@@ -45,7 +45,7 @@ LEFT_OUT = "words left out on purpose"
 LARGEST, SHOWN_GAPS = 20, 6
 """Files that are shown with their missing words, and gaps of each."""
 LINE = "{:6} {:12} {:>6} {:>10} {:>10} {:>10} {:>8} {:>5} {:>8} {:>8}"
-UNREAD = {*UNREAD_STATUSES, PartStatus.NEEDS_REVIEW} - {PartStatus.MISSED}
+UNREAD = {*PartStatus} - {PartStatus.OK, PartStatus.EMPTY, PartStatus.MISSED}
 counts.NAMED_WORDS = 1 << 30  # losses name all words, in the server as well, which imports this module
 
 

@@ -1,8 +1,7 @@
 """What `losses` say of the parts of a file that were not read."""
 
 from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
-from memagent_batch.data.ingest.readers.converter import PartStatus
-from memagent_batch.data.ingest.tables import Severity
+from memagent_batch.data.ingest.readers.converter import PartStatus, Severity
 
 
 def part(document_id: str, number: int, status: str, reason: str | None = None) -> FilePart:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.data.ingest.losses import describe_losses
-from memagent_batch.data.ingest.tables import Severity
+from memagent_batch.data.ingest.readers.converter import Severity
 from memagent_batch.data.store.columns import Column, arrow_schema, column
 from memagent_batch.data.store.database import filter_to_disk, run_query
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError

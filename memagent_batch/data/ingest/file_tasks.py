@@ -17,7 +17,7 @@ from memagent_batch.data.documents.source_listing import SourceListing, into_bat
 from memagent_batch.data.ingest.columns import StoredColumn, folder_values
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, FileConverter, unopened
 from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
-from memagent_batch.data.ingest.readers.converter import Part, PartStatus, ending_of, make_converter
+from memagent_batch.data.ingest.readers.converter import Part, PartStatus, Severity, ending_of, make_converter
 from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.data.ingest.readers.metadata import TEXTS, TIMES, clean_text, parse_time
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
@@ -26,7 +26,7 @@ from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskRep
 from memagent_batch.data.ingest.row_tasks import TASKS_PER_CPU
 from memagent_batch.data.ingest.rows import DocumentValues, Origin, joined_row
 from memagent_batch.data.ingest.sources import SourceChanges
-from memagent_batch.data.ingest.tables import MetadataRow, Severity
+from memagent_batch.data.ingest.tables import MetadataRow
 from memagent_batch.data.store.database import run_query
 from memagent_batch.data.store.errors import LASTING_ERRORS, input_errors
 from memagent_batch.data.store.location import Location

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.data.ingest.losses import TEXT_STATUSES, FileDocument, FilePart
+from memagent_batch.data.ingest.losses import FileDocument, FilePart
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.ingest.readers.kinds import KINDS_VERSION, FileKind
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
@@ -190,7 +190,7 @@ def _file_part(item: Mapping[str, Any], document: _Document, *, reader: str) -> 
     return FilePart(
         document_id=document.document_id,
         locator=", ".join(filter(None, (document.place, _sound(str(item["locator"]))))) or "file",
-        text=text if status in TEXT_STATUSES else None,
+        text=text if status.has_text else None,
         status=status,
         reason=None if item["reason"] is None else _sound(str(item["reason"])),
         reader=reader,

@@ -4,20 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memagent_batch.data.ingest.readers.converter import PartStatus
+from memagent_batch.data.ingest.readers.converter import NOTE, PartStatus, Severity
 from memagent_batch.data.ingest.readers.metadata import FAILURE, clean_text
-from memagent_batch.data.ingest.tables import LossRow, Severity
+from memagent_batch.data.ingest.tables import LossRow
 
-NOTE = "note"
-"""Kind of a loss that only says what to know of a text that was read."""
 NAMED_PLACES = 5
 """Places that a line names for each reason; the others are counted."""
 JOIN = "; "
-TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_REVIEW, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
-"""Statuses of parts that have a text, if only an empty one."""
-UNREAD_STATUSES = frozenset(
-    {PartStatus.NEEDS_OCR, PartStatus.FAILED, PartStatus.SKIPPED, PartStatus.MISSED, PartStatus.NOT_READ}
-)
 NOT_STATED_UNLESS = (Severity.UNREAD, Severity.UNCERTAIN)
 """Severities of losses with which nothing can be "not stated"."""
 
@@ -61,7 +54,8 @@ def find_losses(documents: Sequence[FileDocument]) -> dict[str, tuple[list[LossR
     """
     unread = {each.document_id: _unread_parts(each.parts) for each in documents}
     doubtful = {
-        each.document_id: [part for part in each.parts if part.status is PartStatus.NEEDS_REVIEW] for each in documents
+        each.document_id: [part for part in each.parts if part.status.severity is Severity.UNCERTAIN]
+        for each in documents
     }
     return {each.document_id: _losses_of(each, unread, doubtful) for each in documents}
 
@@ -69,8 +63,8 @@ def find_losses(documents: Sequence[FileDocument]) -> dict[str, tuple[list[LossR
 def _unread_parts(parts: Sequence[FilePart]) -> list[FilePart]:
     """The parts that were not read. A blank page is read, a document of nothing but blanks is not."""
     is_blank = all(part.status is PartStatus.EMPTY for part in parts)
-    unread = {*UNREAD_STATUSES, PartStatus.EMPTY} if is_blank else UNREAD_STATUSES
-    return [part for part in parts if part.status in unread]
+    unread = [part for part in parts if part.status.severity is Severity.UNREAD]
+    return unread if is_blank else [part for part in unread if part.status is not PartStatus.EMPTY]
 
 
 def _losses_of(
@@ -101,10 +95,9 @@ def _losses_of(
 
 
 def _loss(part: FilePart, *, place: str | None) -> LossRow:
-    severity = {PartStatus.OK: Severity.FORMAT, PartStatus.NEEDS_REVIEW: Severity.UNCERTAIN}
     return {
-        "kind": NOTE if part.status is PartStatus.OK else part.status.value,
-        "severity": severity.get(part.status, Severity.UNREAD).value,
+        "kind": part.status.loss_kind,
+        "severity": part.status.severity.value,
         "place": place,
         "detail": part.reason or "nothing is in it",
     }

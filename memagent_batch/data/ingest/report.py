@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from memagent_batch.data.documents.data_files import DataFile
 from memagent_batch.data.ingest.document_files import FILES, DocumentWriter, files_table
-from memagent_batch.data.ingest.readers.converter import PartStatus
+from memagent_batch.data.ingest.readers.converter import PartStatus, Severity
 from memagent_batch.data.ingest.rows import BAD_FILE, DocumentValues
-from memagent_batch.data.ingest.tables import SOURCES, LossRow, Severity
+from memagent_batch.data.ingest.tables import SOURCES, LossRow
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputUnreachableError
 
@@ -113,7 +113,12 @@ class SourceReport:
         place = document_id.removeprefix(self.source).strip(", ")
         self.error = self.error or error
         if len(self.losses) < MAX_LOSSES:
-            loss: LossRow = {"kind": "failed", "severity": Severity.UNREAD, "place": place or None, "detail": error}
+            loss: LossRow = {
+                "kind": PartStatus.FAILED,
+                "severity": Severity.UNREAD,
+                "place": place or None,
+                "detail": error,
+            }
             self.losses.append(loss)
 
 

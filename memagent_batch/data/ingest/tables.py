@@ -1,31 +1,21 @@
 """The tables `sources` and `documents` of an output: what ingest writes, and all that a run reads of its input."""
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, TypedDict
 
 import pyarrow as pa
 
+from memagent_batch.data.ingest.readers.converter import NOTE, PartStatus
 from memagent_batch.data.store.columns import Column, arrow_schema
 
 SOURCES_TABLE, DOCUMENTS_TABLE = "sources", "documents"
-
-
-class Severity(StrEnum):
-    """What a loss means for an answer."""
-
-    UNREAD = "unread"
-    """Something was not read: nothing can be "not stated"."""
-    UNCERTAIN = "uncertain"
-    """It was read, and may be wrong: nothing can be "not stated"."""
-    FORMAT = "format"
-    """Only its form is lost, or it is good to know."""
+LOSS_KINDS = f"{', '.join(status for status in PartStatus if status is not PartStatus.OK)} or {NOTE}"
 
 
 class LossRow(TypedDict):
     """Something of a source that is not in the text, or not as it should be."""
 
-    kind: Annotated[str, Column("needs_ocr, failed, skipped, missed, not_read, empty, needs_review or note")]
+    kind: Annotated[str, Column(LOSS_KINDS)]
     severity: Annotated[str, Column("unread, uncertain or format")]
     place: Annotated[str | None, Column("where in the source, such as page 3; null for all of it")]
     detail: Annotated[str, Column("why, and what to do")]

@@ -12,6 +12,7 @@ from infra.docs import commands_page, settings_page, tables_page
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.config.ingest import IngestConfig
+from memagent_batch.data.ingest.readers.converter import PartStatus
 from memagent_batch.data.ingest.readers.kinds import FileKind
 from tools.metrics import TURN, turn_file
 
@@ -28,6 +29,15 @@ def test_pages_in_docs_equal_the_schemas_the_settings_and_the_commands() -> None
 def test_setting_of_converters_names_every_kind_of_file() -> None:
     (kinds,) = re.findall(r"for a kind \((.*?)\)", str(IngestConfig.model_fields["converter"].description), re.DOTALL)
     assert kinds.split() == " ".join(f"{kind}," for kind in FileKind).rstrip(",").split()
+
+
+def test_table_of_losses_has_every_kind_with_its_severity() -> None:
+    page = (ROOT / "docs/how-to/ingest.md").read_text(encoding="utf-8")
+    severity, severities = "", dict[str, str]()
+    for first, kind in re.findall(r"^\| (?:`(\w+)` )?\| `(\w+)` \|", page.partition("| severity |")[2], re.MULTILINE):
+        severity = first or severity
+        severities[kind] = severity
+    assert severities == {status.loss_kind: status.severity.value for status in PartStatus}
 
 
 def test_every_setting_has_a_description() -> None:

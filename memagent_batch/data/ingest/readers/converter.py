@@ -18,24 +18,60 @@ SMALL_BYTES = 512
 """Pictures of fewer bytes show lines and dots, no words."""
 
 
+class Severity(StrEnum):
+    """What a loss means for an answer."""
+
+    UNREAD = "unread"
+    """Something was not read: nothing can be "not stated"."""
+    UNCERTAIN = "uncertain"
+    """It was read, and may be wrong: nothing can be "not stated"."""
+    FORMAT = "format"
+    """Only its form is lost, or it is good to know."""
+
+
 class PartStatus(StrEnum):
-    """What became of a part of a document."""
+    """What became of a part of a document: the one list of statuses, and so of kinds of losses."""
 
     OK = "ok"
-    """It has text."""
+    """It has text. It is a loss only if there is something to know of it, and that is called a note."""
     NEEDS_OCR = "needs_ocr"
     """It shows something, but its text layer has nothing, or nothing that can be read. `text` has what there is."""
-    NEEDS_REVIEW = "needs_review"
-    """It was read, and some of its text may be wrong; `reason` says what. Nothing is "not stated" in it."""
-    EMPTY = "empty"
-    """It holds nothing."""
     FAILED = "failed"
+    """It is damaged, encrypted, or over a limit."""
     SKIPPED = "skipped"
     """Nothing converts it: its kind, its size, or how deep it is nested."""
     MISSED = "missed"
     """Its converter gave less than it contains; `reason` says what."""
     NOT_READ = "not_read"
     """Its file can't be fetched now; the next run tries again."""
+    EMPTY = "empty"
+    """It holds nothing. It is a loss only if the whole document holds nothing."""
+    NEEDS_REVIEW = "needs_review"
+    """It was read, and some of its text may be wrong; `reason` says what. Nothing is "not stated" in it."""
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of a loss with this status."""
+        match self:
+            case PartStatus.OK:
+                return Severity.FORMAT
+            case PartStatus.NEEDS_REVIEW:
+                return Severity.UNCERTAIN
+        return Severity.UNREAD
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a part with this status has a text, if only an empty one."""
+        return self in (PartStatus.OK, PartStatus.NEEDS_OCR, PartStatus.EMPTY, PartStatus.NEEDS_REVIEW)
+
+    @property
+    def loss_kind(self) -> str:
+        """The kind of a loss with this status."""
+        return NOTE if self is PartStatus.OK else self.value
+
+
+NOTE = "note"
+"""Kind of a loss that only says what to know of a text that was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
