@@ -14,6 +14,7 @@ MEASUREMENTS = {
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "counts": "What does the count of the words of a file take beside its reader?",
+    "resume": "How much memory does a process take that goes on with many questions over one long document?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.
