@@ -1,6 +1,7 @@
 import asyncio
 import pickle
 import shutil
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
+from memagent_batch.loop.engines.vllm import engine as vllm_engine
 from memagent_batch.loop.engines.vllm.engine import VllmEngine
-from memagent_batch.types import Prompt
+from memagent_batch.types import FinishReason, Prompt
 from tests.engine_context import context_of
 
 
@@ -107,6 +109,28 @@ async def test_complete_that_waits_in_the_queue_of_a_slow_engine_is_no_death(tin
     engine._llm = OneAtATime()
     completions = await asyncio.gather(*[engine.complete(prompt_of([1, 2, 3]), seed=0) for _ in range(60)])
     assert max(completion.engine_seconds for completion in completions) > engine.turn_timeout_seconds
+
+
+@pytest.mark.vllm
+async def test_engine_that_takes_longer_to_start_than_a_turn_may_take_is_no_death(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten minutes of loading, where a second stands for 300: a turn may take five minutes."""
+    slow = OneAtATime()
+    vars(slow)["output_processor"] = SimpleNamespace(process_outputs=lambda *_: None)
+    vars(slow)["shutdown"] = lambda: None
+
+    def load(*_: Any, **__: Any) -> OneAtATime:
+        time.sleep(2.0)
+        return slow
+
+    monkeypatch.setattr(vllm_engine, "start_engine", load)
+    monkeypatch.setattr(vllm_engine, "start_fork_server", lambda _: None)
+    engine = engine_of(tiny_model).model_copy(update={"turn_timeout_seconds": 1.0})
+    await engine.start()
+    completion = await engine.complete(prompt_of([1, 2, 3]), seed=0)
+    assert completion.finish_reason is FinishReason.STOP
+    await engine.stop()
 
 
 @pytest.mark.vllm

@@ -132,3 +132,38 @@ async def test_replicas_that_begin_before_and_after_the_run_says_so_wait_for_eac
         assert await begun(board, "late") is NextStep.READ
         assert await asyncio.wait_for(early, 5) is NextStep.READ
         await board.end_run()
+
+
+async def test_engines_that_take_ten_minutes_to_start_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of forty replicas one is ready soon and one fails soon; a second stands for 1,000."""
+    for name in ("PLACEMENT_SECONDS", "OTHERS_SECONDS", "START_SECONDS"):
+        monkeypatch.setattr(ray_board, name, getattr(ray_board, name) / 1000)
+    of, order = Starts(), list[str]()
+
+    async def start(replica: str, seconds: float, *, has_failed: bool = False) -> NextStep:
+        await of.begin(replica)
+        await asyncio.sleep(seconds)
+        step = await of.end(replica, num_replicas=40, is_new=True, has_failed=has_failed)
+        order.append(replica)
+        return step
+
+    slow = [f"slow {number}" for number in range(38)]
+    starts = [start("quick", 0.03), start("broken", 0.01, has_failed=True), *(start(name, 0.6) for name in slow)]
+    assert await asyncio.gather(*starts) == [NextStep.READ, NextStep.START_AGAIN, *[NextStep.READ] * 38]
+    assert {*order[:2]} == {"quick", "broken"}, "they wait no ten minutes for the others"
+    assert of.counts() == ReplicaCounts(ready=39, asked=40)
+
+
+async def test_engines_that_all_take_ten_minutes_to_start_read_and_a_broken_one_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broken one waits to learn whether others can read; a second stands for 1,000."""
+    for name in ("PLACEMENT_SECONDS", "OTHERS_SECONDS", "START_SECONDS"):
+        monkeypatch.setattr(ray_board, name, getattr(ray_board, name) / 1000)
+    of = Starts()
+    await of.begin("slow")
+    broken = asyncio.ensure_future(end(of, "broken", has_failed=True))
+    await asyncio.sleep(0.6)
+    assert not broken.done()
+    assert await of.end("slow", num_replicas=2, is_new=True, has_failed=False) is NextStep.READ
+    assert await broken is NextStep.START_AGAIN
