@@ -50,7 +50,7 @@ from memagent_batch.data.ingest.row_tasks import (
 )
 from memagent_batch.data.ingest.source_rows import commit_sources
 from memagent_batch.data.ingest.tables import DOCUMENTS_TABLE, SOURCES_TABLE
-from memagent_batch.data.store.database import filter_to_disk, on_disk
+from memagent_batch.data.store.database import filter_to_disk, on_disk, release_memory
 from memagent_batch.data.store.delta import FilesChangedError, OutputTable, RunNumber, TableFile, retry_conflicts
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError
@@ -302,6 +302,7 @@ class _Ingest:
 
         If another run commits to the table at the same moment, what changes is found again for its new state.
         """
+        release_memory()
         reported = pa.concat_tables(reports) if reports else REPORTS.empty_table()
         warn_of_unfetched(reported)
         commit = partial(self._commit_documents_of, reported, unchanged=unchanged, schema=schema, is_last=is_last)

@@ -5,6 +5,7 @@ Tables that grow with the corpus lie in temporary files (`TMPDIR`), mapped into 
 """
 
 import atexit
+import gc
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,15 +71,21 @@ def run_query(sql: str, tables: Mapping[str, pa.Table], **parameters: object) ->
 def on_disk(batches: Iterable[pa.Table | pa.RecordBatch], *, schema: pa.Schema) -> pa.Table:
     """The rows of tables of this schema as one table in a temporary file, which is gone when nothing uses the table.
 
-    Each batch of a table stays a batch.
+    Each batch of a table stays a batch. Memory that Arrow has freed is given back: the database has its own beside it.
     """
     with NamedTemporaryFile(prefix="memagent-", suffix=".arrow") as file:
         with pa.ipc.new_file(file, schema) as writer:
             for batch in batches:
                 writer.write(batch)
+                pa.default_memory_pool().release_unused()
         file.flush()
-        pa.default_memory_pool().release_unused()  # Arrow keeps freed memory, which counts beside that of the database
         return pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+
+
+def release_memory() -> None:
+    """Gives back the memory of tables that nothing uses any more: Python collects cycles late, and Arrow keeps it."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
 
 
 def filter_to_disk(table: pa.Table, is_taken: pa.ChunkedArray) -> pa.Table:
