@@ -68,6 +68,8 @@ class BatchServer:
     """Called when one is."""
     num_broken_results: int = 0
     """Times that results are sent next by half, which may end in a broken line."""
+    num_lost_results: int = 0
+    """Results of the next batch that are counted and never sent."""
     on_batch: Callable[[int], None] = lambda number: None
     """Called with the number of each batch, from 1, when it is made and before that is answered."""
     is_away: Callable[[], bool] = lambda: False
@@ -196,13 +198,18 @@ class BatchServer:
             response = {"status_code": status, "request_id": "r", "body": body}
             outcome = {"response": response, "error": None} if status else {"response": None, "error": error}
             written[status == 200].append({"id": f"line_{custom_id}", "custom_id": custom_id, **outcome})
+        counts = {"total": len(requests), "completed": len(written[True]), "failed": len(written[False])}
+        batch["request_counts"] = counts
+        self._lose_results(written[True])
         for name, lines in (("output_file_id", written[True]), ("error_file_id", written[False])):
             if lines:
                 batch[name] = self._add_file(_json_lines(lines))
-        counts = {"total": len(requests), "completed": len(written[True]), "failed": len(written[False])}
-        batch["request_counts"] = counts
         is_status = ending in (Ending.EXPIRED, Ending.CANCELLED, Ending.FORGOTTEN)
         batch["status"] = str(ending) if is_status else "completed"
+
+    def _lose_results(self, lines: list[dict[str, Any]]) -> None:
+        del lines[: self.num_lost_results]
+        self.num_lost_results = 0
 
     def _answers(
         self, ending: Ending, requests: dict[str, Any], answer: Callable[[dict[str, Any]], tuple[int, Any]]
@@ -285,6 +292,7 @@ class BatchServer:
             num_each = Counter(line["result"]["type"] for line in lines)
             batch["request_counts"] = {name: num_each[name] for name in batch["request_counts"]}
             batch |= {"processing_status": "ended", "results_url": f"http://elsewhere.invalid/{batch['id']}/results"}
+            self._lose_results(lines)
             self.files[batch["id"]] = _json_lines(lines)
         return {name: value for name, value in batch.items() if name != "end"}
 

@@ -222,6 +222,19 @@ async def test_calls_of_the_api_that_fail_for_a_while_cost_nothing(
     assert set(server.paid.values()) == {1}
 
 
+@pytest.mark.parametrize(
+    ("ending", "num_lost", "num_again"), [(Ending.COMPLETED, 3, 3), (Ending.COMPLETED, 10, 10), (Ending.EXPIRED, 5, 10)]
+)
+async def test_requests_whose_results_stay_missing_are_sent_again(
+    ending: Ending, num_lost: int, num_again: int, api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server(endings=[ending], num_lost_results=num_lost) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == [10, num_again]
+    assert records(tmp_path) == []
+
+
 async def test_endpoint_that_is_away_for_a_while_costs_nothing(
     api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from memagent_batch.loop.engines.engine import BatchLimits
 from memagent_batch.loop.engines.openai.api import Response
 from memagent_batch.loop.engines.openai.client import RETRIED_STATUSES, OpenAIClient
 from memagent_batch.loop.engines.openai.outage import CircuitBreaker, Failure
+
+log = logging.getLogger(__name__)
 
 FIRST_POLL_SECONDS, POLL_SECONDS, POLL_GROWTH = 1.0, 60.0, 1.3
 """Pauses between questions after a batch: the first, the longest, and the factor by which they grow."""
@@ -134,7 +137,39 @@ class BatchApi(ABC):
         try:
             return await self._outage.answer(send)
         except EngineRequestError as error:
-            raise EngineUnavailableError(f"{error}; run the same command again") from error
+            raise _unavailable(error) from error
+
+    async def _all_results(
+        self, batch_id: str, read: Callable[[], Awaitable[tuple[list[ObjectT], int] | Failure]]
+    ) -> list[ObjectT]:
+        """The results of a batch. `read` is one try for them and the number that there must be.
+
+        Results are paid for, so that missing ones are asked for again. Those that are missing at every try count as not
+        done.
+        """
+        lines: list[ObjectT] = []
+        missing: Failure | None = None
+
+        async def send() -> list[ObjectT] | Failure:
+            nonlocal lines, missing
+            missing = None
+            results = await read()
+            if isinstance(results, Failure):
+                return results
+            lines, num_expected = results
+            if len(lines) >= num_expected:
+                return lines
+            message = f"{self.name} sent {len(lines)} of {num_expected} results of batch {batch_id}"
+            missing = Failure(message=message)
+            return missing
+
+        try:
+            return await self._outage.answer(send)
+        except EngineRequestError as error:
+            if missing is None:
+                raise _unavailable(error) from error
+            log.warning(f"{missing.message}, at every try; the requests without a result are sent again")
+            return lines
 
     async def _try(
         self,
@@ -191,3 +226,8 @@ class BatchApi(ABC):
         if made is None:
             raise EngineRefusedError(f"{self.name} has no {self.label}; use engine openai")
         return made
+
+
+def _unavailable(error: EngineRequestError) -> EngineUnavailableError:
+    """A failed call of the API as an error of the run."""
+    return EngineUnavailableError(f"{error}; run the same command again")

@@ -87,6 +87,11 @@ class Line(BaseModel):
     response: LineResponse | None = None
     error: Problem | None = None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether its request had a turn."""
+        return self.response is not None or self.error is None or self.error.code not in NOT_DONE
+
 
 class FileBatchApi(BatchApi):
     """Batches of uploaded files, of OpenAI and compatible servers."""
@@ -145,9 +150,8 @@ class FileBatchApi(BatchApi):
         if ended is None:
             return None
         answers: dict[str, Response | Failure] = {}
-        for line in await self._answer(partial(self._try_results, ended)):
-            if line.response is not None or line.error is None or line.error.code not in NOT_DONE:
-                answers[line.custom_id] = self._result(line, seconds=time.monotonic() - began)
+        for line in await self._all_results(batch_id, partial(self._try_results, ended)):
+            answers[line.custom_id] = self._result(line, seconds=time.monotonic() - began)
         return EndedBatch(
             status=ended.status,
             answers=answers,
@@ -160,19 +164,20 @@ class FileBatchApi(BatchApi):
         """Removes a file: it holds texts of documents."""
         await self._delete(f"files/{name}")
 
-    async def _try_results(self, ended: BatchObject) -> list[Line] | Failure:
-        """One try for the lines of all files of a batch; files that were removed have none."""
+    async def _try_results(self, ended: BatchObject) -> tuple[list[Line], int] | Failure:
+        """One try for the lines of all requests that were done, and their least number.
+
+        Files that were removed have no lines.
+        """
         lines: list[Line] = []
         num_expected = ended.request_counts.completed or 0
         for file_id in ended.written_files:
             written = await self._try_lines(Line, f"files/{file_id}/content")
             if isinstance(written, Failure):
                 return written
-            lines += written or ()
+            lines += [line for line in written or () if line.is_done]
             num_expected = 0 if written is None else num_expected
-        if len(lines) < num_expected:  # what is missing was paid for
-            return Failure(message=f"{self.name} sent {len(lines)} of {num_expected} results of batch {ended.id}")
-        return lines
+        return lines, num_expected
 
     def _result(self, line: Line, *, seconds: float) -> Response | Failure:
         if line.response is None:
