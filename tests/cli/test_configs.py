@@ -41,6 +41,12 @@ def test_job_files_are_merged_in_their_order_group_by_group(tmp_path: Path) -> N
     assert asks_for_json(words)
 
 
+def test_null_as_the_memory_of_a_file_is_the_default(tmp_path: Path) -> None:
+    (tmp_path / "job").write_text("ingest: {memory_mib: null}")
+    settings = read_command(Answer, [f"--config={tmp_path}/job", *GIVEN])
+    assert settings.ingest == read_command(Answer, GIVEN).ingest
+
+
 @pytest.mark.parametrize("config", sorted(JOB_FILES.glob("gpu-*.yaml")), ids=lambda path: path.stem)
 def test_gpu_job_file_keeps_its_readings_within_a_step(config: Path) -> None:
     job = read_command(Answer, ["--config", str(config), *GIVEN])
