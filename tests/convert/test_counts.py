@@ -9,12 +9,12 @@ import pytest
 
 from memagent_batch.data.ingest.counts import words
 from memagent_batch.data.ingest.counts.kinds import CONTENTS
-from memagent_batch.data.ingest.counts.packages import zip_contents
+from memagent_batch.data.ingest.counts.packages import office_contents, zip_contents
 from memagent_batch.data.ingest.counts.text import text_contents
 from memagent_batch.data.ingest.counts.words import Content, Given, word_slices, words_of
 from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.plugins import CONVERTERS
-from tests.convert import office
+from tests.convert import office, test_opendocument, test_sheets
 from tests.convert.rows import RowsOf
 
 UNCOUNTED = {
@@ -179,14 +179,24 @@ LAYOUT = (
 DIAGRAM = f"<d {office.NAMESPACES}><t><a:p><a:r><a:t>R1</a:t></a:r></a:p><a:p><a:r><a:t>Ready</a:t></a:r></a:p></t></d>"
 ODF_BODY = (
     "<office:forms><form:listbox form:id='l'><form:option form:label='May' form:selected='true'/><form:option "
-    "form:label='June'/></form:listbox></office:forms><text:tracked-changes><text:changed-region><text:deletion>"
-    "<dc:date>2027-01-02T00:00:00</dc:date><text:p>two <text:span>weeks</text:span></text:p></text:deletion>"
+    "form:label='June'/></form:listbox><form:combobox form:label='Rate'><form:item form:label='gross'/></form:combobox>"
+    "<form:hidden form:title='version'/><form:checkbox form:label='Full name' form:title='Full name'/>"
+    "<form:text form:label='Name of the tenant' form:title='tenant'/></office:forms>"
+    "<text:tracked-changes><text:changed-region><text:deletion><dc:date>2027-01-02T00:00:00</dc:date>"
+    "<text:p>two <text:a office:title='former deed'>weeks</text:a></text:p></text:deletion>"
     "</text:changed-region></text:tracked-changes><text:p><text:placeholder>&lt;Name&gt;</text:placeholder> in"
     "<text:span>ward</text:span><text:bookmark/>ly<office:annotation><dc:creator>Ann</dc:creator><dc:date>2027-01-02T00:00:00"
     "</dc:date><text:p>No.</text:p></office:annotation></text:p><text:p><math:math><math:mover accent='true'><math:mi>e"
     "</math:mi><math:mo>\u0301</math:mo></math:mover><math:annotation>acute e</math:annotation></math:math></text:p>"
-    "<draw:frame><svg:desc>a barn</svg:desc></draw:frame><table:table><table:table-row><table:table-cell "
-    "office:value-type='percentage' office:value='0.125'/></table:table-row></table:table>"
+    "<text:p><text:a office:title='Annex 3' xlink:title='Annex  3'>here</text:a></text:p><draw:a office:title='Plan' "
+    "xlink:title='Plan'><draw:frame><svg:desc>a barn</svg:desc></draw:frame></draw:a>"
+    "<table:table><table:table-row><table:table-cell office:value-type='percentage' office:value='0.125'/>"
+    "</table:table-row></table:table>"
+)
+XLSX = test_sheets.workbook(
+    test_sheets.row(test_sheets.text("<![CDATA[price <b>12</b> net]]>")),
+    after='<dataValidations><dataValidation type="whole" operator="Between" sqref="B2"><formula1>7</formula1>'
+    "</dataValidation></dataValidations>",
 )
 
 
@@ -196,12 +206,20 @@ ODF_BODY = (
         ("a.docx", office.docx(DOCX_BODY, header="<w:p><w:r><w:instrText>PAGE</w:instrText></w:r></w:p>")),
         ("a.pptx", office.pptx(PPTX_SHAPES, slideLayout=LAYOUT.encode(), diagramData=DIAGRAM.encode())),
         ("a.odt", office.opendocument(f"<office:text>{ODF_BODY}</office:text>")),
+        ("b.odt", office.opendocument("<office:text/>", members={"Object 1/content.xml": test_opendocument.SHEET})),
+        ("a.xlsx", XLSX),
     ],
 )
 def test_words_that_a_package_shows_otherwise_or_not_are_accounted_for(
     rows_of: RowsOf, name: str, package: bytes
 ) -> None:
     assert [row["reason"] for row in rows_of(name, package) if row["status"] == "missed"] == []
+
+
+def test_words_of_cells_in_cdata_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "a.xlsx"
+    file.write_bytes(test_sheets.workbook(test_sheets.row(test_sheets.text("<![CDATA[net price]]>"))))
+    assert [each.words for each in Given().missing(office_contents(file))] == [["net", "price"]]
 
 
 def test_part_of_a_package_that_its_reader_does_not_know_is_a_loss(rows_of: RowsOf) -> None:

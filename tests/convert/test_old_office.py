@@ -82,6 +82,12 @@ def test_failure_near_the_limit_of_memory_is_one_of_memory(
     assert old_office._is_short_of_memory() == is_short
 
 
+def test_failure_is_none_of_memory_where_the_system_states_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1 << 20, 1 << 20))
+    monkeypatch.setattr(Path, "read_text", lambda file: "Name:\tpython\n")
+    assert not old_office._is_short_of_memory()
+
+
 def test_old_file_that_is_cut_or_another_program_s_fails(rows_of: RowsOf) -> None:
     (cut,) = rows_of("cut.doc", case("lease.doc")[:700])
     assert cut["status"] == "failed"

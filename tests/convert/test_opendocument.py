@@ -260,6 +260,23 @@ def test_ods_rules_for_input_are_read(tmp_path: Path) -> None:
     ]
 
 
+SHEET = (
+    f"<office:document-content {office.OPEN_NAMESPACES}><office:body><office:spreadsheet><office:forms><form:checkbox "
+    "form:label='Paid'/></office:forms><table:content-validations><table:content-validation "
+    "table:base-cell-address='S.A1' table:condition='of:cell-content()&gt;9'><table:help-message table:display='true'>"
+    "<text:p>The fee.</text:p></table:help-message><table:error-message><text:p>Too low.</text:p></table:error-message>"
+    "</table:content-validation></table:content-validations><table:table table:name='S'/></office:spreadsheet>"
+    "</office:body></office:document-content>"
+).encode()
+
+
+def test_fields_and_rules_for_input_of_a_sheet_inside_a_text_are_read(tmp_path: Path) -> None:
+    package = office.opendocument("<office:text/>", members={"Object 1/content.xml": SHEET})
+    (part,) = [part for part in converted(tmp_path, package) if part.text]
+    lines = ["S", "\N{BALLOT BOX} Paid", "S.A1, only: value>9\nS.A1: The fee."]
+    assert (part.locator, part.text) == ("object Object 1", "\n\n".join(lines))
+
+
 def test_odp_media_and_pictures_of_objects_are_named(tmp_path: Path) -> None:
     shown = '<draw:plugin xlink:href="Media/call.mp3"/><draw:plugin xlink:href="https://example.org/film"/>'
     shown += '<draw:image xlink:href="../scan.png"/>'

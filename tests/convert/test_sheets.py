@@ -332,6 +332,8 @@ def test_tooltips_of_links_and_rules_for_input_are_read(items_of: ItemsOf) -> No
         '<dataValidation type="list" sqref="E1" error="never shown"><formula1>Prices!$A$1:$A$5</formula1>',
         '<dataValidation type="whole" sqref="F1" showErrorMessage="1" errorTitle="Term" error="At most 30 days.">'
         "<formula1>1</formula1><formula2>30</formula2>",
+        '<dataValidation type="whole" sqref="G1" operator="Unknown" showErrorMessage="1" error="No.">'
+        "<formula1>1</formula1>",
     ]
     book = workbook(
         row(text("x")),
@@ -342,7 +344,8 @@ def test_tooltips_of_links_and_rules_for_input_are_read(items_of: ItemsOf) -> No
         "sheet Data": "x",
         "sheet Data, tooltips of links": "A1: See annex 3",
         "sheet Data, rules for input": "D1, one of: Yes, No\nD1, if something else is written: Ask counsel.\n"
-        "F1, a whole number from 1 to 30\nF1, if something else is written: Term: At most 30 days.",
+        "F1, a whole number from 1 to 30\nF1, if something else is written: Term: At most 30 days.\n"
+        "G1, if something else is written: No.",
     }
 
 

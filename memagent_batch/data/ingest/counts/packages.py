@@ -142,8 +142,7 @@ def _pieces(package: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[str]:
 
 def _text(xml: str, place: str = "") -> str:
     """Returns the letters between the tags, and what the attributes say that people read."""
-    if "<![CDATA[" in xml:
-        xml = CDATA.sub(lambda letters: escape(letters[1]), xml)
+    xml = _without_cdata(xml)
     if "<table:table-cell" in xml:
         xml = EMPTY_CELL.sub(lambda cell: f"<v>{' '.join(CELL_VALUE.findall(cell[1]))}</v>", xml)
     attributes = "|".join(pattern for name, pattern in ATTRIBUTES.items() if name in xml)
@@ -158,6 +157,11 @@ def _text(xml: str, place: str = "") -> str:
         said.append(_letters(OTHER_LETTERS.sub(r"\1\2", xml), apart))
         xml = HIDDEN_LETTERS.sub("", xml)
     return _unescaped(" ".join([_letters(xml, apart), *said]))
+
+
+def _without_cdata(xml: str) -> str:
+    """Returns XML with the letters of CDATA sections as others."""
+    return CDATA.sub(lambda letters: escape(letters[1]), xml) if "<![CDATA[" in xml else xml
 
 
 def _letters(xml: str, apart: str) -> str:
@@ -177,7 +181,7 @@ def _any(names: Iterable[str]) -> str:
 
 def _cells(xml: str) -> tuple[str, list[str]]:
     """Returns the letters of a sheet, and the numbers of the texts that its cells share with others."""
-    cells, rest = [*SHEET_END.split(xml, maxsplit=1), ""][:2]
+    cells, rest = [*SHEET_END.split(_without_cdata(xml), maxsplit=1), ""][:2]
     pieces = SHARED_CELL.split(cells)
     cells = READING.sub("", " ".join(pieces[::2]))
     return " ".join([_unescaped(TAG.sub(" ", cells)), _text(rest)]), pieces[1::2]

@@ -161,10 +161,14 @@ def _convert(file: Path, converted: Path, *, program: Path) -> None:
 
 
 def _is_short_of_memory() -> bool:
-    """Whether this process has taken more than half of its memory: LibreOffice says only that it failed."""
+    """Whether this process has taken more than half of its memory: LibreOffice says only that it failed.
+
+    False where the system does not state how much it has taken.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmPeak:"))
-    return limit != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 > limit / 2
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak_kib = next((int(line.split()[1]) for line in lines if line.startswith("VmPeak:")), 0)
+    return limit != resource.RLIM_INFINITY and peak_kib * 1024 > limit / 2
 
 
 def _call(receiver: int, position: int, result: Any, *arguments: bytes | None) -> Any:

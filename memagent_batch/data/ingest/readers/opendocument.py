@@ -42,6 +42,8 @@ DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 XLINK = "{http://www.w3.org/1999/xlink}"
 HREF = f"{XLINK}href"
 LINKS = frozenset({f"{TEXT}a", f"{DRAW}a"})
+TOOLTIPS = (f"{OFFICE}title", f"{XLINK}title")
+"""What is shown where somebody points at a link."""
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 ANNOTATIONS = frozenset({f"{OFFICE}annotation", "{http://openoffice.org/2009/office}annotation"})
 SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
@@ -98,6 +100,7 @@ class OpenDocumentConverter(BuiltIn):
             reader = OpenTextReader(content, OpenStyles(content, styles), equations)
             changes = list(content.iter(f"{TEXT}tracked-changes", f"{TABLE}tracked-changes"))
             reader.left_out += map(_written_text, changes)
+            reader.left_out += (" ".join(_tooltips(link)) for each in changes for link in each.iter(*LINKS))
             is_tracked = any(map(len, changes))
             for part in section_parts(reader.blocks([content]), separator="\n\n"):
                 yield replace(part, reason=text_note(part.text, is_tracked=is_tracked))
@@ -236,8 +239,10 @@ def _object_part(package: zipfile.ZipFile, name: str, locator: str) -> Part:
     if root.tag == f"{MATHML}math":
         return Part(locator=locator, text=mathml_equation(root), left_out=words_left_out(root))
     reader = OpenTextReader(root, OpenStyles(root, None), {})
-    text = "\n\n".join(text for _, text in reader.blocks(root))
-    return Part(locator=locator, text=text, reason=symbol_note(text), left_out="\n".join(reader.left_out))
+    blocks, beside = [text for _, text in reader.blocks(root)], [*_form_parts(root), *_rule_parts(root)]
+    text = "\n\n".join([*blocks, *(part.text for part in beside if part.text)])
+    left_out = "\n".join(filter(None, [*reader.left_out, *(part.left_out for part in beside)]))
+    return Part(locator=locator, text=text, reason=symbol_note(text), left_out=left_out)
 
 
 class OpenStyles:
@@ -308,8 +313,7 @@ class OpenTextReader:
         self.left_out = [_written_text(each) for each in root.iter(f"{TEXT}placeholder")]
         """Words of the document that its text shows otherwise, or not at all."""
         self._controls = form_controls(root)
-        options = (each for control in self._controls.values() for each in control.iter(f"{FORM}option"))
-        self.left_out += (each.get(f"{FORM}label", "") for each in options)
+        self.left_out += _unshown_labels(root)
         ends = {end.get(f"{OFFICE}name") for end in root.iter(f"{OFFICE}annotation-end")}
         comments = (each for each in root.iter(*ANNOTATIONS) if each.get(f"{OFFICE}name") in ends)
         self._comments_at_end = {each.get(f"{OFFICE}name"): each for each in comments}
@@ -347,7 +351,7 @@ class OpenTextReader:
             elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
                 yield from _named_block(child)
                 yield from self.blocks(child, style)
-                yield from [(None, f"[{tooltip}]")] if (tooltip := _tooltip(child)) else []
+                yield from [(None, f"[{tooltip}]")] if (tooltip := self._tooltip(child)) else []
 
     def _format(self, family: str, element: Any, base: Format) -> Format:
         return self._styles.format(family, element.get(f"{TEXT}style-name"), base)
@@ -432,12 +436,19 @@ class OpenTextReader:
 
     def _read_link(self, link: Any, style: Format, line: Line) -> None:
         """Appends the text of a link, and in brackets its tooltip, unless the text has it."""
-        start, tooltip = len(line.runs), _tooltip(link)
+        start, tooltip = len(line.runs), self._tooltip(link)
         self._read_shape(link, style, line)
         if tooltip in " ".join(join_runs(line.runs[start:]).split()):
             self.left_out.append(tooltip)
         else:
             line.add(f" [{tooltip}]")
+
+    def _tooltip(self, element: Any) -> str:
+        """Returns what is shown where somebody points at a link, once; empty if it is no link."""
+        tooltips = _tooltips(element)
+        shown = list(dict.fromkeys(tooltips))
+        self.left_out += tooltips[len(shown) :]
+        return " ".join(shown).strip()
 
     def _read_note(self, note: Any, _: Format, line: Line) -> None:
         """Appends the mark of a note, and keeps the note."""
@@ -502,10 +513,8 @@ class OpenTextReader:
             self.left_out.append(equation.left_out)
 
 
-def _tooltip(element: Any) -> str:
-    """Returns what is shown where somebody points at a link; empty if it is no link."""
-    names = (f"{OFFICE}title", f"{XLINK}title") if element.tag in LINKS else ()
-    return " ".join(dict.fromkeys(" ".join(element.get(name, "").split()) for name in names)).strip()
+def _tooltips(element: Any) -> list[str]:
+    return [" ".join(element.get(name, "").split()) for name in TOOLTIPS] if element.tag in LINKS else []
 
 
 def _named_block(element: Any) -> Iterator[tuple[str | None, str]]:
@@ -543,11 +552,23 @@ def href(element: Any) -> str:
 
 def form_controls(root: Any) -> dict[str, Any]:
     """Returns the fields of the forms in a document, by their ids."""
-    controls = (each for forms in root.iter(f"{OFFICE}forms") for each in forms.iter(f"{FORM}*"))
-    fields = (each for each in controls if each.tag.removeprefix(FORM) not in NOT_FIELDS)
+    fields = (each for each in _form_elements(root) if each.tag.removeprefix(FORM) not in NOT_FIELDS)
     return {
         each.get(XML_ID) or each.get(f"{FORM}id") or f"unnamed {number}": each for number, each in enumerate(fields)
     }
+
+
+def _form_elements(root: Any) -> Iterator[Any]:
+    return (each for forms in root.iter(f"{OFFICE}forms") for each in forms.iter(f"{FORM}*"))
+
+
+def _unshown_labels(root: Any) -> Iterator[str]:
+    """Yields labels and tooltips of what is no field, such as choices, and tooltips that labels of fields contain."""
+    for each in _form_elements(root):
+        label, tooltip = (each.get(f"{FORM}{name}", "") for name in ("label", "title"))
+        is_field = each.tag.removeprefix(FORM) not in NOT_FIELDS
+        yield "" if is_field else label
+        yield tooltip if not is_field or tooltip in label else ""
 
 
 NOT_FIELDS = frozenset({"form", "properties", "property", "list-property", "list-value", "option", "item", "hidden"})

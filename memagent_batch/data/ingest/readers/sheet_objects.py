@@ -170,9 +170,8 @@ def _input_rules(root: Any) -> tuple[list[str], list[str]]:
         choices = CHOICES.fullmatch(limits[0].strip()) if rule.get("type") == "list" and limits else None
         if choices:
             lines.append(f"{cells}, one of: {', '.join(map(normalise, choices[1].split(',')))}")
-        elif limits and rule.get("type") in LIMITED:
-            limit = LIMITS[rule.get("operator", "between")].format(*limits, "", "")
-            lines.append(f"{cells}, {LIMITED[rule.get('type')]} {limit}")
+        elif limits and rule.get("type") in LIMITED and (limit := LIMITS.get(rule.get("operator", "between"))):
+            lines.append(f"{cells}, {LIMITED[rule.get('type')]} {limit.format(*limits, '', '')}")
         else:
             left_out += limits
         for name, switch, about in RULE_MESSAGES:
