@@ -3,6 +3,7 @@
 Processes are forked from a server that has imported the product, so that a run takes a second and not five.
 """
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -41,7 +42,8 @@ from tests.tables import comparable
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["memagent_batch.cli.answer", "memagent_batch.run.flows.answer", __name__])
 FLUSH_SECONDS, TURN_SECONDS = 0.3, 0.03
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
+"""Time after which a command hangs, rather than waits for a busy machine."""
 TABLES: Mapping[str, tuple[str, ...]] = {
     "answers": ("document_id", "question_id", "sample"),
     "memories": ("document_id", "question_id", "sample", "turn"),
@@ -188,13 +190,17 @@ def run_command(arguments: list[str], console: str) -> None:
     parts.PART_READINGS = 2
     row_tasks.MIN_TASK_FILES = 1
     ingest.CHECKPOINT_SECONDS, ingest.CHECKPOINT_SHARE = 0.0, 0
+    faulthandler.enable()  # `wait` ends a command that hangs with SIGABRT
     os._exit(main(arguments))
 
 
 def wait(process: ForkServerProcess) -> int:
     """Waits for its end; returns the exit code, or the negative number of the signal."""
     process.join(PATIENCE_SECONDS)
-    assert process.exitcode is not None, "the command does not end"
+    if process.exitcode is None:
+        strike(process, signal.SIGABRT)
+        process.join()
+        raise AssertionError("the command hangs: the stacks of its threads are at the end of its console.txt")
     return process.exitcode
 
 
