@@ -68,6 +68,12 @@ class BatchServer:
     """Called when one is."""
     num_broken_results: int = 0
     """Times that results are sent next by half, which may end in a broken line."""
+    num_not_made: int = 0
+    """Batches that are not made next, with a 503."""
+    num_refused: int = 0
+    """Batches that are refused next, with a 400."""
+    reads: Counter[str] = field(default_factory=Counter)
+    """How often the results of each batch of Anthropic were read."""
     num_lost_results: int = 0
     """Results of the next batch that are counted and never sent."""
     on_batch: Callable[[int], None] = lambda number: None
@@ -156,6 +162,12 @@ class BatchServer:
             self.num_turned_away -= 1
             self.on_turned_away()
             raise web.HTTPTooManyRequests
+        if self.num_not_made:
+            self.num_not_made -= 1
+            raise web.HTTPServiceUnavailable
+        if self.num_refused:
+            self.num_refused -= 1
+            raise web.HTTPBadRequest
         batch["id"] = f"batch_{len(self.sizes)}"
         self.batches[batch["id"]] = batch
         self.sizes.append(len(requests))
@@ -269,6 +281,7 @@ class BatchServer:
         return web.json_response(self._shown_messages(batch))
 
     async def _results(self, request: web.Request) -> web.Response:
+        self.reads[request.match_info["id"]] += 1
         return self._shown_results(self.files[request.match_info["id"]])
 
     async def _delete_messages(self, request: web.Request) -> web.Response:

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,44 @@ async def test_batch_whose_creation_was_not_answered_is_not_made_twice(
     assert server.sizes == [len(NUMBERS)]
 
 
+def make_batch_of_another_program(server: BatchServer) -> None:
+    params = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "Who?"}]}
+    make_batch(server, {"requests": [{"custom_id": f"other-{number}", "params": params} for number in NUMBERS]})
+
+
+def make_batch(server: BatchServer, body: dict[str, Any]) -> None:
+    headers = {"x-api-key": "secret", "anthropic-version": "2023-06-01"}
+    address = f"{server.base_url}/messages/batches"
+    urllib.request.urlopen(urllib.request.Request(address, json.dumps(body).encode(), headers)).close()
+
+
+async def test_results_of_another_program_are_looked_at_once_and_only_if_made_at_the_time(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server() as server:
+        for _ in range(3):
+            await asyncio.to_thread(make_batch_of_another_program, server)
+        server.batches["batch_2"]["created_at"] = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
+        server.num_not_made = 1
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.MESSAGES) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.reads == {"batch_0": 1, "batch_1": 1, "batch_3": 1}
+
+
+async def test_batch_whose_making_is_refused_leaves_nothing(
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server(num_refused=1) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
+            written = await ask(engine, tiny_tokenizer)
+        assert {type(each) for each in written} == {EngineRefusedError}
+        assert records(tmp_path) == []
+        assert server.files == {}
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == [len(NUMBERS)]
+
+
 async def test_batch_of_another_program_with_as_many_requests_is_not_taken_for_the_own_one(
     tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
@@ -197,11 +237,7 @@ async def test_batch_of_another_program_with_as_many_requests_is_not_taken_for_t
 
     def on_batch(number: int) -> None:
         if number == 1:
-            params = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "Who?"}]}
-            body = {"requests": [{"custom_id": f"other-{number}", "params": params} for number in NUMBERS]}
-            headers = {"x-api-key": "secret", "anthropic-version": "2023-06-01"}
-            address = f"{server.base_url}/messages/batches"
-            urllib.request.urlopen(urllib.request.Request(address, json.dumps(body).encode(), headers)).close()
+            make_batch_of_another_program(server)
 
     with batch_server(hides_answers=True, on_batch=on_batch, batch_seconds=0.3) as server:
         async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.MESSAGES) as engine:
@@ -297,6 +333,24 @@ async def test_batch_that_was_not_made_before_the_engine_was_killed_is_made_by_t
         await engine.stop()
     assert server.sizes == [len(NUMBERS)]
     assert records(tmp_path) == []
+
+
+async def test_batch_without_an_id_is_recognised_though_a_later_one_has_a_request_of_it(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with batch_server() as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.MESSAGES) as engine:
+            sent = {number: engine._request(prompt_of(number, tiny_tokenizer), seed=0, form=None) for number in NUMBERS}
+        body = {"requests": [{"custom_id": name, "params": json.loads(params)} for name, params in sent.values()]}
+        await asyncio.to_thread(make_batch, server, body)
+        for number, record in enumerate(
+            [{"requests": [name for name, _ in sent.values()]}, {"requests": [sent[0][0]], "batch_id": "batch_9"}]
+        ):
+            (tmp_path / "batches").mkdir(exist_ok=True)
+            (tmp_path / f"batches/{int(time.time())}-00000000{number}-x.json").write_text(json.dumps(record))
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.MESSAGES) as engine:
+            assert await ask(engine, tiny_tokenizer, NUMBERS[1:]) == ALL_RIGHT[1:]
+    assert server.sizes == [len(NUMBERS)]
 
 
 async def test_endpoint_without_the_api_is_refused_at_the_start(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -69,6 +69,23 @@ async def test_blocks_become_thoughts_and_text_and_usage_counts_the_cache(tiny_t
     assert completion.num_completion_tokens == 9
 
 
+async def test_usage_and_thought_that_are_null_are_absent(tiny_tokenizer: Tokenizer) -> None:
+    content = [{"type": "thinking", "thinking": None}, text_block("47.")]
+    body = {"content": content, "stop_reason": "end_turn", "model": "tiny", "usage": None}
+    completion, _ = await completed(Reply(body=json.dumps(body).encode()), tokenizer=tiny_tokenizer)
+    assert completion.text == "47."
+
+
+async def test_headers_of_the_user_replace_those_of_the_api_in_any_case(tiny_tokenizer: Tokenizer) -> None:
+    headers = {"X-Api-Key": "other", "Anthropic-Version": "2024-01-01"}
+    _, script = await completed(message_reply(text_block("Yes.")), tokenizer=tiny_tokenizer, headers=headers)
+    sent = sorted((name.lower(), value) for name, value in script.headers[-1].items())
+    assert [each for each in sent if each[0] in ("x-api-key", "anthropic-version")] == [
+        ("anthropic-version", "2024-01-01"),
+        ("x-api-key", "other"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("stop_reason", "finish_reason"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError
+from memagent_batch.loop.engines.openai.api import Response, model_description
 from memagent_batch.loop.engines.openai.engine import OpenAIEngine
 from memagent_batch.loop.guides import GuideKind, choice_guide, regex_guide
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
@@ -426,3 +427,10 @@ async def test_engine_that_knows_no_guides_is_refused_where_they_are_needed() ->
     await Unguided().require_guides([])
     with pytest.raises(EngineStartError, match=r"Unguided takes no guides.*\(choice, regex\)"):
         await Unguided().require_guides([GuideKind.REGEX, GuideKind.CHOICE])
+
+
+def test_description_of_a_model_has_no_password_and_no_endless_text() -> None:
+    entry = {"id": "m", "root": "s3://user:password@host/m?key=abc", "owned_by": "x" * 100_000}
+    content = json.dumps({"data": [entry]}).encode()
+    response = Response(status_code=200, content=content, elapsed_seconds=0.0, request="GET /models")
+    assert model_description(response, model="m") == {"id": "m", "root": "s3://host/m?key=***"}

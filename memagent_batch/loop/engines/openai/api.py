@@ -33,6 +33,7 @@ from memagent_batch.loop.guides import (
     regex_guide,
 )
 from memagent_batch.loop.tokens.tokenizer import Tokenizer
+from memagent_batch.masking import mask_urls
 from memagent_batch.types import Completion, FinishReason, Prompt
 
 MESSAGE_CHARS = 500
@@ -182,6 +183,8 @@ class Response:
 
 DESCRIBED = ("id", "root", "owned_by", "max_model_len", "created")
 """What the record of a run has of the entry of a model."""
+MAX_DESCRIPTION_CHARS = 1_000
+"""Longer texts of a server are not recorded."""
 NOW_SECONDS = 60.0
 """A model that was created so shortly before the answer is one whose server names the time of the answer."""
 
@@ -193,7 +196,13 @@ def model_description(response: Response, *, model: str) -> dict[str, JsonValue]
     except ValidationError:
         return {}
     entry: dict[str, JsonValue] = next((each for each in entries if each.get("id") == model), {})
-    known: dict[str, JsonValue] = {name: value for name in DESCRIBED if isinstance(value := entry.get(name), str | int)}
+    known: dict[str, JsonValue] = {}
+    for name in DESCRIBED:
+        value = entry.get(name)
+        if isinstance(value, int):
+            known[name] = value
+        elif isinstance(value, str) and len(value) <= MAX_DESCRIPTION_CHARS:
+            known[name] = mask_urls(value)
     created = known.get("created")
     if isinstance(created, int) and abs(created - _answered_at(response)) < NOW_SECONDS:
         del known["created"]

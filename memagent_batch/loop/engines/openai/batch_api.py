@@ -4,6 +4,7 @@
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ ObjectT = TypeVar("ObjectT", bound=BaseModel)
 AnswerT = TypeVar("AnswerT")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Draft:
     """A batch that is to be made."""
 
@@ -45,8 +46,12 @@ class Draft:
     """What `BatchApi.upload` has returned."""
     made_at: int
     """When it was first tried, seconds of the epoch."""
+    tried_at: int
+    """When it was last tried; kept up to date, too."""
     may_exist: bool
-    """Whether an earlier try may have made it, since its answer was lost."""
+    """Whether a try may have made it, since its answer was lost. `BatchApi.create` keeps this up to date."""
+    on_try: Callable[[int], Awaitable[None]]
+    """Called with the time before each try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +137,21 @@ class BatchApi(ABC):
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(POLL_GROWTH * pause_seconds, POLL_SECONDS)
 
+    async def _post(
+        self, draft: Draft, kind: type[ObjectT], *, body: Mapping[str, JsonValue] | bytes
+    ) -> ObjectT | Failure | None:
+        """One try to make a batch."""
+        draft.tried_at = int(time.time())
+        await draft.on_try(draft.tried_at)
+        draft.may_exist = True
+        try:
+            made = await self._try(kind, "POST", self.path, body=body)
+        except EngineRefusedError:
+            draft.may_exist = False
+            raise
+        draft.may_exist = made is not None and not (isinstance(made, Failure) and made.turned_away)
+        return made
+
     async def _answer(self, send: Callable[[], Awaitable[AnswerT | Failure]]) -> AnswerT:
         """What `send` returns once it is no failure; no fault of the API is one of a reading."""
         try:
@@ -190,13 +210,16 @@ class BatchApi(ABC):
         except ValidationError:
             return Failure(message=f"{self.name} answered {response.request} with no {kind.__name__}")
 
-    async def _try_lines(self, kind: type[ObjectT], path: str) -> list[ObjectT] | Failure | None:
-        """One try for the lines of a file; None if it is not there."""
-        response = await self._try_content("GET", path)
+    async def _try_lines(
+        self, kind: type[ObjectT], path: str, *, first_line: bool = False
+    ) -> list[ObjectT] | Failure | None:
+        """One try for the lines of a file, or for the first one alone; None if it is not there."""
+        response = await self._try_content("GET", path, first_line=first_line)
         if response is None or isinstance(response, Failure):
             return response
         try:
-            return [kind.model_validate_json(line) for line in response.content.splitlines() if line.strip()]
+            lines = response.content.splitlines()[: 1 if first_line else None]
+            return [kind.model_validate_json(line) for line in lines if line.strip()]
         except ValidationError:
             return Failure(message=f"{self.name} answered {response.request} with broken results")
 
@@ -208,15 +231,16 @@ class BatchApi(ABC):
         body: Mapping[str, JsonValue] | bytes | None = None,
         query: Mapping[str, str] | None = None,
         form: Callable[[], aiohttp.FormData] | None = None,
+        first_line: bool = False,
     ) -> Response | Failure | None:
         """One try for a successful response; None if there is nothing."""
-        response = await self._client.send(method, path, body=body, query=query, form=form)
+        response = await self._client.send(method, path, body=body, query=query, form=form, first_line=first_line)
         if isinstance(response, Failure):
             return response
         if response.status_code == 404:
             return None
         if response.status_code >= 300:
-            raise EngineRefusedError(f"{self._client.refusal(response)}; then run the same command again")
+            raise EngineRefusedError(f"{self._client.refusal(response)}; correct that, then run the same command again")
         return response
 
     async def _delete(self, path: str) -> None:

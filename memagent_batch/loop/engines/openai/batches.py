@@ -45,6 +45,8 @@ class Record(BaseModel):
     """The file of its requests; empty if the API takes none."""
     batch_id: str = ""
     requests: list[str]
+    tried_at: int = 0
+    """When its making was last tried, seconds of the epoch."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -55,6 +57,8 @@ class Batch:
     """Name of its record. Names sort in the order in which the batches were made."""
     requests: set[str]
     """Ids of its requests whose answer may not be in the turn log yet."""
+    sent_requests: frozenset[str] = frozenset()
+    """Ids of all its requests, by which it is recognised; until its id is known, its record has them."""
     lines: list[bytes] = field(default_factory=list)
     """Its requests as they are sent, until the endpoint has them."""
     has_record: bool = False
@@ -66,6 +70,8 @@ class Batch:
     """Results that nobody has asked for yet; None until the batch has ended."""
     may_exist: bool = False
     """Whether the endpoint may have made it without our knowledge, since the answer was lost."""
+    tried_at: int = 0
+    """When its making was last tried, seconds of the epoch."""
     task: "asyncio.Task[None] | None" = None
 
     @property
@@ -122,7 +128,8 @@ class Batches:
                 continue
             record = Record.model_validate_json(file.read_bytes())
             batch.requests, batch.batch_id = set(record.requests), record.batch_id
-            batch.input_file_id = record.input_file_id
+            batch.sent_requests = frozenset(record.requests)
+            batch.input_file_id, batch.tried_at = record.input_file_id, record.tried_at or batch.made_at
             batch.left = [record.input_file_id] if record.input_file_id else []
             batches.append(batch)
         return batches
@@ -224,7 +231,7 @@ class Batches:
     def _start_new(self, requests: set[str], lines: list[bytes]) -> None:
         now = time.time_ns()
         name = f"{now // 10**9}-{now % 10**9:09}-{next(iter(requests))[:8]}.json"
-        batch = Batch(name=name, requests=requests, lines=lines)
+        batch = Batch(name=name, requests=requests, sent_requests=frozenset(requests), lines=lines)
         self._batches.update(dict.fromkeys(requests, batch))
         self._start(batch)
 
@@ -292,27 +299,37 @@ class Batches:
 
     async def _make(self, batch: Batch) -> None:
         """Makes a batch unless it is there. Its record is stored before: nothing is sent that a crash could hide."""
-        if not batch.has_record:
-            if file_id := await self._api.upload(batch.lines):
-                batch.input_file_id, batch.lines = file_id, []
-                batch.left.append(file_id)
+        if not batch.has_record and (file_id := await self._api.upload(batch.lines)):
+            batch.input_file_id, batch.lines = file_id, []
+            batch.left.append(file_id)
             await self._write_record(batch)
-            batch.has_record = True
         if batch.batch_id:
             return
-        may_exist, batch.may_exist = batch.may_exist, True
         draft = Draft(
-            request_ids=batch.requests,
+            request_ids=batch.sent_requests,
             requests=batch.lines,
             file_id=batch.input_file_id,
             made_at=batch.made_at,
-            may_exist=may_exist,
+            tried_at=batch.tried_at,
+            may_exist=batch.may_exist,
+            on_try=partial(self._note_try, batch),
         )
         others = {each.batch_id for each in self._batches.values() if each is not batch}
-        batch.batch_id = await self._api.create(draft, others=others) or ""
+        try:
+            batch.batch_id = await self._api.create(draft, others=others) or ""
+        except MemagentError:
+            if not draft.may_exist:  # the next run need not look for it
+                await self._remove(batch)
+            raise
+        finally:
+            batch.may_exist = draft.may_exist
         if batch.batch_id:
             batch.lines = []
             await self._write_record(batch)
+
+    async def _note_try(self, batch: Batch, seconds: int) -> None:
+        batch.tried_at = seconds
+        await self._write_record(batch)
 
     def _unknown(self, batch: Batch) -> EndedBatch:
         """What came of a batch that the endpoint does not know: nothing."""
@@ -347,11 +364,23 @@ class Batches:
                 if batch.requests:
                     await self._write_record(batch)
                     continue
-                await asyncio.to_thread((self._folder / batch.name).delete)
-                for name in batch.left:
-                    await self._api.delete(name)
+                await self._remove(batch)
+
+    async def _remove(self, batch: Batch) -> None:
+        """Removes the record of a batch, and what is left of it at the endpoint."""
+        if self._folder is not None:
+            await asyncio.to_thread((self._folder / batch.name).delete)
+        batch.has_record = False
+        for name in batch.left:
+            await self._api.delete(name)
 
     async def _write_record(self, batch: Batch) -> None:
         if self._folder is not None:
-            record = Record(input_file_id=batch.input_file_id, batch_id=batch.batch_id, requests=sorted(batch.requests))
+            record = Record(
+                input_file_id=batch.input_file_id,
+                batch_id=batch.batch_id,
+                requests=sorted(batch.requests if batch.batch_id else batch.sent_requests),
+                tried_at=batch.tried_at,
+            )
             await asyncio.to_thread((self._folder / batch.name).write_bytes, record.model_dump_json().encode())
+        batch.has_record = True

@@ -66,7 +66,7 @@ class OpenAIClient:
         key = settings.api_key.get_secret_value() if settings.api_key else ""
         is_anthropic = settings.api is EndpointApi.MESSAGES
         if key:
-            self._headers = ({"x-api-key": key} if is_anthropic else {"Authorization": f"Bearer {key}"}) | self._headers
+            self._add_header("x-api-key" if is_anthropic else "Authorization", key if is_anthropic else f"Bearer {key}")
         in_address = [value for name, value in url.query.items() if SECRET_NAME.search(name)]
         secrets = (key, *self._headers.values(), url.password, *in_address)
         self._secrets = [secret for secret in secrets if secret]
@@ -77,10 +77,15 @@ class OpenAIClient:
             credentials = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
             self._headers = headers | {"Authorization": f"Basic {credentials}"}
         if is_anthropic:
-            self._headers = {"anthropic-version": ANTHROPIC_VERSION} | self._headers
+            self._add_header("anthropic-version", ANTHROPIC_VERSION)
         self._url = url.with_user(None)
         self._proxy = _proxy(url)
         self._session: aiohttp.ClientSession | None = None
+
+    def _add_header(self, name: str, value: str) -> None:
+        """Adds a header unless the user sets it, in capitals or not."""
+        if name.lower() not in map(str.lower, self._headers):
+            self._headers[name] = value
 
     def open(self) -> None:
         """Opens the client on the running event loop."""
@@ -110,11 +115,13 @@ class OpenAIClient:
         query: Mapping[str, str] | None = None,
         form: Callable[[], aiohttp.FormData] | None = None,
         longest_seconds: float | None = None,
+        first_line: bool = False,
     ) -> Response | Failure:
         """One try: a whole response, or a failure that may pass.
 
         The path is one below the base URL, whose query is kept, or beside its end (`../version`). A body of bytes is
-        JSON already; `form` makes what is sent in place of one. `timeout_seconds` bound all of it by default.
+        JSON already; `form` makes what is sent in place of one. `timeout_seconds` bound all of it by default. With
+        `first_line` nothing behind the first line of the response needs to come.
         """
         if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
@@ -132,7 +139,7 @@ class OpenAIClient:
                 asyncio.timeout(seconds),
                 self._session.request(method, url, data=data, headers=headers, allow_redirects=False) as answer,
             ):
-                content = await answer.read()
+                content = await (_first_line(answer) if first_line else answer.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return Failure(message=f"{self.name} can't be reached: {self._describe(error)}", concerns_all=True)
         except TimeoutError:
@@ -177,6 +184,16 @@ class OpenAIClient:
         for secret in self._secrets:
             message = message.replace(secret, "***")
         return message
+
+
+async def _first_line(answer: aiohttp.ClientResponse) -> bytes:
+    """A response up to the end of its first line, or somewhat further."""
+    content = b""
+    async for data in answer.content.iter_any():
+        content += data
+        if b"\n" in data:
+            break
+    return content
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:

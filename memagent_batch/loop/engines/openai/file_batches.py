@@ -118,14 +118,11 @@ class FileBatchApi(BatchApi):
     async def create(self, draft: Draft, *, others: Collection[str]) -> str:
         """Makes the batch of a file, which tells it from others; see `BatchApi.create`."""
         body = {"input_file_id": draft.file_id, "endpoint": f"/v1/{self._turn_path}", "completion_window": "24h"}
-        may_exist = draft.may_exist
 
         async def send() -> BatchObject | Failure | None:
-            nonlocal may_exist
-            if may_exist and (batch := await self._find(draft.file_id)) is not None:
+            if draft.may_exist and (batch := await self._find(draft.file_id)) is not None:
                 return batch
-            may_exist = True
-            return await self._try(BatchObject, "POST", self.path, body=body)
+            return await self._post(draft, BatchObject, body=body)
 
         return self._require(await self._answer(send)).id
 

@@ -22,6 +22,9 @@ from memagent_batch.loop.engines.openai.outage import Failure
 CLOCK_SECONDS = 86_400
 """Most by which the endpoint's clock and the one here may differ. Older batches are not looked at."""
 
+LATE_SECONDS = 3_600
+"""Most by which the endpoint's time of a batch may be after that of the last try here."""
+
 LOOKS, LOOK_SECONDS = 2, 10.0
 """Times that the list is read, and the pause between: a batch that was just made may not be in it yet."""
 
@@ -106,33 +109,36 @@ class MessageBatchApi(BatchApi):
 
     async def create(self, draft: Draft, *, others: Collection[str]) -> str | None:
         """Makes a batch of the requests themselves; see `BatchApi.create`."""
-        may_exist = draft.may_exist
+        foreign = set(others)
 
         async def send() -> MessageBatch | Failure | None:
-            nonlocal may_exist
-            if may_exist:
-                batch = await self._find(draft, others=others)
+            if draft.may_exist:
+                batch = await self._find(draft, foreign)
                 if batch is not None or not draft.requests:
                     return batch
-            body = b'{"requests":[' + b",".join(draft.requests) + b"]}"
-            made = await self._try(MessageBatch, "POST", self.path, body=body)
-            may_exist = not (isinstance(made, Failure) and made.turned_away)
-            return made
+            return await self._post(draft, MessageBatch, body=b'{"requests":[' + b",".join(draft.requests) + b"]}")
 
         batch = await self._answer(send)
         if batch is None and not draft.requests:
             return None
         return self._require(batch).id
 
-    async def _find(self, draft: Draft, *, others: Collection[str]) -> MessageBatch | None:
-        """The batch of these requests, if an earlier try has made it."""
+    async def _find(self, draft: Draft, foreign: set[str]) -> MessageBatch | None:
+        """The batch of these requests, if an earlier try has made it.
+
+        `foreign`: ids of batches of other requests, which grow.
+        """
+        since, until = draft.made_at - CLOCK_SECONDS, draft.tried_at + LATE_SECONDS
         for look in range(LOOKS):
             if look:
                 await asyncio.sleep(LOOK_SECONDS)
-            for batch in await self._batches_since(draft.made_at - CLOCK_SECONDS):
+            for batch in await self._batches_since(since):
                 is_like = sum(batch.request_counts.values()) == len(draft.request_ids) and not batch.archived_at
-                if is_like and batch.id not in others and await self._has_requests(batch, draft.request_ids):
+                if not is_like or batch.created_at.timestamp() > until or batch.id in foreign:
+                    continue
+                if await self._has_requests(batch, draft.request_ids):
                     return batch
+                foreign.add(batch.id)
         return None
 
     async def _batches_since(self, seconds: int) -> list[MessageBatch]:
@@ -151,7 +157,10 @@ class MessageBatchApi(BatchApi):
 
     async def _has_requests(self, batch: MessageBatch, request_ids: Collection[str]) -> bool:
         ended = await self._ended(MessageBatch, batch.id, has_ended=lambda batch: batch.has_ended)
-        if ended is None:
+        if ended is None or ended.archived_at:
+            return False
+        first = await self._answer(partial(self._try_lines, ResultLine, self._results_path(ended), first_line=True))
+        if first and first[0].custom_id not in request_ids:  # the rest may be large
             return False
         return {line.custom_id for line in await self._results(ended)} == set(request_ids)
 
@@ -180,13 +189,16 @@ class MessageBatchApi(BatchApi):
         """The results of an ended batch; none if they were removed."""
         if ended.archived_at:
             return []
-        path = f"{self.path}/{ended.id}/results"  # as in its results_url, but below the base URL: it gets the key
 
         async def read() -> tuple[list[ResultLine], int] | Failure:
-            lines = await self._try_lines(ResultLine, path)
+            lines = await self._try_lines(ResultLine, self._results_path(ended))
             return lines if isinstance(lines, Failure) else (lines or [], sum(ended.request_counts.values()))
 
         return await self._all_results(ended.id, read)
+
+    def _results_path(self, ended: MessageBatch) -> str:
+        """Where its `results_url` leads, but below the base URL: it gets the key."""
+        return f"{self.path}/{ended.id}/results"
 
     def _answer_of(self, result: Result, *, seconds: float) -> Response | Failure:
         status_code, body = 200, result.message

@@ -30,7 +30,7 @@ class Block(BaseModel):
 
     type: str
     text: str = ""
-    thinking: str = ""
+    thinking: Annotated[str, BeforeValidator(lambda thinking: thinking or "")] = ""
 
 
 class MessageUsage(BaseModel):
@@ -55,7 +55,7 @@ class MessageReply(BaseModel):
     content: list[Block]
     stop_reason: str | None = None
     model: str | None = None
-    usage: MessageUsage = MessageUsage()
+    usage: Annotated[MessageUsage, BeforeValidator(lambda usage: usage or {})] = MessageUsage()
 
     def to_chat(self, finish_reason: str) -> ChatCompletions:
         """What a chat API would have answered."""
