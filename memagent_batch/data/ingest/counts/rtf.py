@@ -183,7 +183,7 @@ class _Letters:
             pieces.clear()
 
     def _add(self, data: bytes) -> None:
-        """Takes letters, and control words between them."""
+        """Adds bytes to the text, without the letters that only stand in for a Unicode character before them."""
         if self._replaced:
             letters = _letters(data)
             data = letters[self._replaced :].replace(b"\\", BACKSLASH)

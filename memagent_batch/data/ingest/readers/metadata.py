@@ -71,7 +71,7 @@ PROPERTY = struct.Struct("<III")
 """Type of a property, and its value: a time, a code page, or the size of the text that follows."""
 CODE_PAGE, AUTHOR, CREATED, SAVED = 1, 4, 12, 13
 TEXT_TYPES, TIME_TYPE = {30: 1, 31: 2}, 64
-"""Numbers of properties, and types: of texts with the bytes of a character, and of times."""
+"""Ids of the properties that are read; the types of texts, each with its bytes for a character; the type of times."""
 
 Said = Mapping[str, str | None]
 """What a file says of itself, by column of `metadata`. Dates are as its kind writes them."""

@@ -28,7 +28,7 @@ class Pattern(Protocol):
 
 
 def pattern_of(tokens: Sequence[Token]) -> Pattern:
-    """Returns the pattern for the placeholders of a section."""
+    """Returns how a number is written by the placeholders of a section, such as `#,##0.00`."""
     if any(kind == "exponent" for kind, _ in tokens):
         return ExponentPattern(tokens)
     return FractionPattern(tokens) if SLASH in tokens else NumberPattern(tokens)

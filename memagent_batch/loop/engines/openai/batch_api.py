@@ -45,9 +45,9 @@ class Draft:
     file_id: str
     """What `BatchApi.upload` has returned."""
     made_at: int
-    """When it was first tried, seconds of the epoch."""
+    """When the first request to create it was sent, seconds since 1970."""
     tried_at: int
-    """When it was last tried; kept up to date, too."""
+    """When the last one was sent; `BatchApi.create` keeps this up to date."""
     may_exist: bool
     """Whether a try may have made it, since its answer was lost. `BatchApi.create` keeps this up to date."""
     on_try: Callable[[int], Awaitable[None]]

@@ -46,7 +46,7 @@ class Record(BaseModel):
     batch_id: str = ""
     requests: list[str]
     tried_at: int = 0
-    """When its making was last tried, seconds of the epoch."""
+    """When the last request to create it was sent, seconds since 1970."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -71,12 +71,12 @@ class Batch:
     may_exist: bool = False
     """Whether the endpoint may have made it without our knowledge, since the answer was lost."""
     tried_at: int = 0
-    """When its making was last tried, seconds of the epoch."""
+    """When the last request to create it was sent, seconds since 1970."""
     task: "asyncio.Task[None] | None" = None
 
     @property
     def made_at(self) -> int:
-        """When it was first tried, seconds of the epoch."""
+        """When the first request to create it was sent, seconds since 1970."""
         return int(self.name.partition("-")[0])
 
 

@@ -37,7 +37,7 @@ class FileObject(BaseModel):
 
 
 class RequestCounts(BaseModel):
-    """Requests of a batch by what became of them."""
+    """How many requests of a batch have an answer."""
 
     completed: int | None = None
 
@@ -162,9 +162,10 @@ class FileBatchApi(BatchApi):
         await self._delete(f"files/{name}")
 
     async def _try_results(self, ended: BatchObject) -> tuple[list[Line], int] | Failure:
-        """One try for the lines of all requests that were done, and their least number.
+        """Tries once to read the results of an ended batch.
 
-        Files that were removed have no lines.
+        Returns the lines of the requests that were processed, and how many there must be at least: 0 if a file of
+        results was removed.
         """
         lines: list[Line] = []
         num_expected = ended.request_counts.completed or 0

@@ -54,7 +54,7 @@ class MessageBatch(BaseModel):
     archived_at: datetime | None = None
     """When its results were removed."""
     request_counts: dict[str, int]
-    """Requests by what became of them."""
+    """How many requests were answered, failed, expired, were cancelled, or still wait."""
 
     @property
     def has_ended(self) -> bool:

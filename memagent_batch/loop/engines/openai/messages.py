@@ -22,7 +22,7 @@ STOP_REASONS = {
     "refusal": CONTENT_FILTER,
     "tool_use": "tool_calls",
 }
-"""Why a message ended, in the words of a chat API."""
+"""The `finish_reason` of a chat API for each `stop_reason` of a message."""
 
 
 class Block(BaseModel):
