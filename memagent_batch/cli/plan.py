@@ -80,7 +80,11 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         bound = f", up to {most:,} if every chunk has news in every round" if most > usual else ""
         yield f"it sends about {usual:,} batch{'' if usual == 1 else 'es'}{bound}"
     if plan["cost"] is not None:
-        yield "by the prices of the job, that costs {:,.2f} to {:,.2f}".format(*plan["cost"])
+        low, high = plan["cost"]
+        less = (
+            f" less {plan['batch_discount']:.0%} for batches (prices.batch_discount)" if plan["batch_discount"] else ""
+        )
+        yield f"by the prices of the job{less}, that costs {low:,.2f} to {high:,.2f}"
     yield ""
     if plan["readings_to_do"]:
         yield "next: `memagent answer` with the same options"

@@ -64,6 +64,8 @@ class BatchServer:
     """Whether a batch is made, and then the connection is cut."""
     num_turned_away: int = 0
     """Batches that are refused next, with a 429."""
+    most_at_a_time: int = 1_000
+    """Batches that may go on at a time; more are refused with a 429."""
     on_turned_away: Callable[[], object] = lambda: None
     """Called when one is."""
     num_broken_results: int = 0
@@ -158,8 +160,9 @@ class BatchServer:
 
     async def _add_batch(self, request: web.Request, batch: dict[str, Any], requests: dict[str, Any]) -> None:
         """Makes a batch, unless its request is turned away, and cuts the connection if that is wanted."""
-        if self.num_turned_away:
-            self.num_turned_away -= 1
+        num_going_on = sum("end" in each and time.monotonic() < each["end"][0] for each in self.batches.values())
+        if self.num_turned_away or num_going_on >= self.most_at_a_time:
+            self.num_turned_away = max(0, self.num_turned_away - 1)
             self.on_turned_away()
             raise web.HTTPTooManyRequests
         if self.num_not_made:

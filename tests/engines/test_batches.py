@@ -56,11 +56,17 @@ def api(request: pytest.FixtureRequest) -> EndpointApi:
 
 @asynccontextmanager
 async def started(
-    server: BatchServer, tokenizer: Tokenizer, folder: Path, *, api: EndpointApi, stops: bool = True
+    server: BatchServer,
+    tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    api: EndpointApi,
+    stops: bool = True,
+    outage_seconds: float = 20.0,
 ) -> AsyncIterator[OpenAIBatchEngine]:
     """An engine whose turns are in the log at once; `stops` is false for one that is killed."""
-    settings: dict[str, Any] = {"base_url": server.base_url, "api": api, "outage_seconds": 20.0, "api_key": "secret"}
-    engine = OpenAIBatchEngine(**settings).open(context_of("tiny", tokenizer=tokenizer))
+    settings: dict[str, Any] = {"base_url": server.base_url, "api": api, "api_key": "secret"}
+    engine = OpenAIBatchEngine(**settings, outage_seconds=outage_seconds).open(context_of("tiny", tokenizer=tokenizer))
 
     async def flush() -> None:
         pass
@@ -137,14 +143,19 @@ async def test_requests_that_a_batch_has_not_done_are_sent_again_and_no_other(
     assert records(tmp_path) == []
 
 
+BOTH = (EndpointApi.CHAT, EndpointApi.MESSAGES)
+CANNOT_BE_DONE = [
+    (Ending.FAILED, 10, EngineRefusedError, "batch_0 failed: model_not_found: the reason is model_not_found", BOTH[:1]),
+    (Ending.OVER_LIMIT, 10, EngineUnavailableError, "token_limit_exceeded", BOTH[:1]),
+    (Ending.CANCELLED, 5, EngineUnavailableError, "batch_0 was cancelled", BOTH),
+    (Ending.REFUSALS, 4, EngineRequestError, "with 400: not this one", BOTH),
+]
+"""How a batch ends, the requests without an answer, what each raises, and the APIs whose batches end so."""
+
+
 @pytest.mark.parametrize(
-    ("ending", "num_lost", "error", "message"),
-    [
-        (Ending.FAILED, 10, EngineRefusedError, "batch_0 failed: model_not_found: the reason is model_not_found"),
-        (Ending.OVER_LIMIT, 10, EngineUnavailableError, "token_limit_exceeded"),
-        (Ending.CANCELLED, 5, EngineUnavailableError, "batch_0 was cancelled"),
-        (Ending.REFUSALS, 4, EngineRequestError, "with 400: not this one"),
-    ],
+    ("ending", "num_lost", "error", "message", "api"),
+    [(*case, api) for *case, apis in CANNOT_BE_DONE for api in apis],
     ids=str,
 )
 async def test_requests_that_can_not_be_done_raise_the_reason_and_the_next_engine_asks_them_alone(
@@ -156,8 +167,6 @@ async def test_requests_that_can_not_be_done_raise_the_reason_and_the_next_engin
     tiny_tokenizer: Tokenizer,
     tmp_path: Path,
 ) -> None:
-    if api is EndpointApi.MESSAGES and ending in (Ending.FAILED, Ending.OVER_LIMIT):
-        pytest.skip("Anthropic's batches end in no such way")
     with batch_server(endings=[ending]) as server:
         async with started(server, tiny_tokenizer, tmp_path, api=api) as engine:
             written = await ask(engine, tiny_tokenizer)
@@ -181,6 +190,50 @@ async def test_batch_over_the_limit_waits_for_another_one(
         async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT) as engine:
             assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
     assert server.sizes == [5, 5, 5]
+
+
+async def test_batches_over_the_limit_of_which_none_is_at_the_endpoint_are_left_to_the_next_run(
+    tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileBatchApi, "limits", replace(FileBatchApi.limits, num_requests=5))
+    with batch_server(endings=[Ending.OVER_LIMIT] * 20) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT) as engine:
+            written = await asyncio.wait_for(ask(engine, tiny_tokenizer), timeout=30)
+    assert {type(each) for each in written} == {EngineUnavailableError}
+    assert len(server.sizes) <= 4
+
+
+async def test_batch_that_is_turned_away_is_made_once_another_one_has_ended(
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only once: the endpoint takes one batch at a time, and each takes longer than rejections are waited for."""
+    for kind in (FileBatchApi, MessageBatchApi):
+        monkeypatch.setattr(kind, "limits", replace(kind.limits, num_requests=2))
+    monkeypatch.setattr(outage, "MAX_REJECTIONS", 2)
+    monkeypatch.setattr(outage, "FIRST_BACKOFF_SECONDS", 0.01)
+    with batch_server(batch_seconds=1.0, most_at_a_time=1) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api, outage_seconds=0.2) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert server.sizes == [2] * 5
+    assert set(server.paid.values()) == {1}
+    assert records(tmp_path) == []
+
+
+async def test_requests_in_a_batch_of_an_engine_that_died_are_not_sent_again_by_one_that_lives(
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    """As when Ray gives the documents of a lost replica to another one."""
+    made = threading.Event()
+    with batch_server(on_batch=lambda _: made.set(), batch_seconds=1.0) as server:
+        async with started(server, tiny_tokenizer, tmp_path, api=api) as living:
+            async with started(server, tiny_tokenizer, tmp_path, api=api) as dying:
+                asked = asyncio.ensure_future(ask(dying, tiny_tokenizer))
+                await asyncio.to_thread(made.wait)
+                await asyncio.sleep(0.3)  # its id is in the record
+                asked.cancel()
+            assert await ask(living, tiny_tokenizer, NUMBERS[3:]) == ALL_RIGHT[3:]
+    assert server.sizes == [len(NUMBERS)]
+    assert set(server.paid.values()) == {1}
 
 
 async def test_batch_whose_creation_was_not_answered_is_not_made_twice(

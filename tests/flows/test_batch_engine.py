@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.cli.main import main
+from memagent_batch.cli.plan import plan_lines
 from memagent_batch.loop.engines.openai import batch_api, batches
 from tests.engines.batch_server import BatchServer, batch_server
 from tests.jobs import put_texts, small_arguments
@@ -118,6 +119,7 @@ def test_plan_says_how_many_batches_the_endpoint_will_get(
     assert single["batches"] is None
     assert batch["batches"] == planned
     assert len(server.sizes) == planned[0]
+    assert any("less 50% for batches (prices.batch_discount)" in line for line in plan_lines(batch))
     assert batch["cost"] == pytest.approx([cost / 2 for cost in single["cost"]])
 
 

@@ -21,7 +21,7 @@ import pyarrow.ipc
 if TYPE_CHECKING:
     import duckdb
 
-MEMORY_GIB = 1.25
+MEMORY_GIB = 1.0
 """Memory of the database until `limit_memory` sets it."""
 BATCH_ROWS = 65_536
 

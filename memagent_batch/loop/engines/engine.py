@@ -54,8 +54,8 @@ class Folder(Protocol):
     def files(self) -> list[str]:
         """Paths of its files, sorted by name."""
 
-    def read_bytes(self) -> bytes:
-        """The whole file."""
+    def read_bytes_if_there(self) -> bytes | None:
+        """The whole file; None if there is none."""
 
     def write_bytes(self, data: bytes) -> None:
         """Writes the file whole or not at all."""

@@ -89,6 +89,8 @@ class PlanSummary(TypedDict):
     batches: tuple[int, int] | None
     """About how many batches the engine sends: usually, and if every chunk has news in every round; None if it sends
     each turn alone."""
+    batch_discount: float | None
+    """Share of the prices that is saved since turns go in batches, else None."""
     cost: tuple[float, float] | None
     """At least and at most, by the prices of the job, with `intervals` where tokens are estimated; None without."""
 
@@ -247,6 +249,7 @@ def summarise_plan(
         "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
         "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
         "batches": num_batches,
+        "batch_discount": None if num_batches is None else job.prices.batch_discount,
         "cost": None if at_least is None or at_most is None else (at_least, at_most),
     }
 

@@ -12,7 +12,7 @@ in the log. After a crash, a request that is in a record waits for that batch in
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.loop.engines.engine import Folder
 from memagent_batch.loop.engines.openai.api import Response
 from memagent_batch.loop.engines.openai.batch_api import BatchApi, Draft, EndedBatch
-from memagent_batch.loop.engines.openai.outage import Failure
+from memagent_batch.loop.engines.openai.outage import Failure, TurnedAwayError
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,10 @@ class Batch:
     tried_at: int = 0
     """When the last request to create it was sent, seconds since 1970."""
     task: "asyncio.Task[None] | None" = None
+    is_waiting: bool = False
+    """Whether it waits until another batch has ended."""
+    is_others: bool = False
+    """Whether another engine has made it, in this run, and may still be there: its record is left to that one."""
 
     @property
     def made_at(self) -> int:
@@ -98,11 +102,15 @@ class Batches:
         self._requests: dict[str, _Request] = {}
         self._batches: dict[str, Batch] = {}
         """The batch of each request that was sent, by the request's id."""
+        self._names = set[str]()
+        """Names of all batches that this engine has made or waited for."""
         self._running: set[asyncio.Task[None]] = set()
         self._unsettled: set[Batch] = set()
         """Batches of which results were handed out whose turns may not be in the log yet."""
         self._sender: asyncio.Task[None] | None = None
         self._num_events = self._num_turns = self._num_waiting = 0
+        self._num_ended = 0
+        """Batches that have ended."""
 
     def keep_in(self, folder: Folder, *, flush: Callable[[], Awaitable[None]]) -> None:
         """Takes the folder of the records; see `Engine.keep_in`."""
@@ -110,23 +118,48 @@ class Batches:
 
     async def load(self) -> None:
         """Reads the records of batches that an engine before this one has made."""
-        for batch in await asyncio.to_thread(self._read_records):
+        for batch in await asyncio.to_thread(self._read_records, frozenset()):
+            self._names.add(batch.name)
             for request in batch.requests:
                 if request in self._batches:  # it was not done in the earlier batch
                     self._batches[request].requests.discard(request)
                 self._batches[request] = batch
 
-    def _read_records(self) -> list[Batch]:
+    async def _join_others(self) -> None:
+        """Has requests that wait, and are in a batch of another engine, wait for that batch.
+
+        The other engine may have died, and its readings are done here. If it lives, both collect the results. A batch
+        whose id is not known yet is left to it: two engines that look for one could make it twice.
+        """
+        for batch in await asyncio.to_thread(self._read_records, frozenset(self._names)):
+            names = [name for name in batch.requests if name in self._requests and self._requests[name].line]
+            if not batch.batch_id or not names:
+                continue
+            for name in names:
+                self._requests[name].line = b""
+            batch.is_others = True
+            self._names.add(batch.name)
+            batch.requests = {name for name in batch.requests if name not in self._batches}
+            self._batches.update(dict.fromkeys(batch.requests, batch))
+            self._start(batch)
+
+    def _read_records(self, known: Collection[str]) -> list[Batch]:
+        """The batches whose records are there, but for those of these names."""
         batches = list[Batch]()
         if self._folder is None:
             return batches
         for path in self._folder.files():
-            file = self._folder.at(path)
-            batch = Batch(name=path.rpartition("/")[2], requests=set(), has_record=True, may_exist=True)
+            name, file = path.rpartition("/")[2], self._folder.at(path)
+            if name in known:
+                continue
+            batch = Batch(name=name, requests=set(), has_record=True, may_exist=True)
             if batch.made_at < time.time() - RECORD_DAYS * 86_400:
                 file.delete()
                 continue
-            record = Record.model_validate_json(file.read_bytes())
+            data = file.read_bytes_if_there()
+            if data is None:  # its engine has just removed it
+                continue
+            record = Record.model_validate_json(data)
             batch.requests, batch.batch_id = set(record.requests), record.batch_id
             batch.sent_requests = frozenset(record.requests)
             batch.input_file_id, batch.tried_at = record.input_file_id, record.tried_at or batch.made_at
@@ -210,6 +243,8 @@ class Batches:
                 is_quiet = num_events == self._num_events and self._num_turns == self._num_waiting
                 num_ticks = num_ticks + 1 if is_quiet else 0
             await self._settle()
+            if any(request.line for request in self._requests.values()):
+                await self._join_others()
             self._send()
 
     def _send(self) -> None:
@@ -232,6 +267,7 @@ class Batches:
         now = time.time_ns()
         name = f"{now // 10**9}-{now % 10**9:09}-{next(iter(requests))[:8]}.json"
         batch = Batch(name=name, requests=requests, sent_requests=frozenset(requests), lines=lines)
+        self._names.add(name)
         self._batches.update(dict.fromkeys(requests, batch))
         self._start(batch)
 
@@ -269,8 +305,7 @@ class Batches:
 
     async def _run(self, batch: Batch) -> None:
         """Makes a batch unless it is there, waits for its end, and hands out its results."""
-        began = time.monotonic()
-        others = {task for task in self._running if task is not batch.task}
+        began, num_ended = time.monotonic(), self._num_ended
         await self._make(batch)
         about = {"batch_id": batch.batch_id, "num_requests": len(batch.requests)}
         ended = None
@@ -289,13 +324,31 @@ class Batches:
             extra={"event": EventKind.BATCH_ENDED, "status": ended.status, "num_answered": len(results), **about},
         )
         undone = ended.undone
-        if undone and ended.is_over_limit and others:
-            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-            undone = {name: Failure(message=str(why), was_queued=True) for name, why in undone.items()}
+        if undone and ended.is_over_limit and await self._another_has_ended(batch, since=num_ended):
+            undone = {name: Failure(message=str(why), is_no_try=True) for name, why in undone.items()}
+        self._num_ended += not ended.is_over_limit
         results |= {name: why for name, why in undone.items() if name in self._requests}
         self._forget(batch, undone.keys() - results.keys())
         batch.results = results
         self._hand_out(batch)
+
+    async def _another_has_ended(self, batch: Batch, *, since: int) -> bool:
+        """Waits until a batch has ended that counted against a limit; False if there is none to wait for.
+
+        `since`: the number of ended batches when this one was sent.
+        """
+        if self._num_ended > since:
+            return True
+        others = {each.task for each in self._batches.values() if each.batch_id and each.task and not each.is_waiting}
+        others.discard(batch.task)
+        if not others:
+            return False
+        batch.is_waiting = True
+        try:
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            batch.is_waiting = False
+        return True
 
     async def _make(self, batch: Batch) -> None:
         """Makes a batch unless it is there. Its record is stored before: nothing is sent that a crash could hide."""
@@ -314,9 +367,8 @@ class Batches:
             may_exist=batch.may_exist,
             on_try=partial(self._note_try, batch),
         )
-        others = {each.batch_id for each in self._batches.values() if each is not batch}
         try:
-            batch.batch_id = await self._api.create(draft, others=others) or ""
+            batch.batch_id = await self._create(batch, draft)
         except MemagentError:
             if not draft.may_exist:  # the next run need not look for it
                 await self._remove(batch)
@@ -326,6 +378,17 @@ class Batches:
         if batch.batch_id:
             batch.lines = []
             await self._write_record(batch)
+
+    async def _create(self, batch: Batch, draft: Draft) -> str:
+        """The id of a batch; empty if there is none. One that is turned away is tried again as other batches end."""
+        while True:
+            num_ended = self._num_ended
+            others = {each.batch_id for each in self._batches.values() if each is not batch}
+            try:
+                return await self._api.create(draft, others=others) or ""
+            except TurnedAwayError:
+                if not await self._another_has_ended(batch, since=num_ended):
+                    raise
 
     async def _note_try(self, batch: Batch, seconds: int) -> None:
         batch.tried_at = seconds
@@ -361,6 +424,8 @@ class Batches:
         with suppress(StorageError):  # the readings meet it too, and say so; all records stay then
             await self._flush()
             for batch in batches:
+                if batch.is_others:
+                    continue
                 if batch.requests:
                     await self._write_record(batch)
                     continue

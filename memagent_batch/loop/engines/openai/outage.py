@@ -11,8 +11,9 @@ A try that fails in a way that may pass is a `Failure`. Who is to blame decides 
 While the endpoint is away, no request is sent. One probe at a time is, with back-off up to a minute; `Retry-After` is
 respected. When a probe is answered, all requests go on; the outage counts as no try of theirs. When none was for
 `longest_seconds`, they raise `EngineUnavailableError`. From then on one probe a minute decides: until it is answered,
-every request raises at once. A request that is rejected for as long while nobody is answered, under which the endpoint
-goes away `MAX_OUTAGES` times, or that gets a 429 `MAX_REJECTIONS` times, raises the same error alone.
+every request raises at once. A request under which the endpoint goes away `MAX_OUTAGES` times raises the same error
+alone. So does one that gets nothing but 429 for as long: `TurnedAwayError`. If others are answered in the meantime, it
+must have been rejected more than `MAX_REJECTIONS` times, with growing pauses.
 
 A time-out while other requests are answered is neither an outage nor a try: the endpoint has a queue. `Pace` sends
 fewer requests at a time, and the request is asked again.
@@ -34,8 +35,9 @@ log = logging.getLogger(__name__)
 MAX_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
 
-MAX_REJECTIONS = 100
-"""Times that a request may be rejected with 429 while others are answered: it may be too large for a limit."""
+MAX_REJECTIONS = 30
+"""Times that a request may be rejected with 429 while others are answered, in `longest_seconds` or more: it may be too
+large for a limit."""
 
 MAX_QUEUED = 8
 """Times that a request may wait for too long in a queue; by then one request is sent at a time."""
@@ -76,6 +78,28 @@ class Failure:
     """Whether no answer came in time."""
     was_queued: bool = False
     """Whether it timed out while other requests were answered."""
+    is_no_try: bool = False
+    """Whether it is tried again at once, any number of times: what sent it has waited already."""
+
+
+class TurnedAwayError(EngineUnavailableError):
+    """An endpoint that answers others takes no request of this kind for now."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tries:
+    """How often one request has failed."""
+
+    num_failed: int = 0
+    """While the endpoint was there, so that the request may be at fault."""
+    num_outages: int = 0
+    """While the endpoint was away."""
+    num_rejections: int = 0
+    """With 429."""
+    num_queued: int = 0
+    """With a time-out while others were answered."""
+    failed_at: float = math.inf
+    """The first time, by the monotonic clock."""
 
 
 class CircuitBreaker:
@@ -117,35 +141,43 @@ class CircuitBreaker:
 
         Raises:
             EngineRequestError: this request failed at every try while the endpoint answers probes.
-            EngineUnavailableError: the endpoint is away, or has turned this request away, for too long.
+            EngineUnavailableError: the endpoint is away, or has turned this request away (`TurnedAwayError`), for too
+                long.
         """
-        tries, outages, rejections, queued, failed_at = 0, 0, 0, 0, math.inf
+        tries = _Tries()
         while True:
             await self._until_back(None)
             result = await send()
             if not isinstance(result, Failure):
                 self._answered_at = self._clock()
                 return result
-            failed_at = min(failed_at, self._clock())
-            if result.was_queued:
-                queued += 1
-                if queued > MAX_QUEUED:  # the load is at fault, not the request
-                    raise EngineUnavailableError(
-                        f"{result.message}, {queued} times while other requests were answered; run the same command "
-                        "again, or lower pool.turns_in_flight"
-                    )
-                continue
-            if await self._until_back(result):
-                outages += not result.concerns_all
-                rejections += result.turned_away
-                is_over = self._clock() - max(failed_at, self._answered_at) > self._longest_seconds
-                if outages > MAX_OUTAGES or rejections > MAX_REJECTIONS or is_over:
-                    raise EngineUnavailableError(f"{result.message}, again and again; run the same command again later")
-                continue
-            tries += 1
-            if tries > self._max_retries:
-                raise EngineRequestError(f"{result.message} ({tries} tries)")
-            await self._sleep(pause_seconds(tries - 1, retry_after_seconds=result.retry_after_seconds))
+            if not result.is_no_try:
+                await self._sleep(await self._pause_after(result, tries))
+
+    async def _pause_after(self, failure: Failure, tries: "_Tries") -> float:
+        """Seconds until a request that has failed is tried again. Raises what `answer` raises if it is not."""
+        tries.failed_at = min(tries.failed_at, self._clock())
+        if failure.was_queued:
+            tries.num_queued += 1
+            if tries.num_queued > MAX_QUEUED:  # the load is at fault, not the request
+                raise EngineUnavailableError(
+                    f"{failure.message}, {tries.num_queued} times while other requests were answered; run the same "
+                    "command again, or lower pool.turns_in_flight"
+                )
+            return 0.0
+        if await self._until_back(failure):
+            tries.num_outages += not failure.concerns_all
+            tries.num_rejections += failure.turned_away
+            is_alone = tries.num_rejections > MAX_REJECTIONS
+            since = tries.failed_at if is_alone else max(tries.failed_at, self._answered_at)
+            if tries.num_outages > MAX_OUTAGES or self._clock() - since > self._longest_seconds:
+                error = TurnedAwayError if failure.turned_away else EngineUnavailableError
+                raise error(f"{failure.message}, again and again; run the same command again later")
+            return pause_seconds(tries.num_rejections) if failure.turned_away and not failure.retry_after_seconds else 0
+        tries.num_failed += 1
+        if tries.num_failed > self._max_retries:
+            raise EngineRequestError(f"{failure.message} ({tries.num_failed} tries)")
+        return pause_seconds(tries.num_failed - 1, retry_after_seconds=failure.retry_after_seconds)
 
     async def _until_back(self, failure: Failure | None) -> bool:
         """Returns when the endpoint is there; whether it was away. All who ask at a time get the same answer.
