@@ -10,7 +10,7 @@ from typing import Any
 MEASUREMENTS = {
     "ceiling": "How much of vLLM's own speed reaches the readings?",
     "peers": "How fast is the job against datatrove, which runs the same loop?",
-    "slow_server": "How many requests are given up at a chat server with one place?",
+    "endpoint": "How much of the time that a chat server needs does a job take, and how many requests are given up?",
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "counts": "What does the count of the words of a file take beside its reader?",

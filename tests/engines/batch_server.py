@@ -53,7 +53,7 @@ def text_of(body: dict[str, Any]) -> str:
     return "none" if "Nothing" in note or note in memory else note
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class BatchServer:
     base_url: str = ""
     endings: list[Ending] = field(default_factory=list)
@@ -150,7 +150,7 @@ class BatchServer:
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
-        assert body["endpoint"] == "/v1/chat/completions"
+        assert body["endpoint"] in ("/v1/chat/completions", "/v1/completions")
         lines = [json.loads(line) for line in self.files[body["input_file_id"]].splitlines()]
         requests = {line["custom_id"]: line["body"] for line in lines}
         assert len(requests) == len(lines)
@@ -349,7 +349,14 @@ def _json_lines(values: list[dict[str, Any]]) -> bytes:
 @contextmanager
 def batch_server(**settings: Any) -> Iterator[BatchServer]:
     """Serves in a thread until the block ends."""
-    server, loop = BatchServer(**settings), asyncio.new_event_loop()
+    with serve_batches(BatchServer(**settings)) as server:
+        yield server
+
+
+@contextmanager
+def serve_batches(server: BatchServer) -> Iterator[BatchServer]:
+    """Serves in a thread until the block ends."""
+    loop = asyncio.new_event_loop()
     runner = web.AppRunner(server.application(), access_log=None)
 
     async def start() -> None:

@@ -1,8 +1,11 @@
 """Replicas whose engine can't start, in the real pool of Ray Data."""
 
 import asyncio
+import contextlib
 import itertools
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
@@ -100,8 +103,8 @@ class OneDyingReader(DyingReader, OneBrokenReader):
         return OneBrokenReader.is_broken(self)
 
 
-def job_in(folder: Path, model: str, **pool: object) -> JobConfig:
-    rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 50} for number in range(NUM_DOCUMENTS)]
+def job_in(folder: Path, model: str, *, num_documents: int = NUM_DOCUMENTS, **pool: object) -> JobConfig:
+    rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 50} for number in range(num_documents)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
     return small_job(
         folder,
@@ -189,6 +192,68 @@ def test_run_whose_replicas_all_die_and_can_not_start_again_goes_on_with_the_sam
     manifest = run(job, Reader, monkeypatch)
     assert manifest["counts"]["ok"] == NUM_DOCUMENTS
     assert set(logged_turns(tmp_path).values()) == {1}
+
+
+FAULTS = ("can't start", "engine dies", "engine dies", "killed", "killed")
+"""What becomes of the first replicas that start; a killed one reads on when Ray has started it again."""
+
+
+class FaultyReader(DyingReader):
+    """One of `FAULTS`, at a random turn, for each of the first replicas."""
+
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        folder = Path(task.place.output).parent  # type: ignore[union-attr]
+        actor = str(ray.get_runtime_context().get_actor_id())
+        self.fault = self.take_fault(folder, actor)
+        super().__init__(task, process)
+
+    @staticmethod
+    def take_fault(folder: Path, actor: str) -> str:
+        """The fault that this replica has, or takes: each goes to one replica, and stays with it."""
+        for number, fault in enumerate(FAULTS):
+            path = folder / f"fault-{number}"
+            with contextlib.suppress(FileExistsError), path.open("x") as file:
+                file.write(actor)
+            if path.read_text() == actor:
+                return fault
+        return ""
+
+    def is_broken(self) -> bool:
+        return self.fault == "can't start" or super().is_broken()
+
+    def is_sick(self) -> bool:
+        return self.fault == "engine dies"
+
+    async def _start_engine(self) -> Engine:
+        engine = await super()._start_engine()
+        if self.fault == "killed" and not self._process.is_replacement:
+            complete, turns, last = engine.complete, itertools.count(), random.randrange(5, 60)
+
+            async def complete_some(prompt: Prompt, *, seed: int) -> Completion:
+                if next(turns) == last:
+                    (self.folder / f"killed-{self.actor}").touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return await complete(prompt, seed=seed)
+
+            object.__setattr__(engine, "complete", complete_some)
+        return engine
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_five_of_forty_replicas_fail_and_every_reading_is_there(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    job = job_in(tmp_path, text_model, num_documents=400, replicas=40, cpus_per_replica=0.04)
+    manifest = run(job, FaultyReader, monkeypatch)
+    counts = manifest["counts"]
+    assert (counts["ok"], counts["failed"], counts["not_read"]) == (400, 0, 0)
+    assert manifest["replicas_given_up"] == FAULTS.count("can't start") + FAULTS.count("engine dies")
+    assert len(list(tmp_path.glob("died-*"))) == FAULTS.count("engine dies")
+    assert len(list(tmp_path.glob("killed-*"))) == FAULTS.count("killed")
+    assert len(num_starts(tmp_path)) == 40, "not all replicas were there"
+    assert set(logged_turns(tmp_path).values()) == {1}, "turns that the log holds were asked again"
 
 
 SMALL_CLUSTER = """

@@ -1,7 +1,11 @@
-"""Requests that the client gives up at a chat server that answers one request at a time, as local servers do.
+"""A job at an endpoint that answers so many requests at a time, each after the same time.
 
-A job with default settings reads short documents. `given_up` requests had waited for `timeout` in the server's queue;
-`seconds` is the time of the job, of which the server takes `seconds_of_server` for the requests that it answers.
+    python -m benchmarks endpoint                                            # a slow server with one place
+    python -m benchmarks endpoint --places 256 --documents 5000 --timeout 600
+
+`given_up` requests had waited for `timeout` in the server's queue. `seconds` is the time of the job, of which the
+server needs `ideal_seconds` for the requests that it answers if all its places are always taken. `busy_seconds` is the
+time from its first request to its last answer. `cpu_ms` is the time of a processor that the job takes for a request.
 """
 
 import argparse
@@ -26,13 +30,17 @@ TEXT = "The committee read the report, took note of it, and went on to the next 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--places", type=int, default=1, help="requests that are answered at a time (default: 1)")
     parser.add_argument("--documents", type=int, default=60, help="(default: 60)")
     parser.add_argument("--seconds", type=float, default=1.0, help="time of an answer (default: 1)")
     parser.add_argument("--timeout", type=float, default=10.0, help="openai.timeout_seconds (default: 10)")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder, _server(arguments.seconds) as (base_url, counts):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _server(arguments.seconds, places=arguments.places) as (base_url, counts),
+    ):
         documents = Path(folder) / "documents"
         documents.mkdir()
         for number in range(arguments.documents):
@@ -46,27 +54,34 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             model="slow",
             tokenizer="tiny",
             openai={"api": "chat", "base_url": base_url, "timeout_seconds": arguments.timeout},
+            pool={"readings_in_flight": max(64, 2 * arguments.places)},
         )
-        began = time.monotonic()
+        began, cpu_began = time.monotonic(), time.process_time()
         manifest = answer(job)
-        seconds = time.monotonic() - began
-        answered, given_up = counts()
+        seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu_began
+        answered, given_up, busy_seconds = counts()
+        ideal_seconds = answered * arguments.seconds / arguments.places
         yield {
+            "places": arguments.places,
             "readings": manifest["counts"]["asked"],
             "ok": manifest["counts"]["ok"],
             "requests": answered + given_up,
             "given_up": given_up,
             "seconds": round(seconds, 1),
-            "seconds_of_server": round(answered * arguments.seconds, 1),
+            "busy_seconds": round(busy_seconds, 1),
+            "ideal_seconds": round(ideal_seconds, 1),
+            "ratio": round(seconds / ideal_seconds, 2),
+            "busy_ratio": round(busy_seconds / ideal_seconds, 2),
+            "cpu_ms": round(1000 * cpu_seconds / (answered + given_up), 2),
         }
 
 
 @contextmanager
-def _server(seconds: float) -> Iterator[tuple[str, Any]]:
-    """The server's address up to /v1, and a function that returns how many requests it answered and lost."""
+def _server(seconds: float, *, places: int) -> Iterator[tuple[str, Any]]:
+    """The server's address up to /v1, and a function that returns how many requests it answered and lost, and when."""
     context = get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, seconds), daemon=True)
+    process = context.Process(target=_serve, args=(there, seconds, places), daemon=True)
     process.start()
 
     def counts() -> Any:
@@ -80,11 +95,12 @@ def _server(seconds: float) -> Iterator[tuple[str, Any]]:
         process.join()
 
 
-def _serve(connection: Connection, seconds: float) -> None:
-    counts = {"answered": 0, "lost": 0}
+def _serve(connection: Connection, seconds: float, places: int) -> None:
+    counts, times = {"answered": 0, "lost": 0}, list[float]()
 
     async def complete(request: web.Request) -> web.Response:
         body = from_json(await request.read())
+        times[:1] = times[:1] or [time.monotonic()]
         try:
             async with place:
                 await asyncio.sleep(seconds)
@@ -92,6 +108,7 @@ def _serve(connection: Connection, seconds: float) -> None:
             counts["lost"] += 1
             raise
         counts["answered"] += 1
+        times[1:] = [time.monotonic()]
         message = {"role": "assistant", "content": "\\boxed{the report}"}
         usage = {"prompt_tokens": len(body["messages"][0]["content"]) // 4, "completion_tokens": 4}
         return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
@@ -101,11 +118,11 @@ def _serve(connection: Connection, seconds: float) -> None:
 
         def send() -> None:
             connection.recv()
-            connection.send((counts["answered"], counts["lost"]))
+            connection.send((counts["answered"], counts["lost"], times[-1] - times[0]))
 
         loop.add_reader(connection.fileno(), send)
 
-    place = asyncio.Lock()
+    place = asyncio.Semaphore(places)
     app = web.Application(client_max_size=2**30)
     app.add_routes([web.post("/v1/chat/completions", complete)])
     app.on_startup.append(report)
