@@ -42,8 +42,8 @@ SHOWN_RUNS = 10
 GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise record.keep_days"
 OLD_FILES = ("manifest.json", "run.json")
 """Files of an output of an earlier version."""
-COMPACT_FILES = 64
-"""Files of `runs` from which they are written as one: each night adds one."""
+COMPACT_FILES = 16
+"""Files of `runs` from which they are written as one: each night adds one, and reads all of them many times."""
 _BEGIN_TRIES = 20
 
 

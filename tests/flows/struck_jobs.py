@@ -216,7 +216,7 @@ def await_moment(job: StruckJob, process: ForkServerProcess, rng: random.Random,
     commits = job.num_commits() + rng.randint(1, length.num_commits)
     by_commit = rng.random() < 0.5
     while process.is_alive() and (job.num_commits() < commits if by_commit else time.monotonic() < deadline):
-        time.sleep(0.002)
+        time.sleep(0.01)
     time.sleep(rng.uniform(0, 0.03))
 
 

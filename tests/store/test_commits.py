@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from s3fs import S3FileSystem
 
 from memagent_batch.data.store.delta import (
     COMMIT_ID,
@@ -81,6 +82,22 @@ def test_store_that_hangs_while_a_table_is_committed_is_an_outage(
     with pytest.raises(StorageOutageError, match="numbers"):
         table.add_columns(pa.schema([pa.field("late", pa.string())]), run=RunNumber(number=2, run_id="run-2"))
     assert proxy.struck[RequestFault.SILENT] > 1
+
+
+@pytest.mark.s3
+def test_each_file_of_a_table_in_a_bucket_is_read_with_one_request(
+    table: OutputTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = [commit(table, number) for number in range(1, NUM_COMMITS)]
+    calls, call = list[str](), S3FileSystem._call_s3
+
+    async def counted(self: S3FileSystem, method: str, *arguments: object, **options: object) -> object:
+        calls.append(method)
+        return await call(self, method, *arguments, **options)
+
+    monkeypatch.setattr(S3FileSystem, "_call_s3", counted)
+    assert table.dataset(versions[-1]).to_table().num_rows == len(versions)
+    assert calls == ["get_object"] * len(versions)
 
 
 @pytest.mark.s3

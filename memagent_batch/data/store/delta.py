@@ -20,7 +20,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from memagent_batch.data.store.deltalake_options import deltalake_options
 from memagent_batch.data.store.errors import storage_errors
@@ -90,6 +90,23 @@ def retry_conflicts(attempt: Callable[[], Result]) -> Result:
         except FilesChangedError:
             time.sleep(random.uniform(0, number * CONFLICT_PAUSE_SECONDS))
     return attempt()
+
+
+class _KnownSizes(FSSpecHandler):  # type: ignore[misc]  # pyarrow has no types
+    """Opens files of a bucket whose sizes are known, with one request instead of three."""
+
+    def __init__(self, fs: Any, sizes: Mapping[str, int]) -> None:
+        """`sizes`: bytes of each file, by its path; others may be opened too."""
+        super().__init__(fs)
+        self._sizes = sizes
+
+    def open_input_file(self, path: str) -> pa.PythonFile:
+        size = self._sizes.get(path)
+        if size is None:
+            return super().open_input_file(path)
+        file = self.fs.open(path, mode="rb", size=size)
+        file.details = {"name": path, "size": size, "type": "file"}  # s3fs would ask for them
+        return pa.PythonFile(file, mode="r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,8 +276,17 @@ class OutputTable:
 
     def _dataset_of(self, table: "DeltaTable") -> ds.Dataset:
         # with deltalake's own file system, Python may abort when it exits
-        fs = LocalFileSystem() if self.place.is_local else PyFileSystem(FSSpecHandler(self.place.fs))
+        fs: FileSystem = LocalFileSystem()
+        if not self.place.is_local:
+            fs = PyFileSystem(self._files_of_known_size(table) if self.place.is_s3 else FSSpecHandler(self.place.fs))
         return table.to_pyarrow_dataset(filesystem=SubTreeFileSystem(self.place.path, fs))
+
+    def _files_of_known_size(self, table: "DeltaTable") -> "_KnownSizes":
+        actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
+        paths, sizes = (column.to_pylist() for column in actions.columns)
+        return _KnownSizes(
+            self.place.fs, {f"{self.place.path}/{path}": size for path, size in zip(paths, sizes, strict=True)}
+        )
 
     def dataset_of(self, files: Iterable[TableFile], schema: pa.Schema) -> ds.Dataset:
         """Files of the table, which may not be committed yet, as a dataset of these columns."""
