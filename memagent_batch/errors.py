@@ -113,6 +113,11 @@ class NotReadError(MemagentError):
 class EngineUnavailableError(NotReadError):
     """The endpoint gave no usable answer for longer than an outage may last: away, overloaded, out of quota."""
 
+    def __init__(self, message: str, *, is_turned_away: bool = False) -> None:
+        super().__init__(message)
+        self.is_turned_away = is_turned_away
+        """Whether it said that it takes no more for now (429)."""
+
 
 class BoundReachedError(NotReadError):
     """The run may start no further turn: it has met its own bound; the same command goes on."""

@@ -5,7 +5,7 @@ other.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, cast
@@ -43,7 +43,10 @@ GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise recor
 OLD_FILES = ("manifest.json", "run.json")
 """Files of an output of an earlier version."""
 COMPACT_FILES = 16
-"""Files of `runs` from which they are written as one: each night adds one, and reads all of them many times."""
+"""Files of `runs` from which they are written as one, but for those of runs that may go on: each night adds one, and
+reads all of them many times."""
+UNFINISHED_COLUMNS = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
+"""What `unfinished_runs` needs to know."""
 _BEGIN_TRIES = 20
 
 
@@ -413,13 +416,21 @@ def commit_row_at(
             commit.
     """
     files = {} if version is None else table.files(version)
-    replaced = [file for path, file in files.items() if row["run_id"] in path]
-    rows = pa.Table.from_pylist([row], schema=RUNS)
+    own = [file for path, file in files.items() if row["run_id"] in path]
     is_erasure = row["documents_forgotten"] is not None and row["state"] in (ERASING, FINISHED)
-    is_among_others = not is_first and not replaced  # another run has written the rows of many files as one
-    if files and (is_erasure or is_among_others or (len(files) >= COMPACT_FILES and row["state"] == FINISHED)):
+    is_among_others = not is_first and not own  # the row is in a file with those of other runs
+    replaced = own
+    if is_erasure or is_among_others:
         replaced = list(files.values())
-        others = table.dataset(version).to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS)
+    elif len(files) >= COMPACT_FILES and row["state"] == FINISHED:
+        known = table.dataset(version).to_table(columns=UNFINISHED_COLUMNS).to_pylist()
+        going_on = {each["run_id"] for each in _unfinished(known)} - {row["run_id"]}
+        ended = [file for path, file in files.items() if not any(run_id in path for run_id in going_on)]
+        replaced = ended if len(ended) >= COMPACT_FILES else own
+    rows = pa.Table.from_pylist([row], schema=RUNS)
+    if len(replaced) > len(own):
+        there = table.dataset_of(replaced, table.schema(version))
+        others = there.to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS)
         if is_erasure:
             others = pa.Table.from_pylist([_without_messages(each) for each in others.to_pylist()], schema=RUNS)
         rows = pa.concat_tables([others, rows])
@@ -445,8 +456,11 @@ def unfinished_runs(output: Location) -> list[RunRow]:
 
     Those before the last `memagent forget` don't count: they can't commit any more.
     """
-    columns = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
-    rows = sorted(read_rows(output, columns=columns), key=lambda row: row["run_id"])
+    return _unfinished(read_rows(output, columns=UNFINISHED_COLUMNS))
+
+
+def _unfinished(rows: Iterable[RunRow]) -> list[RunRow]:
+    rows = sorted(rows, key=lambda row: row["run_id"])
     erasures = [row for row in rows if row["documents_forgotten"] is not None and row["state"] in (ERASING, FINISHED)]
     since = erasures[-1]["run_id"] if erasures else ""
     latest = {row["writer"]: row["run_id"] for row in rows}

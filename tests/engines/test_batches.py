@@ -219,23 +219,6 @@ async def test_batch_that_is_turned_away_is_made_once_another_one_has_ended(
     assert records(tmp_path) == []
 
 
-async def test_requests_in_a_batch_of_an_engine_that_died_are_not_sent_again_by_one_that_lives(
-    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    """As when Ray gives the documents of a lost replica to another one."""
-    made = threading.Event()
-    with batch_server(on_batch=lambda _: made.set(), batch_seconds=1.0) as server:
-        async with started(server, tiny_tokenizer, tmp_path, api=api) as living:
-            async with started(server, tiny_tokenizer, tmp_path, api=api) as dying:
-                asked = asyncio.ensure_future(ask(dying, tiny_tokenizer))
-                await asyncio.to_thread(made.wait)
-                await asyncio.sleep(0.3)  # its id is in the record
-                asked.cancel()
-            assert await ask(living, tiny_tokenizer, NUMBERS[3:]) == ALL_RIGHT[3:]
-    assert server.sizes == [len(NUMBERS)]
-    assert set(server.paid.values()) == {1}
-
-
 async def test_batch_whose_creation_was_not_answered_is_not_made_twice(
     api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:

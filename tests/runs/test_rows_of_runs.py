@@ -82,6 +82,16 @@ def test_run_that_finishes_after_its_row_was_written_with_others_has_one_row(out
     assert states(output) == all_finished(first, second, third)
 
 
+def test_rows_of_runs_that_go_on_stay_in_files_of_their_own(output: Location) -> None:
+    runs = [begin_slice(output, number) for number in range(1, 6)]
+    for run in runs[:4]:
+        finish_run(output, run)
+    files = [path.rpartition("/")[2] for path in OutputTable(output=output, name="runs").files()]
+    assert [any(run.run_id in path for path in files) for run in runs] == [False, False, True, True, True]
+    finish_run(output, runs[4])
+    assert states(output) == all_finished(*runs)
+
+
 def test_run_that_finishes_while_rows_become_one_file_has_one_row(
     output: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

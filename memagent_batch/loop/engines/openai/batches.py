@@ -12,19 +12,19 @@ in the log. After a crash, a request that is in a record waits for that batch in
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from pydantic import BaseModel
 
-from memagent_batch.errors import MemagentError, StorageError
+from memagent_batch.errors import EngineUnavailableError, MemagentError, StorageError
 from memagent_batch.logs import EventKind
 from memagent_batch.loop.engines.engine import Folder
 from memagent_batch.loop.engines.openai.api import Response
 from memagent_batch.loop.engines.openai.batch_api import BatchApi, Draft, EndedBatch
-from memagent_batch.loop.engines.openai.outage import Failure, TurnedAwayError
+from memagent_batch.loop.engines.openai.outage import Failure
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +75,6 @@ class Batch:
     task: "asyncio.Task[None] | None" = None
     is_waiting: bool = False
     """Whether it waits until another batch has ended."""
-    is_others: bool = False
-    """Whether another engine has made it, in this run, and may still be there: its record is left to that one."""
 
     @property
     def made_at(self) -> int:
@@ -102,15 +100,13 @@ class Batches:
         self._requests: dict[str, _Request] = {}
         self._batches: dict[str, Batch] = {}
         """The batch of each request that was sent, by the request's id."""
-        self._names = set[str]()
-        """Names of all batches that this engine has made or waited for."""
         self._running: set[asyncio.Task[None]] = set()
         self._unsettled: set[Batch] = set()
         """Batches of which results were handed out whose turns may not be in the log yet."""
         self._sender: asyncio.Task[None] | None = None
         self._num_events = self._num_turns = self._num_waiting = 0
         self._num_ended = 0
-        """Batches that have ended."""
+        """Batches that have ended and counted against the limits of the endpoint."""
 
     def keep_in(self, folder: Folder, *, flush: Callable[[], Awaitable[None]]) -> None:
         """Takes the folder of the records; see `Engine.keep_in`."""
@@ -118,41 +114,19 @@ class Batches:
 
     async def load(self) -> None:
         """Reads the records of batches that an engine before this one has made."""
-        for batch in await asyncio.to_thread(self._read_records, frozenset()):
-            self._names.add(batch.name)
+        for batch in await asyncio.to_thread(self._read_records):
             for request in batch.requests:
                 if request in self._batches:  # it was not done in the earlier batch
                     self._batches[request].requests.discard(request)
                 self._batches[request] = batch
 
-    async def _join_others(self) -> None:
-        """Has requests that wait, and are in a batch of another engine, wait for that batch.
-
-        The other engine may have died, and its readings are done here. If it lives, both collect the results. A batch
-        whose id is not known yet is left to it: two engines that look for one could make it twice.
-        """
-        for batch in await asyncio.to_thread(self._read_records, frozenset(self._names)):
-            names = [name for name in batch.requests if name in self._requests and self._requests[name].line]
-            if not batch.batch_id or not names:
-                continue
-            for name in names:
-                self._requests[name].line = b""
-            batch.is_others = True
-            self._names.add(batch.name)
-            batch.requests = {name for name in batch.requests if name not in self._batches}
-            self._batches.update(dict.fromkeys(batch.requests, batch))
-            self._start(batch)
-
-    def _read_records(self, known: Collection[str]) -> list[Batch]:
-        """The batches whose records are there, but for those of these names."""
+    def _read_records(self) -> list[Batch]:
         batches = list[Batch]()
         if self._folder is None:
             return batches
         for path in self._folder.files():
-            name, file = path.rpartition("/")[2], self._folder.at(path)
-            if name in known:
-                continue
-            batch = Batch(name=name, requests=set(), has_record=True, may_exist=True)
+            file = self._folder.at(path)
+            batch = Batch(name=path.rpartition("/")[2], requests=set(), has_record=True, may_exist=True)
             if batch.made_at < time.time() - RECORD_DAYS * 86_400:
                 file.delete()
                 continue
@@ -243,8 +217,6 @@ class Batches:
                 is_quiet = num_events == self._num_events and self._num_turns == self._num_waiting
                 num_ticks = num_ticks + 1 if is_quiet else 0
             await self._settle()
-            if any(request.line for request in self._requests.values()):
-                await self._join_others()
             self._send()
 
     def _send(self) -> None:
@@ -267,7 +239,6 @@ class Batches:
         now = time.time_ns()
         name = f"{now // 10**9}-{now % 10**9:09}-{next(iter(requests))[:8]}.json"
         batch = Batch(name=name, requests=requests, sent_requests=frozenset(requests), lines=lines)
-        self._names.add(name)
         self._batches.update(dict.fromkeys(requests, batch))
         self._start(batch)
 
@@ -305,8 +276,9 @@ class Batches:
 
     async def _run(self, batch: Batch) -> None:
         """Makes a batch unless it is there, waits for its end, and hands out its results."""
-        began, num_ended = time.monotonic(), self._num_ended
+        began = time.monotonic()
         await self._make(batch)
+        num_ended = self._num_ended
         about = {"batch_id": batch.batch_id, "num_requests": len(batch.requests)}
         ended = None
         if batch.batch_id:
@@ -325,7 +297,7 @@ class Batches:
         )
         undone = ended.undone
         if undone and ended.is_over_limit and await self._another_has_ended(batch, since=num_ended):
-            undone = {name: Failure(message=str(why), is_no_try=True) for name, why in undone.items()}
+            undone = {name: Failure(message=str(why), retry_at_once=True) for name, why in undone.items()}
         self._num_ended += not ended.is_over_limit
         results |= {name: why for name, why in undone.items() if name in self._requests}
         self._forget(batch, undone.keys() - results.keys())
@@ -333,9 +305,9 @@ class Batches:
         self._hand_out(batch)
 
     async def _another_has_ended(self, batch: Batch, *, since: int) -> bool:
-        """Waits until a batch has ended that counted against a limit; False if there is none to wait for.
+        """Waits for the end of another batch, after which the endpoint may take more; False if there is no other.
 
-        `since`: the number of ended batches when this one was sent.
+        `since`: the number of ended batches when this one was sent: it need not wait if there are more now.
         """
         if self._num_ended > since:
             return True
@@ -352,10 +324,12 @@ class Batches:
 
     async def _make(self, batch: Batch) -> None:
         """Makes a batch unless it is there. Its record is stored before: nothing is sent that a crash could hide."""
-        if not batch.has_record and (file_id := await self._api.upload(batch.lines)):
-            batch.input_file_id, batch.lines = file_id, []
-            batch.left.append(file_id)
-            await self._write_record(batch)
+        if not batch.has_record:
+            file_id = await self._when_taken(batch, lambda: self._api.upload(batch.lines))
+            if file_id:
+                batch.input_file_id, batch.lines = file_id, []
+                batch.left.append(file_id)
+                await self._write_record(batch)
         if batch.batch_id:
             return
         draft = Draft(
@@ -368,7 +342,7 @@ class Batches:
             on_try=partial(self._note_try, batch),
         )
         try:
-            batch.batch_id = await self._create(batch, draft)
+            batch.batch_id = await self._when_taken(batch, lambda: self._create(batch, draft))
         except MemagentError:
             if not draft.may_exist:  # the next run need not look for it
                 await self._remove(batch)
@@ -380,14 +354,17 @@ class Batches:
             await self._write_record(batch)
 
     async def _create(self, batch: Batch, draft: Draft) -> str:
-        """The id of a batch; empty if there is none. One that is turned away is tried again as other batches end."""
+        others = {each.batch_id for each in self._batches.values() if each is not batch}
+        return await self._api.create(draft, others=others) or ""
+
+    async def _when_taken(self, batch: Batch, call: Callable[[], Awaitable[str]]) -> str:
+        """What a call returns. If the endpoint takes no more for now, it is repeated as other batches end."""
         while True:
             num_ended = self._num_ended
-            others = {each.batch_id for each in self._batches.values() if each is not batch}
             try:
-                return await self._api.create(draft, others=others) or ""
-            except TurnedAwayError:
-                if not await self._another_has_ended(batch, since=num_ended):
+                return await call()
+            except EngineUnavailableError as error:
+                if not error.is_turned_away or not await self._another_has_ended(batch, since=num_ended):
                     raise
 
     async def _note_try(self, batch: Batch, seconds: int) -> None:
@@ -424,8 +401,6 @@ class Batches:
         with suppress(StorageError):  # the readings meet it too, and say so; all records stay then
             await self._flush()
             for batch in batches:
-                if batch.is_others:
-                    continue
                 if batch.requests:
                     await self._write_record(batch)
                     continue

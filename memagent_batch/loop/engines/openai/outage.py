@@ -11,9 +11,11 @@ A try that fails in a way that may pass is a `Failure`. Who is to blame decides 
 While the endpoint is away, no request is sent. One probe at a time is, with back-off up to a minute; `Retry-After` is
 respected. When a probe is answered, all requests go on; the outage counts as no try of theirs. When none was for
 `longest_seconds`, they raise `EngineUnavailableError`. From then on one probe a minute decides: until it is answered,
-every request raises at once. A request under which the endpoint goes away `MAX_OUTAGES` times raises the same error
-alone. So does one that gets nothing but 429 for as long: `TurnedAwayError`. If others are answered in the meantime, it
-must have been rejected more than `MAX_REJECTIONS` times, with growing pauses.
+every request raises at once.
+
+One request alone raises `EngineUnavailableError` if the endpoint goes away under it more than `MAX_OUTAGES` times, or
+if it is still rejected with 429 `longest_seconds` after its first failure. If other requests are answered in that time,
+it is given up only after more than `MAX_REJECTIONS` rejections. The pauses between them grow.
 
 A time-out while other requests are answered is neither an outage nor a try: the endpoint has a queue. `Pace` sends
 fewer requests at a time, and the request is asked again.
@@ -36,8 +38,7 @@ MAX_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
 
 MAX_REJECTIONS = 30
-"""Times that a request may be rejected with 429 while others are answered, in `longest_seconds` or more: it may be too
-large for a limit."""
+"""Times that a request may be rejected with 429 while others are answered: it may be too large for a limit."""
 
 MAX_QUEUED = 8
 """Times that a request may wait for too long in a queue; by then one request is sent at a time."""
@@ -78,12 +79,8 @@ class Failure:
     """Whether no answer came in time."""
     was_queued: bool = False
     """Whether it timed out while other requests were answered."""
-    is_no_try: bool = False
-    """Whether it is tried again at once, any number of times: what sent it has waited already."""
-
-
-class TurnedAwayError(EngineUnavailableError):
-    """An endpoint that answers others takes no request of this kind for now."""
+    retry_at_once: bool = False
+    """Whether the request is sent again without a pause, and this does not count as one of its tries."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,8 +138,7 @@ class CircuitBreaker:
 
         Raises:
             EngineRequestError: this request failed at every try while the endpoint answers probes.
-            EngineUnavailableError: the endpoint is away, or has turned this request away (`TurnedAwayError`), for too
-                long.
+            EngineUnavailableError: the endpoint is away, or has turned this request away, for too long.
         """
         tries = _Tries()
         while True:
@@ -151,7 +147,7 @@ class CircuitBreaker:
             if not isinstance(result, Failure):
                 self._answered_at = self._clock()
                 return result
-            if not result.is_no_try:
+            if not result.retry_at_once:
                 await self._sleep(await self._pause_after(result, tries))
 
     async def _pause_after(self, failure: Failure, tries: "_Tries") -> float:
@@ -171,8 +167,10 @@ class CircuitBreaker:
             is_alone = tries.num_rejections > MAX_REJECTIONS
             since = tries.failed_at if is_alone else max(tries.failed_at, self._answered_at)
             if tries.num_outages > MAX_OUTAGES or self._clock() - since > self._longest_seconds:
-                error = TurnedAwayError if failure.turned_away else EngineUnavailableError
-                raise error(f"{failure.message}, again and again; run the same command again later")
+                raise EngineUnavailableError(
+                    f"{failure.message}, again and again; run the same command again later",
+                    is_turned_away=failure.turned_away,
+                )
             return pause_seconds(tries.num_rejections) if failure.turned_away and not failure.retry_after_seconds else 0
         tries.num_failed += 1
         if tries.num_failed > self._max_retries:
