@@ -418,7 +418,7 @@ def commit_row_at(
     files = {} if version is None else table.files(version)
     own = [file for path, file in files.items() if row["run_id"] in path]
     is_erasure = row["documents_forgotten"] is not None and row["state"] in (ERASING, FINISHED)
-    is_among_others = not is_first and not own  # the row is in a file with those of other runs
+    is_among_others = not is_first and not own  # the row is in a file of another run
     replaced = own
     if is_erasure or is_among_others:
         replaced = list(files.values())
@@ -428,7 +428,7 @@ def commit_row_at(
         ended = [file for path, file in files.items() if not any(run_id in path for run_id in going_on)]
         replaced = ended if len(ended) >= COMPACT_FILES else own
     rows = pa.Table.from_pylist([row], schema=RUNS)
-    if len(replaced) > len(own):
+    if [file.num_rows for file in replaced] not in ([], [1]):  # a file that has its id may hold rows of others too
         there = table.dataset_of(replaced, table.schema(version))
         others = there.to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS)
         if is_erasure:

@@ -92,6 +92,20 @@ def test_rows_of_runs_that_go_on_stay_in_files_of_their_own(output: Location) ->
     assert states(output) == all_finished(*runs)
 
 
+def test_run_in_whose_file_are_rows_of_others_keeps_them_at_each_of_its_commits(
+    output: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [begin_slice(output, number) for number in range(1, 4)]
+    monkeypatch.setattr(history, "_unfinished", lambda rows: [])  # rows of runs that go on are taken along too
+    finish_run(output, runs[0])
+    for run in runs[1:]:
+        row = history.make_row(run, record_of(run.run_id))
+        history.commit_row(output, run, {**row, "state": "committing"})
+        assert [run_id for run_id, _ in states(output)] == sorted(each.run_id for each in runs)
+        finish_run(output, run)
+    assert states(output) == all_finished(*runs)
+
+
 def test_run_that_finishes_while_rows_become_one_file_has_one_row(
     output: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
