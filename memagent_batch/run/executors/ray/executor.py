@@ -37,6 +37,9 @@ MAX_PASSES = 3
 class RayExecutor:
     """Does the work on the cluster of RAY_ADDRESS, or on its own Ray; see `Executor`."""
 
+    def __init__(self) -> None:
+        self._may_grow = True
+
     @property
     def num_cpus(self) -> int:
         """CPUs of the cluster."""
@@ -51,6 +54,7 @@ class RayExecutor:
                 GPUs.
         """
         with ray_session() as is_own:
+            self._may_grow = not is_own
             if job is not None:
                 is_elsewhere = not reads and not ray.cluster_resources().get("GPU")
                 require_node(job.agent, job.pool, may_grow=is_elsewhere or not is_own)
@@ -86,17 +90,20 @@ class RayExecutor:
         self, batches: Iterable[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        yield _read_all(list(batches), tokenise=tokenise, reader=reader, task=task)
+        yield _read_all(list(batches), tokenise=tokenise, reader=reader, task=task, may_grow=self._may_grow)
 
 
 def _read_all(
-    batches: list[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask
+    batches: list[pa.Table], *, tokenise: Tokenise, reader: type[Reader], task: ReaderTask, may_grow: bool
 ) -> Iterator[pa.Table]:
     """Reads all documents, once the cluster has room for a replica; those of replicas that were given up once more.
 
     Yields rows of `ENDED`.
     """
     require_place(task.agent, task.pool)
+    may_grow = may_grow and not replica_gpus(task.agent, task.pool)  # such replicas are as many as there are GPUs
+    cpus = ray.cluster_resources().get("CPU", 0.0)
+    task = replace(task, pool=with_room_for_tasks(task.pool, cpus=cpus, may_grow=may_grow))
     for number in range(MAX_PASSES):
         lost = set[str]()
         planned = ray.data.from_arrow(batches)
@@ -187,6 +194,26 @@ def replica_gpus(agent: AgentConfig, pool: PoolConfig) -> float:
     The cluster is not asked: one that scales from zero shows no GPU before it is asked for one.
     """
     return engine_settings(agent).num_gpus if pool.gpus_per_replica is None else pool.gpus_per_replica
+
+
+def with_room_for_tasks(pool: PoolConfig, *, cpus: float, may_grow: bool) -> PoolConfig:
+    """The pool, with fewer CPUs for a replica if all replicas together leave too few for tasks: nothing would be read.
+
+    Args:
+        pool: The pool that the job asks for.
+        cpus: CPUs of the cluster.
+        may_grow: Whether nodes may join for the CPUs that replicas ask for. Then there is only a warning.
+    """
+    replicas = pool.most_replicas
+    if replicas * pool.cpus_per_replica <= cpus - CPU_SHARE:
+        return pool
+    taken = f"pool: {replicas} replicas of {pool.cpus_per_replica:g} CPUs leave too few of {cpus:g} for tokenising"
+    if may_grow:
+        log.warning(f"{taken}; unless more nodes join, nothing is read: lower pool.cpus_per_replica")
+        return pool
+    share = int(max(cpus - 2 * CPU_SHARE, cpus / 2) / replicas * 10_000) / 10_000  # Ray counts in such steps
+    log.warning(f"{taken}; {share:g} are reserved for each replica")
+    return pool.model_copy(update={"cpus_per_replica": share})
 
 
 def require_node(agent: AgentConfig, pool: PoolConfig, *, may_grow: bool) -> None:
