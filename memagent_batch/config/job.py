@@ -67,7 +67,7 @@ class PoolConfig(Section):
     gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
     """GPUs of one actor. Defaults to tensor times pipeline parallel size, or 0 with vLLM for CPU."""
     cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
-    """CPUs that Ray reserves for one actor."""
+    """CPUs that Ray reserves for one actor; fewer if all actors together would leave none for tasks."""
     readings_in_flight: Count = 64
     """Readings in progress at once in one actor. Defaults to 2000 with engine `openai-batch`."""
     turns_in_flight: Count | None = None
