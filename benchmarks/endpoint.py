@@ -137,7 +137,7 @@ def _serve(connection: Connection, seconds: float, places: int) -> None:
 
     async def complete(request: web.Request) -> web.Response:
         body = from_json(await request.read())
-        times[:1] = times[:1] or [time.monotonic()]
+        times.append(time.monotonic())
         try:
             async with place:
                 await asyncio.sleep(seconds)
@@ -145,7 +145,7 @@ def _serve(connection: Connection, seconds: float, places: int) -> None:
             counts["lost"] += 1
             raise
         counts["answered"] += 1
-        times[1:] = [time.monotonic()]
+        times.append(time.monotonic())
         message = {"role": "assistant", "content": "\\boxed{the report}"}
         usage = {"prompt_tokens": len(body["messages"][0]["content"]) // 4, "completion_tokens": 4}
         return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})

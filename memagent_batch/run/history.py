@@ -43,10 +43,10 @@ GONE_REMEDY = "`VACUUM` may have removed it: look at a later run, or raise recor
 OLD_FILES = ("manifest.json", "run.json")
 """Files of an output of an earlier version."""
 COMPACT_FILES = 16
-"""Files of `runs` from which they are written as one, but for those of runs that may go on: each night adds one, and
-reads all of them many times."""
+"""When `runs` has so many files, those of runs that have ended are written as one. Each night adds a file, and reads
+all of them many times."""
 UNFINISHED_COLUMNS = ["run_id", "writer", "state", "started_at", "documents_forgotten"]
-"""What `unfinished_runs` needs to know."""
+"""Columns that `unfinished_runs` looks at."""
 _BEGIN_TRIES = 20
 
 
@@ -428,7 +428,7 @@ def commit_row_at(
         ended = [file for path, file in files.items() if not any(run_id in path for run_id in going_on)]
         replaced = ended if len(ended) >= COMPACT_FILES else own
     rows = pa.Table.from_pylist([row], schema=RUNS)
-    if [file.num_rows for file in replaced] not in ([], [1]):  # a file that has its id may hold rows of others too
+    if any(file not in own or file.num_rows != 1 for file in replaced):  # they hold rows of other runs
         there = table.dataset_of(replaced, table.schema(version))
         others = there.to_table(filter=ds.field("run_id") != row["run_id"]).cast(RUNS)
         if is_erasure:

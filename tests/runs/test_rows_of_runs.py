@@ -106,6 +106,15 @@ def test_run_in_whose_file_are_rows_of_others_keeps_them_at_each_of_its_commits(
     assert states(output) == all_finished(*runs)
 
 
+def test_erasure_that_has_no_row_yet_keeps_the_row_of_the_only_other_run(output: Location) -> None:
+    run = begin_slice(output, 1)
+    finish_run(output, run)
+    erasure = history.next_number(output, writer="memagent/slice-2-of-9", after="")
+    row = history.make_row(erasure, record_of(erasure.run_id))
+    history.commit_row(output, erasure, {**row, "documents_forgotten": 1, "state": "finished"}, is_first=True)
+    assert states(output) == all_finished(run, erasure)
+
+
 def test_run_that_finishes_while_rows_become_one_file_has_one_row(
     output: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ class Batches:
         self._sender: asyncio.Task[None] | None = None
         self._num_events = self._num_turns = self._num_waiting = 0
         self._num_ended = 0
-        """Batches that have ended and counted against the limits of the endpoint."""
+        """Batches that have ended, without those that the endpoint refused because too many others waited."""
 
     def keep_in(self, folder: Folder, *, flush: Callable[[], Awaitable[None]]) -> None:
         """Takes the folder of the records; see `Engine.keep_in`."""
@@ -296,7 +296,7 @@ class Batches:
             extra={"event": EventKind.BATCH_ENDED, "status": ended.status, "num_answered": len(results), **about},
         )
         undone = ended.undone
-        if undone and ended.is_over_limit and await self._another_has_ended(batch, since=num_ended):
+        if undone and ended.is_over_limit and await self._wait_for_another(batch, since=num_ended):
             undone = {name: Failure(message=str(why), retry_at_once=True) for name, why in undone.items()}
         self._num_ended += not ended.is_over_limit
         results |= {name: why for name, why in undone.items() if name in self._requests}
@@ -304,10 +304,10 @@ class Batches:
         batch.results = results
         self._hand_out(batch)
 
-    async def _another_has_ended(self, batch: Batch, *, since: int) -> bool:
-        """Waits for the end of another batch, after which the endpoint may take more; False if there is no other.
+    async def _wait_for_another(self, batch: Batch, *, since: int) -> bool:
+        """Waits until another batch has ended, after which the endpoint may take more; False if there is no other.
 
-        `since`: the number of ended batches when this one was sent: it need not wait if there are more now.
+        `since`: `_num_ended` when this batch was sent. If it has grown since then, there is nothing to wait for.
         """
         if self._num_ended > since:
             return True
@@ -358,13 +358,13 @@ class Batches:
         return await self._api.create(draft, others=others) or ""
 
     async def _when_taken(self, batch: Batch, call: Callable[[], Awaitable[str]]) -> str:
-        """What a call returns. If the endpoint takes no more for now, it is repeated as other batches end."""
+        """Returns what a call returns. While the endpoint takes no more, it is called again whenever a batch ends."""
         while True:
             num_ended = self._num_ended
             try:
                 return await call()
             except EngineUnavailableError as error:
-                if not error.is_turned_away or not await self._another_has_ended(batch, since=num_ended):
+                if not error.is_turned_away or not await self._wait_for_another(batch, since=num_ended):
                     raise
 
     async def _note_try(self, batch: Batch, seconds: int) -> None:

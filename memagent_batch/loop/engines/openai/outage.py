@@ -85,18 +85,18 @@ class Failure:
 
 @dataclass(slots=True, kw_only=True)
 class _Tries:
-    """How often one request has failed."""
+    """The failed tries of one request, by their cause."""
 
     num_failed: int = 0
-    """While the endpoint was there, so that the request may be at fault."""
+    """Tries that failed while the endpoint answered others: the request may be at fault."""
     num_outages: int = 0
-    """While the endpoint was away."""
+    """Tries that failed because the endpoint was away."""
     num_rejections: int = 0
-    """With 429."""
+    """Tries that were answered with 429."""
     num_queued: int = 0
-    """With a time-out while others were answered."""
+    """Tries that timed out while others were answered."""
     failed_at: float = math.inf
-    """The first time, by the monotonic clock."""
+    """When the first try failed, by the monotonic clock."""
 
 
 class CircuitBreaker:
@@ -151,7 +151,11 @@ class CircuitBreaker:
                 await self._sleep(await self._pause_after(result, tries))
 
     async def _pause_after(self, failure: Failure, tries: "_Tries") -> float:
-        """Seconds until a request that has failed is tried again. Raises what `answer` raises if it is not."""
+        """Counts a failed try, and returns the seconds to wait before the next one.
+
+        Raises:
+            EngineRequestError, EngineUnavailableError: there is no next one; see `answer`.
+        """
         tries.failed_at = min(tries.failed_at, self._clock())
         if failure.was_queued:
             tries.num_queued += 1

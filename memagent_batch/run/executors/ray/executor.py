@@ -197,12 +197,14 @@ def replica_gpus(agent: AgentConfig, pool: PoolConfig) -> float:
 
 
 def with_room_for_tasks(pool: PoolConfig, *, cpus: float, may_grow: bool) -> PoolConfig:
-    """The pool, with fewer CPUs for a replica if all replicas together leave too few for tasks: nothing would be read.
+    """The pool, with fewer CPUs for each replica if all replicas together would leave too few for other tasks.
+
+    Without those, no document is tokenised, and the run waits for ever.
 
     Args:
         pool: The pool that the job asks for.
         cpus: CPUs of the cluster.
-        may_grow: Whether nodes may join for the CPUs that replicas ask for. Then there is only a warning.
+        may_grow: Whether nodes may join the cluster. If so, the pool stays as it is, and a warning is logged.
     """
     replicas = pool.most_replicas
     if replicas * pool.cpus_per_replica <= cpus - CPU_SHARE:
