@@ -22,6 +22,7 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
     MemagentError,
+    StorageError,
 )
 from memagent_batch.loop.engines.openai import batch_api, batches, message_batches, outage
 from memagent_batch.loop.engines.openai.batch_engine import OpenAIBatchEngine
@@ -396,3 +397,34 @@ async def test_endpoint_without_the_api_is_refused_at_the_start(tiny_tokenizer: 
         with pytest.raises(EngineStartError, match="use the engine openai"):
             async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT):
                 pass
+
+
+async def test_record_of_a_batch_after_thirty_days_goes_with_the_file_of_its_requests(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    made = int(time.time()) - 31 * 86_400
+    (tmp_path / "batches").mkdir()
+    record = {"input_file_id": "file-old", "batch_id": "batch_old", "requests": ["a"]}
+    (tmp_path / "batches" / f"{made}-000000000-a.json").write_text(json.dumps(record))
+    with batch_server() as server:
+        server.files["file-old"] = b"{}"
+        async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT) as engine:
+            assert await ask(engine, tiny_tokenizer) == ALL_RIGHT
+    assert records(tmp_path) == []
+    assert server.files == {}
+
+
+async def test_damaged_record_of_a_batch_is_named_with_what_its_loss_costs(
+    api: EndpointApi, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    (tmp_path / "batches").mkdir()
+    record = tmp_path / "batches" / f"{int(time.time())}-000000000-a.json"
+    record.write_text('{"requests": ["a"')
+    with batch_server() as server:
+        with pytest.raises(
+            StorageError, match=rf"{record}, the record of a batch, is damaged: .*; restore it, or .*again"
+        ):
+            async with started(server, tiny_tokenizer, tmp_path, api=api):
+                pass
+    assert server.sizes == []
+    assert records(tmp_path) == [record]

@@ -33,7 +33,7 @@ def test_create_where_nothing_can_be_written_says_so(tmp_path: Path) -> None:
         (Location(uri=str(tmp_path)) / "file" / "below").create(b"data")
 
 
-@pytest.mark.parametrize("asked", ["exists", "files", "delete", "read_json"])
+@pytest.mark.parametrize("asked", ["exists", "files", "delete", "read_bytes_if_there", "read_json"])
 def test_disk_that_fails_is_an_outage_and_never_an_empty_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
@@ -44,6 +44,7 @@ def test_disk_that_fails_is_an_outage_and_never_an_empty_place(
         "exists": place.exists,
         "files": (output / "answers").files,
         "delete": place.delete,
+        "read_bytes_if_there": place.read_bytes_if_there,
         "read_json": lambda: read_json(place),
     }
 

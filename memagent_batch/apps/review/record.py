@@ -14,7 +14,7 @@ from memagent_batch.apps.review.estimates import Measure, MeasureEstimate, Strat
 from memagent_batch.apps.review.labels import REVIEWS_FOLDER, Purpose
 from memagent_batch.apps.review.population import SampleRow
 from memagent_batch.data.documents.where import Condition
-from memagent_batch.data.store.errors import storage_errors, table_errors
+from memagent_batch.data.store.errors import table_errors
 from memagent_batch.data.store.json_files import json_bytes, read_json
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import parquet_bytes, read_parquet
@@ -209,8 +209,7 @@ def latest_estimates(output: Location) -> list[WrittenEstimate]:
 
 
 def _read_estimate(place: Location) -> WrittenEstimate | None:
-    with storage_errors(place.uri):
-        data = place.read_bytes_if_there()
+    data = place.read_bytes_if_there()
     try:
         return WrittenEstimate.model_validate_json(data or b"")
     except ValidationError as error:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from memagent_batch.data.store.errors import input_errors, output_errors, storage_errors
+from memagent_batch.data.store.errors import input_errors, output_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.errors import InputError, OutputError, StorageError
 
@@ -39,8 +39,7 @@ def read_json(place: Location) -> dict[str, Any] | None:
         OutputError: the file is not JSON.
         StorageError: it can't be read.
     """
-    with storage_errors(place.uri):
-        data = place.read_bytes_if_there()
+    data = place.read_bytes_if_there()
     if data is None:
         return None
     try:

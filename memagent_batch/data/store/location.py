@@ -192,11 +192,14 @@ class Location:
         return bytes(self.fs.cat_file(self.path))
 
     def read_bytes_if_there(self) -> bytes | None:
-        """The whole file; None if there is none."""
-        try:
-            return self.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):  # the second: below a file there is nothing
-            return None
+        """The whole file; None if there is none.
+
+        Raises:
+            StorageError: it can't be read.
+        """
+        with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return self.read_bytes()  # the second: below a file there is nothing
+        return None
 
     def write_bytes(self, data: bytes) -> None:
         """Writes the file whole or not at all, over one that is there.

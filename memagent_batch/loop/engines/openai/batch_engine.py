@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from pydantic_core import to_json
 
 from memagent_batch.config.engines import EndpointApi
-from memagent_batch.errors import EngineStartError
+from memagent_batch.errors import EngineStartError, StorageError
 from memagent_batch.loop.engines.engine import BatchLimits, EngineContext, Folder
 from memagent_batch.loop.engines.openai.api import GuideForm, Response
 from memagent_batch.loop.engines.openai.batch_api import BatchApi
@@ -62,13 +62,20 @@ class OpenAIBatchEngine(OpenAIEngine):
 
     async def start(self) -> None:
         """Starts as `OpenAIEngine` does, and reads the records of earlier batches."""
-        await self._batches.load()
         await super().start()
+        await self._load_records()
 
     async def rejoin(self) -> None:
         """Starts in a run in progress; see `Engine.rejoin`."""
-        await self._batches.load()
         await super().rejoin()
+        await self._load_records()
+
+    async def _load_records(self) -> None:
+        try:
+            await self._batches.load()
+        except StorageError:
+            await self.stop()
+            raise
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt, minutes or hours later; see `OpenAIEngine.complete`."""

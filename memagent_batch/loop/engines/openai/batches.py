@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from memagent_batch.errors import EngineUnavailableError, MemagentError, StorageError
 from memagent_batch.logs import EventKind
@@ -33,7 +33,8 @@ TICK_SECONDS, QUIET_TICKS = 0.5, 10
 seconds has not been quiet."""
 
 RECORD_DAYS = 30
-"""A record is dropped after so many days, in which OpenAI and Anthropic remove what a batch has written."""
+"""A record is removed after so many days, in which OpenAI and Anthropic remove what a batch has written, and with it the
+file of its requests, which OpenAI keeps."""
 
 Result = Response | Failure | MemagentError
 
@@ -113,8 +114,16 @@ class Batches:
         self._folder, self._flush = folder, flush
 
     async def load(self) -> None:
-        """Reads the records of batches that an engine before this one has made."""
+        """Reads the records of batches that an engine before this one has made; the endpoint's client is open.
+
+        Raises:
+            StorageError: a record can't be read.
+        """
+        oldest = time.time() - RECORD_DAYS * 86_400
         for batch in await asyncio.to_thread(self._read_records):
+            if batch.made_at < oldest:
+                await self._remove(batch)
+                continue
             for request in batch.requests:
                 if request in self._batches:  # it was not done in the earlier batch
                     self._batches[request].requests.discard(request)
@@ -127,13 +136,17 @@ class Batches:
         for path in self._folder.files():
             file = self._folder.at(path)
             batch = Batch(name=path.rpartition("/")[2], requests=set(), has_record=True, may_exist=True)
-            if batch.made_at < time.time() - RECORD_DAYS * 86_400:
-                file.delete()
-                continue
             data = file.read_bytes_if_there()
             if data is None:  # its engine has just removed it
                 continue
-            record = Record.model_validate_json(data)
+            try:
+                record = Record.model_validate_json(data)
+            except ValidationError as error:
+                problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+                raise StorageError(
+                    f"{file}, the record of a batch, is damaged: {problem}; restore it, or remove it: requests of that "
+                    "batch whose answers are not in the log are then sent, and paid, again"
+                ) from error
             batch.requests, batch.batch_id = set(record.requests), record.batch_id
             batch.sent_requests = frozenset(record.requests)
             batch.input_file_id, batch.tried_at = record.input_file_id, record.tried_at or batch.made_at
