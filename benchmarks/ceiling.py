@@ -6,11 +6,13 @@ log, by its own batch call: no reading loop, no log, and no wait between turns t
 those of a round of reads, or of a level of merges, at once. Both sides have the same engine arguments, at most as many
 turns in one engine step, and an engine of their own that has just started, with an empty prefix cache.
 
-Turns a second from the first prompt to the last token, without starts. Rounds alternate which side is first.
+Turns a second from the first prompt to the last token, without starts. Rounds alternate which side is first. With
+`--pin` the two do not compete for cores: what the job loses then, it loses by letting the engine wait.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import statistics
@@ -26,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import engine_of, spread
+from benchmarks.harness import engine_of, engine_on_own_core, spread
 from memagent_batch.apps.evaluation.haystacks import TokenMeter, prose
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
@@ -87,16 +89,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--times", type=int, default=1, help="documents of each case times this (default: 1)")
     parser.add_argument("--in-flight", type=int, default=64, help="most turns in flight, and in a step (default: 64)")
     parser.add_argument("--executor", type=ExecutorKind, default=ExecutorKind.RAY, help="(default: ray)")
+    parser.add_argument("--eager", action="store_true", help="run the model without compiling it, on both sides")
+    parser.add_argument(
+        "--pin", action="store_true", help="keep the engine's process on one core, and everything else on another"
+    )
     parser.add_argument("--engine-args", type=json.loads, default={}, help="vllm.engine_args of both sides, JSON")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for case in CASES:
-        if case.name in arguments.cases:
-            with tempfile.TemporaryDirectory() as folder:
-                figures = _compare(_settings(case, Path(folder), arguments), rounds=arguments.rounds)
-            settings = {name: getattr(arguments, name) for name in ("model", "executor", "in_flight", "engine_args")}
-            yield {"case": case.name, **settings, **figures}
+    shown = ("model", "executor", "in_flight", "eager", "pin", "engine_args")
+    with engine_on_own_core() if arguments.pin else contextlib.nullcontext():
+        for case in CASES:
+            if case.name in arguments.cases:
+                with tempfile.TemporaryDirectory() as folder:
+                    figures = _compare(_settings(case, Path(folder), arguments), rounds=arguments.rounds)
+                yield {"case": case.name, **{name: getattr(arguments, name) for name in shown}, **figures}
 
 
 def _settings(case: Case, folder: Path, arguments: argparse.Namespace) -> JobConfig:
@@ -110,7 +117,7 @@ def _settings(case: Case, folder: Path, arguments: argparse.Namespace) -> JobCon
         model=arguments.model,
         window_tokens=POLICY.chunk_tokens + 1024,
         policy=POLICY.model_copy(update={"kind": case.policy}),
-        vllm=VllmConfig(max_num_seqs=in_flight, engine_args=arguments.engine_args),
+        vllm=VllmConfig(enforce_eager=arguments.eager, max_num_seqs=in_flight, engine_args=arguments.engine_args),
         pool=PoolConfig(readings_in_flight=in_flight, turns_in_flight=in_flight),
         executor=arguments.executor,
     )

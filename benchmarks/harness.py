@@ -1,13 +1,17 @@
 """What several measurements share: corpora, the jobs that read them, and the form of repeated figures."""
 
+import os
 import random
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -73,3 +77,46 @@ def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
         sampling=agent.sampling,
     )
     return arguments, engine_environment(arguments)
+
+
+ENGINE_PROCESS = "VLLM::EngineCore"
+"""What vLLM calls the process that computes."""
+PIN_SECONDS = 0.5
+"""Time between looks for new threads of it."""
+
+
+@contextmanager
+def engine_on_own_core() -> Iterator[None]:
+    """Keeps engine processes that start in the block on one core, with one thread, and all others on another core.
+
+    Raises:
+        RuntimeError: this process may use one core only.
+    """
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        raise RuntimeError("pinning needs two cores")
+    engine_core, other_core = sorted(before)[:2]
+    ended = threading.Event()
+
+    def pin_engines() -> None:
+        while not ended.wait(PIN_SECONDS):
+            for process in psutil.process_iter(["cmdline"]):
+                if ENGINE_PROCESS in " ".join(process.info["cmdline"] or ()):
+                    _pin(process, {engine_core})
+
+    _pin(psutil.Process(), {other_core})  # processes that start later inherit it
+    watcher = threading.Thread(target=pin_engines, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        _pin(psutil.Process(), before)
+
+
+def _pin(process: psutil.Process, cores: set[int]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        for thread in process.threads():
+            with suppress(ProcessLookupError):  # it has just ended
+                os.sched_setaffinity(thread.id, cores)

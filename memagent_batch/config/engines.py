@@ -25,6 +25,9 @@ class VllmConfig(Section):
     """KV cache if vLLM runs on CPU, GiB a replica."""
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
+    enforce_eager: bool = False
+    """Run the model without compiling it: the engine starts a minute earlier or more, and reads more slowly. On CPU
+    compiling needs a C++ compiler."""
     reproducible: bool = False
     """vLLM's batch-invariant mode, on a GPU: completions do not depend on what else is in flight."""
     turn_timeout_seconds: Seconds = 1800

@@ -197,7 +197,7 @@ def test_script_without_a_main_guard_reads_with_vllm_and_leaves_no_engine_behind
     script.write_text(f"""
 import memagent_batch as ma
 policy = ma.Overwrite(chunk_tokens=512, overlap_tokens=48, question_tokens=128, memory_tokens=128, answer_tokens=64)
-vllm = ma.VllmConfig(cpu_kv_cache_gib=1, dtype="float32")
+vllm = ma.VllmConfig(enforce_eager=True, cpu_kv_cache_gib=1, dtype="float32")
 agent = ma.Agent(model="tiny", window_tokens=1024, policy=policy, vllm=vllm)
 with agent.open() as reader:
     print("answer", reader.read({TEXT!r}, {QUESTION!r}).answer)

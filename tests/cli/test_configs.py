@@ -55,7 +55,10 @@ def test_gpu_job_file_keeps_its_readings_within_a_step(config: Path) -> None:
 
 @pytest.mark.vllm
 @pytest.mark.parametrize("config", sorted(JOB_FILES.glob("gpu-*.yaml")), ids=lambda path: path.stem)
-def test_gpu_job_file_gives_arguments_that_vllm_has(config: Path, tiny_model: str) -> None:
+def test_gpu_job_file_gives_arguments_that_vllm_has(
+    config: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "g++")
     agent = read_command(Answer, ["--config", str(config), *GIVEN]).agent
     arguments = engine_arguments(
         agent.vllm, model=tiny_model, tokenizer=None, window_tokens=agent.window_tokens, sampling=agent.sampling

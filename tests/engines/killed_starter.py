@@ -20,4 +20,5 @@ def start_and_die(process: context.ForkServerProcess) -> None:
 
 if __name__ == "__main__":
     context.ForkServerProcess.start = start_and_die  # type: ignore[assignment, method-assign]
-    asyncio.run(VllmEngine(cpu_kv_cache_gib=1).open(context_of(sys.argv[1], window_tokens=1024)).start())
+    engine = VllmEngine(enforce_eager=True, cpu_kv_cache_gib=1).open(context_of(sys.argv[1], window_tokens=1024))
+    asyncio.run(engine.start())

@@ -420,11 +420,11 @@ async def test_damaged_record_of_a_batch_is_named_with_what_its_loss_costs(
     (tmp_path / "batches").mkdir()
     record = tmp_path / "batches" / f"{int(time.time())}-000000000-a.json"
     record.write_text('{"requests": ["a"')
-    with batch_server() as server:
-        with pytest.raises(
-            StorageError, match=rf"{record}, the record of a batch, is damaged: .*; restore it, or .*again"
-        ):
-            async with started(server, tiny_tokenizer, tmp_path, api=api):
-                pass
+    with (
+        batch_server() as server,
+        pytest.raises(StorageError, match=rf"{record}, the record of a batch, is damaged: .*; restore it, or .*again"),
+    ):
+        async with started(server, tiny_tokenizer, tmp_path, api=api):
+            pass
     assert server.sizes == []
     assert records(tmp_path) == [record]

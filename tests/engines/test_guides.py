@@ -82,7 +82,8 @@ async def test_menu_of_a_speculating_engine_is_that_of_one_that_does_not(
 @pytest_asyncio.fixture(loop_scope="session")
 async def speculating(tiny_model: str) -> AsyncIterator[VllmEngine]:
     """vLLM with prompt lookup, as a greedy run on CPU has it."""
-    engine = VllmEngine(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64).open(context_of(tiny_model))
+    settings = VllmEngine(enforce_eager=True, dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64)
+    engine = settings.open(context_of(tiny_model))
     await engine.start()
     yield engine
     await engine.stop()

@@ -13,12 +13,14 @@ import pytest
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.loop.engines.vllm import engine as vllm_engine
 from memagent_batch.loop.engines.vllm.engine import VllmEngine
+from memagent_batch.loop.tokens.tokenizer import Tokenizer
 from memagent_batch.types import FinishReason, Prompt
 from tests.engine_context import context_of
 
 
 def engine_of(model: str, *, window_tokens: int = 1024, **engine_args: Any) -> VllmEngine:
-    return VllmEngine(cpu_kv_cache_gib=1, engine_args=engine_args).open(context_of(model, window_tokens=window_tokens))
+    settings = VllmEngine(enforce_eager=True, cpu_kv_cache_gib=1, engine_args=engine_args)
+    return settings.open(context_of(model, window_tokens=window_tokens))
 
 
 async def test_start_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
@@ -162,3 +164,24 @@ async def test_complete_draws_from_more_prompts_than_an_engine_step_takes(vllm_s
 
 def prompt_of(token_ids: list[int]) -> Prompt:
     return Prompt(path="answer", kind="answer", token_ids=token_ids, max_tokens=8)
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.asyncio(loop_scope="session")
+async def test_compiled_model_writes_what_the_eager_one_writes(
+    tiny_model: str, vllm_greedy: VllmEngine, tiny_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default on CPU: vLLM's own, by torch's compiler and that of C++."""
+    monkeypatch.setenv("CXX", "g++")
+    texts = [f"The access code is {number}. What is the access code?" for number in range(1000, 1016)]
+    prompts = [replace(prompt_of(tiny_tokenizer.encode(text)), max_tokens=24) for text in texts]
+    settings = vllm_greedy.model_copy(update={"enforce_eager": False})
+    engine = settings.open(context_of(tiny_model))
+    await engine.start()
+    try:
+        compiled = await asyncio.gather(*[engine.complete(prompt, seed=0) for prompt in prompts])
+    finally:
+        await engine.stop()
+    eager = await asyncio.gather(*[vllm_greedy.complete(prompt, seed=0) for prompt in prompts])
+    assert [each.token_ids for each in compiled] == [each.token_ids for each in eager]

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.errors import EngineStartError
-from memagent_batch.loop.engines.vllm import start
+from memagent_batch.loop.engines.vllm import compiling, start
 from memagent_batch.loop.engines.vllm.start import (
     KEEPS_MEMORY,
     LOOKUP,
@@ -20,7 +21,7 @@ GREEDY = SamplingConfig()
 
 
 def arguments_of(model: str, *, window_tokens: int = 1024, **settings: Any) -> dict[str, Any]:
-    config = VllmConfig(**settings)
+    config = VllmConfig(**{"enforce_eager": True} | settings)
     return engine_arguments(config, model=model, tokenizer=None, window_tokens=window_tokens, sampling=GREEDY)
 
 
@@ -98,6 +99,52 @@ def test_engine_on_cpu_keeps_memory_unless_the_user_chose_an_allocator(
 @pytest.mark.vllm
 def test_engine_environment_compiles_nothing_on_cpu_unless_the_model_is_compiled(tiny_model: str) -> None:
     assert engine_environment(arguments_of(tiny_model))["TORCHDYNAMO_DISABLE"] == "1"
-    compiled = engine_environment(arguments_of(tiny_model, engine_args={"enforce_eager": False}))
+    compiled = engine_environment({"enforce_eager": False})
     assert "TORCHDYNAMO_DISABLE" not in compiled
     assert compiled["VLLM_USE_AOT_COMPILE"] == "0"
+
+
+@pytest.mark.vllm
+def test_model_is_compiled_as_by_vllm_itself_unless_the_job_says_no(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "g++")
+    assert VllmConfig().enforce_eager is False
+    assert [arguments_of(tiny_model, enforce_eager=value)["enforce_eager"] for value in (False, True)] == [False, True]
+
+
+@pytest.mark.vllm
+def test_machine_without_a_compiler_is_told_of_eager_mode(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(EngineStartError, match=r"vllm\.enforce_eager: .*there is no no-such-compiler here; .*true"):
+        arguments_of(tiny_model, enforce_eager=False)
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    ("flags", "enforce_eager", "minutes", "advice"),
+    [
+        ("avx2 avx512f", True, 12, r"for about 12 minutes: with vllm\.enforce_eager false the job saves a quarter"),
+        ("avx2", True, 20, r"for about 20 minutes: .*false"),
+        ("avx2 avx512f", False, 12, ""),
+        ("avx2 avx512f", False, 1, r"a minute or two: with vllm\.enforce_eager true the job starts"),
+        ("avx2 avx512f", True, 1, ""),
+    ],
+)
+def test_advice_on_compiling_follows_the_seconds_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, enforce_eager: bool, minutes: int, advice: str
+) -> None:
+    """A model of 135 million weights on two cores, whose speed is known: 930 tokens a second in bfloat16."""
+    cpu_info = tmp_path / "cpuinfo"
+    cpu_info.write_text(f"flags : {flags}")
+    monkeypatch.setattr(start, "CPU_INFO_FILE", cpu_info)
+    monkeypatch.setattr(compiling, "num_cores", lambda: 2)
+    with (tmp_path / "model.safetensors").open("wb") as weights:
+        weights.truncate(2 * 135_000_000)
+    speed = 930 * (0.6 if flags == "avx2" else 1)
+    num_tokens = int(minutes * 60 * speed)
+    written = VllmConfig(enforce_eager=enforce_eager)
+    said = compiling.compiling_advice(
+        written, model=str(tmp_path), num_prompt_tokens=num_tokens // 2, num_completion_tokens=num_tokens // 8
+    )
+    assert re.search(advice, said) if advice else said == ""

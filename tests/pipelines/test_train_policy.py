@@ -226,7 +226,7 @@ def write_inputs(folder: Path) -> None:
         "questions": "questions.jsonl",
         "window_tokens": 1024,
         "policy": {"chunk_tokens": 256, "question_tokens": 64, "memory_tokens": 64, "answer_tokens": 32},
-        "vllm": {"dtype": "float32", "cpu_kv_cache_gib": 1},
+        "vllm": {"enforce_eager": True, "dtype": "float32", "cpu_kv_cache_gib": 1},
         "rollouts": {"group_size": 4},
     }
     (folder / "job.yaml").write_text(yaml.safe_dump(job))

@@ -132,6 +132,10 @@ class Engine(ABC):
         """
         await self.start()
 
+    def advice(self, *, model: str, num_prompt_tokens: int, num_completion_tokens: int) -> str:
+        """What `memagent plan` should say of these settings for so many tokens, or nothing; asked before `open`."""
+        return ""
+
     async def describe_server(self) -> Mapping[str, JsonValue]:
         """What a server says of itself and of the model, for the record of a run; empty for an engine without one.
 

@@ -41,7 +41,7 @@ from memagent_batch.run.plan import Plan, PlanCounts, count_pending
 from memagent_batch.run.results import result_questions
 from memagent_batch.run.run import writer_of
 from memagent_batch.run.second_pass import select_again
-from memagent_batch.run.wiring import make_output, make_prompt_tokens
+from memagent_batch.run.wiring import make_output, make_prompt_tokens, resolve_model
 from memagent_batch.types import Cost
 
 _NO_BOUND_DOCUMENT = (
@@ -93,6 +93,8 @@ class PlanSummary(TypedDict):
     """Share of the prices that is saved since turns go in batches, else None."""
     cost: tuple[float, float] | None
     """At least and at most, by the prices of the job, with `intervals` where tokens are estimated; None without."""
+    advice: str
+    """A setting to change before the job begins, or nothing."""
 
 
 @shared_tables()
@@ -251,7 +253,17 @@ def summarise_plan(
         "batches": num_batches,
         "batch_discount": None if num_batches is None else job.prices.batch_discount,
         "cost": None if at_least is None or at_most is None else (at_least, at_most),
+        "advice": _advice(job.agent, costs, follow_ups) if not counts.done else "",
     }
+
+
+def _advice(agent: AgentConfig, costs: PendingCosts, follow_ups: Cost) -> str:
+    engine, sums = engine_settings(agent), costs.sums
+    return engine.advice(
+        model=resolve_model(agent.model) if engine.has_weights else agent.model,
+        num_prompt_tokens=sums["prompt_tokens_at_least"].value - sums["shared_tokens"].value,
+        num_completion_tokens=sums["completion_tokens_at_most"].value + follow_ups.num_completion_tokens,
+    )
 
 
 def _require_documents(index: pa.Table, job: JobConfig) -> None:

@@ -16,6 +16,7 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 from memagent_batch.loop.engines.engine import Engine, EngineContext, finish_reason, require_fit
+from memagent_batch.loop.engines.vllm.compiling import compiling_advice
 from memagent_batch.loop.engines.vllm.start import (
     EngineForkServer,
     engine_arguments,
@@ -134,9 +135,16 @@ class VllmEngine(VllmConfig, Engine):
             server.stop()
 
     def identity(self) -> Mapping[str, Any]:
-        """Number format, batch-invariant mode if it is on, and the arguments that the user passes through."""
-        mode = {"reproducible": True} if self.reproducible else {}
-        return {"kind": self.kind, "dtype": self.dtype, **mode, "engine_args": self.engine_args}
+        """Number format, eager and batch-invariant mode if they are on, and the arguments that users pass through."""
+        modes = {"enforce_eager": self.enforce_eager, "reproducible": self.reproducible}
+        is_on = {name: True for name, value in modes.items() if value}
+        return {"kind": self.kind, "dtype": self.dtype, **is_on, "engine_args": self.engine_args}
+
+    def advice(self, *, model: str, num_prompt_tokens: int, num_completion_tokens: int) -> str:
+        """Whether to compile on CPU; see `Engine.advice`."""
+        return compiling_advice(
+            self, model=model, num_prompt_tokens=num_prompt_tokens, num_completion_tokens=num_completion_tokens
+        )
 
     @property
     def num_gpus(self) -> float:

