@@ -139,7 +139,7 @@ async def test_turns_asked_side_by_side_are_numbered_in_the_order_of_asking() ->
     engine = FreshEngine()
     turns = turns_of(engine)
     asked = ["update/2", "update/0", "update/1"]
-    await asyncio.gather(*[turns(prompt_of(path)) for path in asked])
+    await asyncio.gather(*[turns(prompt_of(path, token_ids=(number,))) for number, path in enumerate(asked)])
     assert [(prompt.number, prompt.path) for prompt in engine.asked] == [*enumerate(asked)]
 
 

@@ -32,6 +32,7 @@ from memagent_batch.run.executors.reports import Board, ReadingShare, Reporter
 from memagent_batch.run.parts import ENDED, EndedRow
 from memagent_batch.run.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents
+from memagent_batch.run.reading.equal_turns import EqualTurns
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading, make_follow_ups, unclosed
 from memagent_batch.run.reading.places import TURNS_AT_ONCE, Suspects, TurnPlaces
 from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
@@ -133,6 +134,7 @@ class Reader:
         self.log = TurnLogWriter(
             self._output, run_id=task.run_id, writer_id=writer_id, settings=task.log, replicas=replicas
         )
+        self.equal_turns = EqualTurns()
         process.on_sigterm(self._leave)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
@@ -165,6 +167,7 @@ class Reader:
                 from_log=await shared.turns_of(address, is_answered=asked.is_answered),
                 log=self.log,
                 suspects=self.suspects,
+                equal=self.equal_turns,
                 places=self.places,
                 document=shared.number,
             )

@@ -22,6 +22,7 @@ from memagent_batch.loop.completions import why_unanswered
 from memagent_batch.loop.engines.engine import Completer
 from memagent_batch.loop.follow_ups.prompts import WHOLE_OR_FAILED
 from memagent_batch.run.reading.agent import LoadedAgent
+from memagent_batch.run.reading.equal_turns import EqualKey, EqualTurns
 from memagent_batch.run.reading.places import Suspects, TurnPlaces
 from memagent_batch.types import Completion, Document, FinishReason, Outcome, Prompt, Question, QuestionTokens, Status
 
@@ -198,6 +199,8 @@ class ReadingTurns:
     """Keeps new turns; None where nothing is kept."""
     suspects: Suspects = field(default_factory=Suspects)
     """The turns that are in flight."""
+    equal: EqualTurns = field(default_factory=EqualTurns)
+    """Completions of turns of other readings, for greedy turns with the same prompt."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
     document: int = 0
     """Number of the document among those that share the places; the lower one is served first."""
@@ -259,10 +262,28 @@ class ReadingTurns:
 
     async def _logged_or_asked(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         if (row := self._find_logged(prompt, address)) is None:
-            return await self._ask(prompt, address)
+            return await self._equal_or_asked(prompt, address)
         completion = completion_of(row)
         is_here = (row["document_hash"], row["path"]) == (address.document_hash, prompt.path)
         if self.log is not None and not is_here:  # each version of a document is whole in the log
+            self.log.record_turn(address, prompt, completion, document_id=self.document_id)
+        return completion
+
+    async def _equal_or_asked(self, prompt: Prompt, address: ReadingAddress) -> Completion:
+        """Takes the completion of an equal turn of another reading, or asks the engine; records it in any case."""
+        if self.is_sampled:
+            return await self._ask(prompt, address)
+        completion = await self.equal.complete(
+            EqualKey(
+                fingerprint=address.fingerprint,
+                kind=prompt.kind,
+                prompt_hash=token_hash(prompt.token_ids),
+                max_tokens=prompt.max_tokens,
+            ),
+            partial(self._ask, prompt, address),
+            may_keep=lambda asked: self._why_unanswered(prompt, asked.text, asked.finish_reason) is None,
+        )
+        if self.log is not None and completion.replayed:
             self.log.record_turn(address, prompt, completion, document_id=self.document_id)
         return completion
 
