@@ -13,7 +13,7 @@ import pytest
 from memagent_batch.apps.api.run import Run
 from memagent_batch.cli.main import main
 from memagent_batch.data.documents import listing
-from memagent_batch.data.ingest import file_tasks
+from memagent_batch.data.ingest import fetch
 from memagent_batch.data.ingest.files import FileConverter, unopened
 from memagent_batch.data.ingest.losses import FileDocument
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
@@ -83,7 +83,7 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
 def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_ends_with_1(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = file_tasks.copy_file
+    whole = fetch.copy_file
 
     def copied(place: Location, copy: Path) -> str:
         if place.uri.endswith("away.txt"):
@@ -92,7 +92,7 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
 
     put_texts(tmp_path / "in", dict.fromkeys(("away.txt", "whole.txt"), NOTHING))
     with monkeypatch.context() as outage:
-        outage.setattr(file_tasks, "copy_file", copied)
+        outage.setattr(fetch, "copy_file", copied)
         assert night(tmp_path, text_model) == 1
     assert "1 of 2 sources were not read" in capsys.readouterr().err.splitlines()[-1]
     assert summary(tmp_path)["num_unread"] == 1

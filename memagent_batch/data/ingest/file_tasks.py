@@ -3,10 +3,9 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from hashlib import sha256
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from memagent_batch.config.ingest import OCR_SECONDS, SECONDS, IngestConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents.source_listing import SourceListing, into_batches
 from memagent_batch.data.ingest.columns import StoredColumn, folder_values
+from memagent_batch.data.ingest.fetch import FileCopy, copy_files
 from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, FileConverter, unopened
 from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, Severity, ending_of, make_converter
@@ -28,12 +28,11 @@ from memagent_batch.data.ingest.rows import DocumentValues, Origin, joined_row
 from memagent_batch.data.ingest.sources import SourceChanges
 from memagent_batch.data.ingest.tables import MetadataRow
 from memagent_batch.data.store.database import run_query
-from memagent_batch.data.store.errors import LASTING_ERRORS, input_errors
+from memagent_batch.data.store.errors import LASTING_ERRORS
 from memagent_batch.data.store.location import Location
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import CONVERTERS
 
-COPY_BYTES = 1 << 20
 TASK_FILES = 256
 """Most document files of a task."""
 TASK_BYTES = 64 << 20
@@ -172,39 +171,41 @@ def read_files(task: FileTask, *, context: TaskContext, settings: FileSettings) 
         TaskReport(context, old_rows=read_old_rows(task.old_rows)) as report,
     ):
         converter = FileConverter(server, converters=settings.converters, limits=settings.limits)
-        for file in task.files:
-            _read_file(file, converter, server, report=report, settings=settings)
-            server.clear()
+        refusals = [_unopened_part(file, file_bytes=settings.file_bytes) for file in task.files]
+        to_open = [file for file, refusal in zip(task.files, refusals, strict=True) if refusal is None]
+        places = [settings.documents.at(file.path) for file in to_open]
+        with closing(copy_files(places, endings=[ending_of(file.name) for file in to_open])) as copies:
+            for file, refusal in zip(task.files, refusals, strict=True):
+                opened = next(copies) if refusal is None else refusal
+                _read_file(file, opened, converter, report=report, settings=settings)
+                server.clear()
     yield from report.tables()
 
 
 def _read_file(
     file: PendingFile,
+    opened: FileCopy | Part,
     converter: FileConverter,
-    server: ConverterServer,
     *,
     report: TaskReport,
     settings: FileSettings,
 ) -> None:
-    digest, readers = None, [KINDS_READER]
-    is_retried = False
-    refusal = _unopened_part(file, file_bytes=settings.file_bytes)
-    if refusal is None:
-        try:
-            copy = server.folder() / f"source{ending_of(file.name)}"
-            digest = copy_file(settings.documents.at(file.path), copy)
-        except InputError as error:
-            if file.content_hash is not None and not isinstance(error.__context__, LASTING_ERRORS):
-                report.add_unfetched(file.name, content_hash=file.content_hash, reason=str(error))
-                return
-            refusal, is_retried = Part(status=PartStatus.NOT_READ, reason=str(error)), True
-    if digest is not None and digest == file.content_hash:
-        report.add_unchanged(file.name, content_hash=digest)
+    """Reads a file from its copy; `opened` is a part that says why if there is none."""
+    digest, readers, is_retried = None, [KINDS_READER], False
+    if isinstance(opened, FileCopy) and opened.error is not None:
+        reason = str(opened.error)
+        if file.content_hash is not None and not isinstance(opened.error.__context__, LASTING_ERRORS):
+            report.add_unfetched(file.name, content_hash=file.content_hash, reason=reason)
+            return
+        opened, is_retried = Part(status=PartStatus.NOT_READ, reason=reason), True
+    if isinstance(opened, Part):
+        converted = unopened(file.name, opened)
+    elif opened.digest == file.content_hash:
+        report.add_unchanged(file.name, content_hash=opened.digest)
         return
-    if refusal is not None:
-        converted = unopened(file.name, refusal)
     else:
-        converted = converter.convert(copy, name=file.name)
+        digest = opened.digest
+        converted = converter.convert(opened.path, name=file.name)
         readers = sorted(converter.readers) or readers
     documents = file_documents(converted, file=file, digest=digest, max_bytes=settings.max_document_bytes)
     source = SourceReport(
@@ -233,16 +234,6 @@ def _unopened_part(file: PendingFile, *, file_bytes: int) -> Part | None:
     size, most = file.num_bytes >> 20, file_bytes >> 20
     reason = f"{size:,} MiB; files of more than {most:,} MiB are not read (--ingest.file-mib)"
     return Part(status=PartStatus.SKIPPED, reason=reason)
-
-
-def copy_file(place: Location, copy: Path) -> str:
-    """Copies a file, in one read; returns its SHA-256."""
-    digest = sha256()
-    with input_errors(place.uri), place.open() as source, copy.open("wb") as target:
-        while block := source.read(COPY_BYTES):
-            digest.update(block)
-            target.write(block)
-    return digest.hexdigest()
 
 
 def file_documents(
