@@ -37,11 +37,11 @@ namespaces:
 	@unshare --user --map-root-user --mount true 2>/dev/null || echo "warning: this machine allows no user namespaces, so tests of a full disk will fail: \
 	set sysctl user.max_user_namespaces; in a container, start it with --security-opt seccomp=unconfined" >&2
 
-# 24 documents of up to 200 K tokens, of which 8 do not state what is asked; read, scored, and as pages. Then three licence files, read by
+# Nine documents of up to 200 K tokens, of which three do not state what is asked; read, scored, and as pages. Then three licence files, read by
 # the reader, beside what their packages declare.
 demo: setup
 	.venv/bin/memagent evaluate make --output $(DEMO_OUT)/suite --typed \
-	  --tasks niah_multikey_1 stated absent --lengths 2K 16K 64K 200K --samples 2
+	  --tasks niah_multikey_1 stated absent --lengths 2K 16K 200K --samples 1
 	.venv/bin/memagent evaluate run --config tiny --suite $(DEMO_OUT)/suite --output $(DEMO_OUT)/results \
 	  --follow-ups.evidence --follow-ups.support
 	.venv/bin/memagent page $(DEMO_OUT)/results/runs/overwrite

@@ -67,4 +67,5 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="reader-135m", help="another model: a folder or hub name")
     parser.add_argument("--packages", nargs="+", default=(), help="names of packages; by default all")
     arguments = parser.parse_args()
-    scan(packages(arguments.packages), arguments.output, ma.Agent(model=arguments.model, policy=POLICY))
+    vllm = ma.VllmConfig(enforce_eager=True)  # on CPU compiling takes longer than to read some packages
+    scan(packages(arguments.packages), arguments.output, ma.Agent(model=arguments.model, policy=POLICY, vllm=vllm))

@@ -17,8 +17,8 @@ def test_demo_reads_its_documents_right(tmp_path: Path) -> None:
     ended = subprocess.run(["make", "demo", f"DEMO_OUT={tmp_path}"], cwd=CHECKOUT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     scores = pq.read_table(tmp_path / "results" / "scores")
-    assert scores.num_rows == 24
-    assert pc.sum(scores["score"]).as_py() >= 23, ended.stdout  # 24 here; a processor may round otherwise
+    assert scores.num_rows == 9
+    assert pc.sum(scores["score"]).as_py() >= 8, ended.stdout  # 9 here; a processor may round otherwise
     assert (tmp_path / "results" / "runs" / "overwrite" / "pages" / "index.html").exists()
     read = table_rows(str(tmp_path / "licences" / "answers"), "answers")
     labels = {row["document_id"]: row["value_label"] for row in read if row["question_id"] == "licence"}

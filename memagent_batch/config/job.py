@@ -107,7 +107,7 @@ class LogConfig(Section):
 class DriverConfig(Section):
     """The process that plans a run."""
 
-    memory_gib: Annotated[float, Field(gt=0)] = 1.0
+    memory_gib: Annotated[float, Field(gt=0)] = 0.9
     """Memory of the database that joins documents, questions and log, GiB. Beyond it, temporary files are used
     (`TMPDIR`)."""
 

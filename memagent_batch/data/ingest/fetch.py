@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,6 @@ from memagent_batch.errors import InputError
 
 COPIES_AHEAD = 16
 """Most copies of a task at once, the one that is read among them."""
-COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +68,7 @@ def _try_copy(place: Location, path: Path) -> FileCopy:
 
 def copy_file(place: Location, path: Path) -> str:
     """Copies a file, in one read; returns its SHA-256."""
-    digest = sha256()
-    with input_errors(place.uri), place.open() as source, path.open("wb") as target:
-        while block := source.read(COPY_BYTES):
-            digest.update(block)
-            target.write(block)
-    return digest.hexdigest()
+    with input_errors(place.uri):
+        place.copy_to(path)
+    with path.open("rb") as copied:
+        return file_digest(copied, "sha256").hexdigest()

@@ -33,6 +33,8 @@ UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://", "abfs://", "abfss://
 """File systems that would answer from a listing of some seconds ago."""
 UNSYNCABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EBADF, errno.EACCES})
 """What a file system says that can't sync a folder."""
+COPY_BYTES = 1 << 20
+"""Bytes of a file that are held while it is copied."""
 TEMPORARY = ".tmp-"
 """Beginning of the names of half-written files."""
 
@@ -186,6 +188,14 @@ class Location:
         """Opens the file for reading, with seeking."""
         stream: IO[bytes] = self.fs.open(self.path, "rb")
         return stream
+
+    def copy_to(self, path: Path) -> None:
+        """Copies the file to a path of this machine; of S3 by one request, where `open` would ask for the size too."""
+        if self.is_s3:
+            self.fs.get_file(self.path, str(path))
+            return
+        with self.open() as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target, COPY_BYTES)
 
     def read_bytes(self) -> bytes:
         """The whole file."""
