@@ -40,8 +40,10 @@ from memagent_batch.data.store.turn_log.rows import TurnRow
 from memagent_batch.data.store.turn_log.turns import LoggedTurns, read_turns
 from memagent_batch.loop.addresses import ReadingAddress, text_hash
 from memagent_batch.loop.engines.vllm import orphan_guard
+from memagent_batch.run.budgets import fit_budgets_to_window
 from memagent_batch.run.flows.answer import answer
 from memagent_batch.run.reading.agent import make_agent
+from memagent_batch.run.reading.documents import with_breaks
 from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly, read
 from memagent_batch.run.wiring import identify_reader, make_output, make_tokenizer, with_prompt_order
 from memagent_batch.types import Prompt, Question
@@ -221,7 +223,7 @@ def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     """All turns of a run, in the order of their start: the policy runs again, answered from the turn log."""
     texts = pq.read_table(job.documents[0])["text"].to_pylist()
     questions = [str(each) for each in job.ask]
-    agent = with_prompt_order(job.agent, num_questions=len(questions))
+    agent = fit_budgets_to_window(with_prompt_order(job.agent, num_questions=len(questions)))
     output, reader = make_output(job), identify_reader(agent).fingerprint
     files, hashes = list_folder(output / TURNS_FOLDER), [*map(text_hash, texts)]
     logged = read_turns(output, files, fingerprints=[reader], document_hashes=hashes)[reader]
@@ -251,5 +253,6 @@ async def _asked(
         observe=lambda prompt, _: prompts.append(prompt),
     )
     asked = Question(question_id="", text=question)
-    await read(make_tokenizer(agent).document(text), asked, agent=make_agent(agent), turns=turns)
+    document = with_breaks(make_tokenizer(agent).document(text), text, agent=agent)
+    await read(document, asked, agent=make_agent(agent), turns=turns)
     return prompts
