@@ -15,7 +15,7 @@ MEASUREMENTS = {
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",
     "counts": "What does the count of the words of a file take beside its reader?",
     "resume": "How much memory does a process take that goes on with many questions over one long document?",
-    "templates": "What would contracts from few templates save if equal prompts of other documents were looked up?",
+    "templates": "What do contracts from few templates save since equal prompts are asked once?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.

@@ -176,7 +176,8 @@ def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
 
 def _job_speed(job: JobConfig) -> float:
     """Turns a second of a run, from the first prompt to the last token."""
-    rows = pq.read_table(f"{job.output}/log/turns", columns=["finished_at", "engine_seconds"]).to_pylist()
+    rows = pq.read_table(f"{job.output}/log/turns", columns=["finished_at", "engine_seconds", "is_copy"]).to_pylist()
+    rows = [row for row in rows if not row["is_copy"]]
     ends: list[float] = [row["finished_at"].timestamp() for row in rows]
     began: float = min(end - row["engine_seconds"] for end, row in zip(ends, rows, strict=True))
     return len(rows) / (max(ends) - began)
@@ -238,6 +239,7 @@ def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
         turns += [RecordedTurn(prompt=prompt, row=rows[prompt.path]) for prompt in prompts]
     if len(turns) != sum(map(len, logged.values())):
         raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
+    turns = [turn for turn in turns if not turn.row["is_copy"]]  # of the others the engine was not asked
     return sorted(turns, key=lambda turn: turn.row["finished_at"] - timedelta(seconds=turn.row["engine_seconds"]))
 
 

@@ -5,6 +5,7 @@ import random
 import shutil
 import statistics
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
@@ -98,10 +99,13 @@ def engine_on_own_core() -> Iterator[None]:
     engine_core, other_core = sorted(before)[:2]
     ended = threading.Event()
 
+    began = time.time()
+
     def pin_engines() -> None:
         while not ended.wait(PIN_SECONDS):
-            for process in psutil.process_iter(["cmdline"]):
-                if ENGINE_PROCESS in " ".join(process.info["cmdline"] or ()):
+            for process in psutil.process_iter(["cmdline", "create_time"]):
+                is_engine = ENGINE_PROCESS in " ".join(process.info["cmdline"] or ())
+                if is_engine and process.info["create_time"] >= began:
                     _pin(process, {engine_core})
 
     _pin(psutil.Process(), {other_core})  # processes that start later inherit it

@@ -1,4 +1,4 @@
-"""What contracts from few templates would save if turns of other documents with the same prompt were looked up.
+"""What contracts from few templates save since turns of other documents with the same prompt are not asked again.
 
 `parallel` reads every chunk of a document apart from the others, so two contracts whose chunks have the same text send
 the same prompts in the first round of reads. Later rounds show what the first one found, which differs. Each template

@@ -25,6 +25,7 @@ TURN = {
     "run.reading.read.ReadingTurns.__call__": "turns(",
     "run.reading.read.ReadingTurns._complete": "self._complete(",
     "run.reading.read.ReadingTurns._logged_or_asked": "self._logged_or_asked(",
+    "run.reading.read.ReadingTurns._equal_or_asked": "self._equal_or_asked(",
     "run.reading.read.ReadingTurns._ask": "self._ask(",
     "loop.engines.vllm.engine.VllmEngine.complete": "engine.complete(",
 }

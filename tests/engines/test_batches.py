@@ -406,6 +406,7 @@ async def test_record_of_a_batch_after_thirty_days_goes_with_the_file_of_its_req
     (tmp_path / "batches").mkdir()
     record = {"input_file_id": "file-old", "batch_id": "batch_old", "requests": ["a"]}
     (tmp_path / "batches" / f"{made}-000000000-a.json").write_text(json.dumps(record))
+    (tmp_path / "batches" / f"{made}-000000000-b.json").write_text("damaged")
     with batch_server() as server:
         server.files["file-old"] = b"{}"
         async with started(server, tiny_tokenizer, tmp_path, api=EndpointApi.CHAT) as engine:

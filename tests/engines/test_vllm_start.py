@@ -139,12 +139,13 @@ def test_advice_on_compiling_follows_the_seconds_of_the_job(
     cpu_info.write_text(f"flags : {flags}")
     monkeypatch.setattr(start, "CPU_INFO_FILE", cpu_info)
     monkeypatch.setattr(compiling, "num_cores", lambda: 2)
+    monkeypatch.setenv("CXX", "g++")
     with (tmp_path / "model.safetensors").open("wb") as weights:
         weights.truncate(2 * 135_000_000)
     speed = 930 * (0.6 if flags == "avx2" else 1)
     num_tokens = int(minutes * 60 * speed)
     written = VllmConfig(enforce_eager=enforce_eager)
     said = compiling.compiling_advice(
-        written, model=str(tmp_path), num_prompt_tokens=num_tokens // 2, num_completion_tokens=num_tokens // 8
+        written, model=str(tmp_path), num_prompt_tokens=num_tokens // 2, most_completion_tokens=num_tokens * 10 // 32
     )
     assert re.search(advice, said) if advice else said == ""

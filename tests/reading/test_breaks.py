@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memagent_batch.cli.settings import job_of
@@ -75,6 +75,7 @@ WORDS = ["the", "tenant", "pays", "rent.", "Each", "party,", "keeps", "records;"
     chunk_tokens=st.integers(120, 200),
     at=st.sampled_from(["sentences", "lines"]),
 )
+@example(words=["the"] * 14 + ["EUR 4,250,000", "31. Dezember 2024"], gap="\t", chunk_tokens=120, at="sentences")
 def test_no_number_or_word_is_cut_by_a_chunk_border(words: list[str], gap: str, chunk_tokens: int, at: str) -> None:
     agent = agent_of(break_at=at, chunk_tokens=chunk_tokens)
     text = gap.join(each for pair in zip(words, itertools.cycle(WORDS), strict=False) for each in pair)

@@ -12,11 +12,11 @@ from memagent_batch.config.job import LogConfig
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.turn_log.turns import read_turns
 from memagent_batch.data.store.turn_log.writer import TurnLogWriter
-from memagent_batch.errors import EngineRequestError, TurnUnansweredError
+from memagent_batch.errors import EngineDeadError, EngineRequestError, TurnUnansweredError
 from memagent_batch.loop.addresses import ReadingAddress
 from memagent_batch.run.flows.answer import answer
-from memagent_batch.run.reading import equal_turns
-from memagent_batch.run.reading.equal_turns import EqualTurns
+from memagent_batch.run.reading import places
+from memagent_batch.run.reading.places import EqualTurns, Suspects
 from memagent_batch.run.reading.read import ReadingTurns, ReplayOnly
 from memagent_batch.types import Completion, FinishReason, Prompt
 from tests import prompt_dependent_engine
@@ -36,13 +36,16 @@ class Engine(ReplayOnly):
     """Writes the number of the request; the first requests do what they are told instead."""
 
     def __init__(self, *first: str | Exception) -> None:
-        self.asked = 0
+        self.asked = self.most_at_once = self._at_once = 0
         self._first = [*first]
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         self.asked += 1
         text: str | Exception = f"written {self.asked}"
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
         await asyncio.sleep(0.01)
+        self._at_once -= 1
         if self._first:
             text = self._first.pop(0)
         if isinstance(text, Exception):
@@ -86,14 +89,35 @@ async def test_turns_at_the_same_time_wait_for_the_first_one() -> None:
     assert {each.text for each in found} == {"written 1"}
 
 
-async def test_failure_of_a_turn_is_not_shared() -> None:
+async def test_turns_that_waited_for_one_that_fails_are_asked_side_by_side() -> None:
     refused = EngineRequestError("refused")
     engine, equal = Engine(refused, refused), EqualTurns()
     asked = [turns_of(engine, equal, f"d{number}")(prompt_of(1)) for number in range(5)]
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert found[:2] == [refused, refused]
-    assert {each.text for each in found[2:] if isinstance(each, Completion)} == {"written 3"}
-    assert engine.asked == 3
+    assert {each.text for each in found[2:] if isinstance(each, Completion)} == {"written 3", "written 4", "written 5"}
+    assert engine.most_at_once == 4
+
+
+async def test_reading_makes_no_further_prompts_while_it_waits_for_an_equal_turn() -> None:
+    engine, equal = Engine(), EqualTurns()
+    first = asyncio.ensure_future(turns_of(engine, equal, "a")(prompt_of(1)))
+    await asyncio.sleep(0)
+    turns = turns_of(engine, equal, "b")
+    second = asyncio.ensure_future(turns(prompt_of(1)))
+    await turns.room()
+    assert first.done()
+    await asyncio.sleep(0)
+    assert (await second).text == "written 1"
+    await turns.room()
+
+
+async def test_turn_that_waits_counts_as_in_flight_when_the_engine_dies() -> None:
+    engine, equal, suspects = Engine(EngineDeadError("killed")), EqualTurns(), Suspects()
+    asked = [turns_of(engine, equal, name, suspects=suspects)(prompt_of(1)) for name in "abc"]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(found[0], EngineDeadError)
+    assert [key[0][0] for key in suspects.at_death] == ["a", "b", "c"]
 
 
 async def test_turn_that_is_given_up_while_others_wait_for_it_leaves_its_place_to_one_of_them() -> None:
@@ -132,7 +156,7 @@ async def test_turn_that_differs_is_asked(prompt: Prompt, settings: Mapping[str,
 
 
 async def test_completions_that_were_not_used_for_longest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equal_turns, "KEPT_TOKENS", 3 * equal_turns.LEAST_TOKENS)
+    monkeypatch.setattr(places, "KEPT_TOKENS", 3 * places.LEAST_TOKENS)
     engine, equal = Engine(), EqualTurns()
 
     async def text_of(number: int) -> str:

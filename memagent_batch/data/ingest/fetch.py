@@ -4,13 +4,14 @@ A request to an object store takes milliseconds in which its file can't be read 
 while it reads one; what lies on the disk at once is bounded.
 """
 
+import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from queue import SimpleQueue
 
 from memagent_batch.data.store.errors import input_errors
 from memagent_batch.data.store.location import Location
@@ -30,27 +31,68 @@ class FileCopy:
     error: InputError | None = None
 
 
-def copy_files(places: Sequence[Location], *, endings: Sequence[str]) -> Generator[FileCopy]:
-    """Yields a copy of each file in this order, each until the next one is asked for; close it to remove all.
+def copy_files(places: Sequence[Location], *, endings: Sequence[str], folder: Path) -> Generator[FileCopy]:
+    """Yields a copy of each file in this order, each until the next one is asked for.
+
+    If it is closed before its end, it returns at once; copies that are under way end in their threads.
 
     Args:
         places: The files.
         endings: The endings that their copies get, such as `.pdf`.
+        folder: Where the copies lie; whoever made it removes it.
     """
-    waiting = deque[Future[FileCopy]]()
-    with TemporaryDirectory(prefix="memagent-files-") as folder, ThreadPoolExecutor(COPIES_AHEAD) as threads:
-        copies = [Path(folder) / f"{number}{ending}" for number, ending in enumerate(endings)]
-        pending = zip(places, copies, strict=True)
-        try:
-            for place, path in pending:
-                waiting.append(threads.submit(_try_copy, place, path))
-                if len(waiting) == COPIES_AHEAD:
-                    yield from _first_of(waiting)
-            while waiting:
+    copies = [folder / f"{number}{ending}" for number, ending in enumerate(endings)]
+    pending = zip(places, copies, strict=True)
+    threads, waiting = _CopyThreads(min(len(places), _num_threads(places))), deque[Future[FileCopy]]()
+    try:
+        for place, path in pending:
+            waiting.append(threads.submit(place, path))
+            if len(waiting) == COPIES_AHEAD:
                 yield from _first_of(waiting)
-        finally:
-            for each in waiting:
-                each.cancel()
+        while waiting:
+            yield from _first_of(waiting)
+    finally:
+        for each in waiting:
+            each.cancel()
+        threads.stop()
+
+
+def _num_threads(places: Sequence[Location]) -> int:
+    """How many may copy at once: one where threads can't share the connection, such as FTP, or the file of a TAR."""
+    takes_many = all(place.is_local or place.fs.async_impl for place in places[:1])
+    return COPIES_AHEAD if takes_many else 1
+
+
+class _CopyThreads:
+    """Threads that end with the process: a request to a store that hangs keeps nobody from leaving."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._asked: SimpleQueue[tuple[Location, Path, Future[FileCopy]] | None] = SimpleQueue()
+        for _ in range(number):
+            threading.Thread(target=self._work, name="copies", daemon=True).start()
+
+    def submit(self, place: Location, path: Path) -> Future[FileCopy]:
+        future = Future[FileCopy]()
+        self._asked.put((place, path, future))
+        return future
+
+    def stop(self) -> None:
+        """Lets each thread end after the copy that it makes."""
+        for _ in range(self._number):
+            self._asked.put(None)
+
+    def _work(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            place, path, future = asked
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(FileCopy(path=path, digest=copy_file(place, path)))
+            except InputError as error:
+                future.set_result(FileCopy(path=path, error=error))
+            except BaseException as error:  # noqa: BLE001 - whoever waits for the copy raises it
+                future.set_exception(error)
 
 
 def _first_of(waiting: deque[Future[FileCopy]]) -> Iterator[FileCopy]:
@@ -59,15 +101,8 @@ def _first_of(waiting: deque[Future[FileCopy]]) -> Iterator[FileCopy]:
     copy.path.unlink(missing_ok=True)
 
 
-def _try_copy(place: Location, path: Path) -> FileCopy:
-    try:
-        return FileCopy(path=path, digest=copy_file(place, path))
-    except InputError as error:
-        return FileCopy(path=path, error=error)
-
-
 def copy_file(place: Location, path: Path) -> str:
-    """Copies a file, in one read; returns its SHA-256."""
+    """Copies a file; returns its SHA-256."""
     with input_errors(place.uri):
         place.copy_to(path)
     with path.open("rb") as copied:

@@ -174,11 +174,12 @@ def read_files(task: FileTask, *, context: TaskContext, settings: FileSettings) 
         refusals = [_unopened_part(file, file_bytes=settings.file_bytes) for file in task.files]
         to_open = [file for file, refusal in zip(task.files, refusals, strict=True) if refusal is None]
         places = [settings.documents.at(file.path) for file in to_open]
-        with closing(copy_files(places, endings=[ending_of(file.name) for file in to_open])) as copies:
+        endings, folder = [ending_of(file.name) for file in to_open], server.folder()
+        with closing(copy_files(places, endings=endings, folder=folder)) as copies:
             for file, refusal in zip(task.files, refusals, strict=True):
                 opened = next(copies) if refusal is None else refusal
                 _read_file(file, opened, converter, report=report, settings=settings)
-                server.clear()
+                server.clear(but=folder)
     yield from report.tables()
 
 

@@ -132,7 +132,7 @@ class Engine(ABC):
         """
         await self.start()
 
-    def advice(self, *, model: str, num_prompt_tokens: int, num_completion_tokens: int) -> str:
+    def advice(self, *, model: str, num_prompt_tokens: int, most_completion_tokens: int) -> str:
         """What `memagent plan` should say of these settings for so many tokens, or nothing; asked before `open`."""
         return ""
 

@@ -12,7 +12,7 @@ from itertools import chain
 
 from memagent_batch.types import Document
 
-SPLIT = 4
+SPLIT = 5
 """Raised with each change of where sentences end: evidence is then asked for again where its prompt is another one."""
 MAX_SENTENCE_CHARS = 400
 """Longest sentence, characters; longer runs are cut, at white space if there is some."""
@@ -166,7 +166,8 @@ def _ends_at_mark(text: str, mark: "re.Match[str]") -> bool:
     if mark[0] != ".":
         return True
     before = text[max(0, mark.start() - WORD_CHARS) : mark.start()]
-    word = ELISION.sub("", before.rpartition(" ")[2].rpartition("\n")[2].lstrip("([\"'“‘«"))
+    word = "" if before[-1:].isspace() else "".join(before.split()[-1:])
+    word = ELISION.sub("", word.lstrip("([\"'“‘«"))
     listed = f" {word.casefold()} "
     if listed in ABBREVIATIONS or (listed in BEFORE_NUMBERS and NUMERAL.match(text, after)):
         return False
@@ -243,8 +244,8 @@ def cut_place(text: str, start: int, end: int) -> int:
     spaces = [place for place in range(end, start, -1) if text[place].isspace()]
     around = {
         place: (
-            text[max(0, place - WORD_CHARS) : place].rstrip().rpartition(" ")[2],
-            text[place : place + WORD_CHARS].lstrip().partition(" ")[0],
+            "".join(text[max(0, place - WORD_CHARS) : place].split()[-1:]),
+            "".join(text[place : place + WORD_CHARS].split()[:1]),
         )
         for place in spaces
     }

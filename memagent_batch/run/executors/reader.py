@@ -32,9 +32,8 @@ from memagent_batch.run.executors.reports import Board, ReadingShare, Reporter
 from memagent_batch.run.parts import ENDED, EndedRow
 from memagent_batch.run.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.run.reading.documents import PlannedDocument, planned_documents
-from memagent_batch.run.reading.equal_turns import EqualTurns
 from memagent_batch.run.reading.follow_ups import FollowUps, Tracer, close_reading, make_follow_ups, unclosed
-from memagent_batch.run.reading.places import TURNS_AT_ONCE, Suspects, TurnPlaces
+from memagent_batch.run.reading.places import TURNS_AT_ONCE, EqualTurns, Suspects, TurnPlaces
 from memagent_batch.run.reading.read import FollowUpsOnly, Reading, ReadingTurns, read
 from memagent_batch.run.wiring import make_engine, make_output, require_reader
 from memagent_batch.types import Completion, Prompt, Status
@@ -167,7 +166,7 @@ class Reader:
                 from_log=await shared.turns_of(address, is_answered=asked.is_answered),
                 log=self.log,
                 suspects=self.suspects,
-                equal=self.equal_turns,
+                equal=self.equal_turns if self.task.is_planned and not asked.is_answered else EqualTurns(),
                 places=self.places,
                 document=shared.number,
             )

@@ -192,7 +192,7 @@ class Reporter:
             self.send()
 
     def count_turn(self, prompt: Prompt, completion: Completion) -> None:
-        """Takes a turn; what came from the log cost the engine nothing."""
+        """Takes a turn; what was replayed cost the engine nothing."""
         if completion.replayed:
             return
         cut = completion.finish_reason == FinishReason.LENGTH
@@ -293,7 +293,7 @@ class ReadingShare:
         self._num_turns = self._reported = 0
 
     def count_turn(self, prompt: Prompt, completion: Completion) -> None:
-        """Takes a turn; one from the log counts as any other."""
+        """Takes a turn; a replayed one counts as any other."""
         self._reporter.count_turn(prompt, completion)
         if prompt.fingerprint is None:
             most = self._most_turns()

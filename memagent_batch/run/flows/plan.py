@@ -253,16 +253,16 @@ def summarise_plan(
         "batches": num_batches,
         "batch_discount": None if num_batches is None else job.prices.batch_discount,
         "cost": None if at_least is None or at_most is None else (at_least, at_most),
-        "advice": _advice(job.agent, costs, follow_ups) if not counts.done else "",
+        "advice": _advice(job.agent, costs, begins_with_chunk=begins_with_chunk) if not counts.done else "",
     }
 
 
-def _advice(agent: AgentConfig, costs: PendingCosts, follow_ups: Cost) -> str:
+def _advice(agent: AgentConfig, costs: PendingCosts, *, begins_with_chunk: bool) -> str:
     engine, sums = engine_settings(agent), costs.sums
     return engine.advice(
         model=resolve_model(agent.model) if engine.has_weights else agent.model,
-        num_prompt_tokens=sums["prompt_tokens_at_least"].value - sums["shared_tokens"].value,
-        num_completion_tokens=sums["completion_tokens_at_most"].value + follow_ups.num_completion_tokens,
+        num_prompt_tokens=sums["prompt_tokens_at_least"].value - sums["shared_tokens"].value * begins_with_chunk,
+        most_completion_tokens=sums["completion_tokens_at_most"].value,
     )
 
 

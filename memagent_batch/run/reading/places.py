@@ -2,6 +2,9 @@
 
 The questions of a document stay in step, so that they share its prefix cache.
 
+Of turns with the same prompt one asks, and the others take its completion. Contracts from one template have chunks of
+the same text, for which a policy that reads chunks apart from each other, such as `parallel`, sends the same prompt.
+
 Turns that were in flight when an engine died are remembered after the restart, and given up at the fourth death.
 Without that, a turn that kills its engine would be retried forever, and stop the readings beside it each time. Turns
 that were there at two deaths are suspects. They run in groups of 16, then those of the group that died run alone: of
@@ -10,14 +13,15 @@ that were there at two deaths are suspects. They run in groups of 16, then those
 
 import asyncio
 import heapq
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memagent_batch.data.store.turn_log.index import ReadingKey, reading_key
 from memagent_batch.errors import BoundReachedError, EngineDeadError, EngineRequestError
 from memagent_batch.loop.addresses import ReadingAddress
+from memagent_batch.types import Completion
 
 TURNS_AT_ONCE = 256
 """Places of an engine if no number is set: as many requests as vLLM puts in a step by default."""
@@ -29,6 +33,11 @@ ALONE_DEATHS = 3
 """Deaths after which a suspect runs with no other suspect beside it."""
 FATAL_DEATHS = 4
 """Deaths after which a turn is given up and its reading fails."""
+
+KEPT_TOKENS = 500_000
+"""Tokens of the completions that are kept: some 30 MB. Those that were not used for longest are dropped."""
+LEAST_TOKENS = 25
+"""What a shorter completion counts as: of those at most 20,000 are kept."""
 
 TurnKey = tuple[ReadingKey, str, str]
 """A reading, the fingerprint of what answers its turn, and the turn's path."""
@@ -169,6 +178,65 @@ class Suspects:
             raise
         finally:
             self._in_flight.discard(turn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualKey:
+    """What equal turns have in common."""
+
+    fingerprint: str
+    kind: str
+    prompt_hash: str
+    max_tokens: int
+
+
+class EqualTurns:
+    """The completions of greedy turns of a process, whatever document they were asked for."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[EqualKey, Completion] = OrderedDict()
+        self._num_tokens = 0
+        self._under_way: dict[EqualKey, asyncio.Future[None]] = {}
+
+    def find(self, key: EqualKey) -> Completion | None:
+        """The completion of an equal turn, marked as replayed; None if there is none."""
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return replace(self._kept[key], replayed=True)
+
+    def under_way(self, key: EqualKey) -> asyncio.Future[None] | None:
+        """What is done once an equal turn that is being asked has ended, in whatever way; None if there is none."""
+        return self._under_way.get(key)
+
+    async def ask(
+        self, key: EqualKey, ask: Callable[[], Awaitable[Completion]], *, may_keep: Callable[[Completion], bool]
+    ) -> Completion:
+        """What `ask` returns. Others can wait for it, and take it if `may_keep` says so.
+
+        If an equal turn is under way, it has no effect on it: it is for callers that waited for one that failed.
+        """
+        if key in self._under_way:
+            return await ask()
+        ended = self._under_way[key] = asyncio.get_running_loop().create_future()
+        try:
+            completion = await ask()
+            if may_keep(completion):
+                self._keep(key, completion)
+            return completion
+        finally:
+            del self._under_way[key]
+            ended.set_result(None)
+
+    def _keep(self, key: EqualKey, completion: Completion) -> None:
+        self._kept[key] = completion
+        self._num_tokens += _size(completion)
+        while self._num_tokens > KEPT_TOKENS:
+            self._num_tokens -= _size(self._kept.popitem(last=False)[1])
+
+
+def _size(completion: Completion) -> int:
+    return max(LEAST_TOKENS, len(completion.token_ids))
 
 
 def _turn_key(address: ReadingAddress, path: str) -> TurnKey:

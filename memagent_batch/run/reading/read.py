@@ -22,8 +22,7 @@ from memagent_batch.loop.completions import why_unanswered
 from memagent_batch.loop.engines.engine import Completer
 from memagent_batch.loop.follow_ups.prompts import WHOLE_OR_FAILED
 from memagent_batch.run.reading.agent import LoadedAgent
-from memagent_batch.run.reading.equal_turns import EqualKey, EqualTurns
-from memagent_batch.run.reading.places import Suspects, TurnPlaces
+from memagent_batch.run.reading.places import EqualKey, EqualTurns, Suspects, TurnPlaces
 from memagent_batch.types import Completion, Document, FinishReason, Outcome, Prompt, Question, QuestionTokens, Status
 
 log = logging.getLogger(__name__)
@@ -210,6 +209,8 @@ class ReadingTurns:
     """Whether completions begin inside a thought (`PromptTokens.opens_thought`); `read` sets it."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     _num_asked: int = field(default=0, init=False)
+    _awaited: list[asyncio.Future[None]] = field(default_factory=list, init=False)
+    """Equal turns of other readings that turns of this one wait for."""
     _hashes: dict[int, str] = field(default_factory=dict, init=False)
     """The hash (`hash_turn`) of each finished turn of the reading, by the number of the turn."""
     _follow_ups: dict[tuple[str, str], Completion] = field(default_factory=dict, init=False)
@@ -221,8 +222,11 @@ class ReadingTurns:
         return [self._hashes[number] for number in sorted(self._hashes)]
 
     async def room(self) -> None:
-        """Returns when no turn of the reading waits for a place; see `PlacedTurns`."""
+        """Returns when no turn of the reading waits for a place, or for an equal turn of another reading."""
         await asyncio.sleep(0)  # a turn that was just asked takes its place first
+        while self._awaited:
+            await asyncio.wait(self._awaited[:1])
+            await asyncio.sleep(0)  # the turn that waited goes on first
         await self.places.room(self.address)
 
     async def __call__(self, prompt: Prompt) -> Completion:
@@ -270,20 +274,33 @@ class ReadingTurns:
         return completion
 
     async def _equal_or_asked(self, prompt: Prompt, address: ReadingAddress) -> Completion:
-        """Takes the completion of an equal turn of another reading, or asks the engine; records it in any case."""
+        """Takes the completion of an equal turn of another reading, or asks the engine; records it in any case.
+
+        While an equal turn is under way, this one waits for it, once: where that one fails, all that waited ask.
+        """
         if self.is_sampled:
             return await self._ask(prompt, address)
-        completion = await self.equal.complete(
-            EqualKey(
-                fingerprint=address.fingerprint,
-                kind=prompt.kind,
-                prompt_hash=token_hash(prompt.token_ids),
-                max_tokens=prompt.max_tokens,
-            ),
-            partial(self._ask, prompt, address),
-            may_keep=lambda asked: self._why_unanswered(prompt, asked.text, asked.finish_reason) is None,
+        key = EqualKey(
+            fingerprint=address.fingerprint,
+            kind=prompt.kind,
+            prompt_hash=token_hash(prompt.token_ids),
+            max_tokens=prompt.max_tokens,
         )
-        if self.log is not None and completion.replayed:
+        if (other := self.equal.under_way(key)) is not None:
+            self._awaited.append(other)
+            try:
+                with self.suspects.watch(address, prompt.path):  # it is in flight too: the same prompt may kill
+                    await asyncio.wait([other])
+            finally:
+                self._awaited.remove(other)
+        if (completion := self.equal.find(key)) is None:
+            return await self.equal.ask(
+                key,
+                partial(self._ask, prompt, address),
+                may_keep=lambda asked: self._why_unanswered(prompt, asked.text, asked.finish_reason) is None,
+            )
+        if self.log is not None:
+            await self.log.room()
             self.log.record_turn(address, prompt, completion, document_id=self.document_id)
         return completion
 

@@ -74,6 +74,7 @@ def test_sentences_of_many_scripts_and_forms(text: str, expected: list[str]) -> 
         "As follows: 1. The tenant pays; 2. The landlord repairs.",
         "Dated 31. Dec. 2024 by him.",
         "Der Vertrag endet am 31. Dezember 2024, zum 1. Januar oder am 5. Mai.",
+        "Ende\t31. Dezember 2024\tsee\u00a0No. 5 and\tDr. Gray.",
         "Gemäß § 5 Abs. 2 Nr. 3 BGB i. V. m. Art. 7 und Anlage Nr. A-12 gilt dies.",
         "Das gilt z. B. Mietern, d. h. Personen, u. a. Kindern gegenüber.",
         "Im 19. Jahrhundert galt die 2. Fassung der 3. Auflage, Az. VIII ZR 12/20.",

@@ -62,7 +62,7 @@ class KeyRow(AddressRow):
     finished_at: Annotated[datetime, Column("when that was, or the last of the turns")]
     document_id: Annotated[str | None, Column("of turns: the document as which this version was read")]
     num_turns: Annotated[int, Column("turns that the row stands for, 0 of others", "turns")]
-    num_copies: Annotated[int, Column("of these, taken from the log, mostly from another version", "turns")]
+    num_copies: Annotated[int, Column("of these, copies of turns with the same prompt", "turns")]
 
 
 LOG_KEYS = arrow_schema(KeyRow)

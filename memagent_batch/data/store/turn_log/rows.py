@@ -95,8 +95,8 @@ class LoggedTurnRow(_RunRow, AddressRow):
     is_copy: Annotated[
         bool,
         Column(
-            "whether the completion is a copy of a logged turn with the same prompt, mostly of another version of the "
-            "document; its costs are those of that turn, and were not paid again"
+            "whether the completion is a copy of a turn with the same prompt, of another version of the document or of "
+            "another document; its costs are those of that turn, and were not paid again"
         ),
     ]
     num_billed_tokens: Annotated[
@@ -131,8 +131,12 @@ class ResultColumns(TypedDict):
     ]
     num_document_tokens: Annotated[int | None, Column("length of the document", "tokens")]
     num_chunks: Annotated[int | None, pa.int32(), Column("chunks of the document", "chunks")]
-    num_turns: Annotated[int, pa.int32(), Column("turns of the reading, also those from the log", "turns")]
-    num_replayed_turns: Annotated[int, pa.int32(), Column("of these, taken from the turn log", "turns")]
+    num_turns: Annotated[int, pa.int32(), Column("turns of the reading, also those that were not asked", "turns")]
+    num_replayed_turns: Annotated[
+        int,
+        pa.int32(),
+        Column("of these, taken from the turn log or from another document with the same prompt", "turns"),
+    ]
     num_prompt_tokens: Annotated[int, Column("prompt tokens of all turns", "tokens")]
     num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
     num_completion_tokens: Annotated[int, Column("completion tokens of all turns", "tokens")]
@@ -253,7 +257,7 @@ UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 def turn_row(
     address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str, document_id: str = ""
 ) -> TurnRow:
-    """The row of a turn that has just ended, or was taken from the log for this version of the document."""
+    """The row of a turn that has just ended, or was taken from an equal turn for this document."""
     span = prompt.span
     row = {
         "run_id": run_id,

@@ -86,7 +86,7 @@ class TurnLogWriter:
     def record_turn(
         self, address: ReadingAddress, prompt: Prompt, completion: Completion, *, document_id: str = ""
     ) -> None:
-        """Takes a finished turn, or one that was found elsewhere in the log; it is durable within the flush interval.
+        """Takes a finished turn, or a copy of an equal one; it is durable within the flush interval.
 
         `document_id`: the document as which this text is read.
         """

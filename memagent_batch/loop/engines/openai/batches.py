@@ -120,7 +120,7 @@ class Batches:
             StorageError: a record can't be read.
         """
         oldest = time.time() - RECORD_DAYS * 86_400
-        for batch in await asyncio.to_thread(self._read_records):
+        for batch in await asyncio.to_thread(self._read_records, oldest):
             if batch.made_at < oldest:
                 await self._remove(batch)
                 continue
@@ -129,7 +129,7 @@ class Batches:
                     self._batches[request].requests.discard(request)
                 self._batches[request] = batch
 
-    def _read_records(self) -> list[Batch]:
+    def _read_records(self, oldest: float) -> list[Batch]:
         batches = list[Batch]()
         if self._folder is None:
             return batches
@@ -142,6 +142,9 @@ class Batches:
             try:
                 record = Record.model_validate_json(data)
             except ValidationError as error:
+                if batch.made_at < oldest:
+                    batches.append(batch)
+                    continue
                 problem = error.errors(include_url=False, include_input=False)[0]["msg"]
                 raise StorageError(
                     f"{file}, the record of a batch, is damaged: {problem}; restore it, or remove it: requests of that "

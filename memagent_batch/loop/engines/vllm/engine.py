@@ -140,10 +140,10 @@ class VllmEngine(VllmConfig, Engine):
         is_on = {name: True for name, value in modes.items() if value}
         return {"kind": self.kind, "dtype": self.dtype, **is_on, "engine_args": self.engine_args}
 
-    def advice(self, *, model: str, num_prompt_tokens: int, num_completion_tokens: int) -> str:
+    def advice(self, *, model: str, num_prompt_tokens: int, most_completion_tokens: int) -> str:
         """Whether to compile on CPU; see `Engine.advice`."""
         return compiling_advice(
-            self, model=model, num_prompt_tokens=num_prompt_tokens, num_completion_tokens=num_completion_tokens
+            self, model=model, num_prompt_tokens=num_prompt_tokens, most_completion_tokens=most_completion_tokens
         )
 
     @property

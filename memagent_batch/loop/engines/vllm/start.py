@@ -113,11 +113,10 @@ def engine_arguments(
         raise EngineStartError(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
         )
-    compiler = os.environ.get("CXX", "g++")
-    if is_cpu and not settings.enforce_eager and shutil.which(compiler) is None:
+    if is_cpu and not settings.enforce_eager and shutil.which(cxx_compiler()) is None:
         raise EngineStartError(
-            f"vllm.enforce_eager: on CPU vLLM compiles the model with a C++ compiler, and there is no {compiler} here; "
-            "install one, or set vllm.enforce_eager to true"
+            "vllm.enforce_eager: on CPU vLLM compiles the model with a C++ compiler, and there is no "
+            f"{cxx_compiler()} here; install one, or set vllm.enforce_eager to true"
         )
     if is_cpu:
         arguments |= _cpu_arguments(settings, window_tokens=window_tokens, sampling=sampling)
@@ -150,6 +149,11 @@ def guesses_tokens(sampling: SamplingConfig) -> bool:
     without it; what `memagent collect` keeps is drawn one token at a time.
     """
     return sampling.temperature == 0 and not sampling.logprobs
+
+
+def cxx_compiler() -> str:
+    """The C++ compiler that torch looks for."""
+    return os.environ.get("CXX", "g++")
 
 
 def lacks_bfloat16() -> bool:

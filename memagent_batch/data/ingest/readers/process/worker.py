@@ -77,10 +77,11 @@ class ConverterServer:
         """A new folder below the server's, for one file; the caller removes it."""
         return Path(mkdtemp(dir=self._folder.name))
 
-    def clear(self) -> None:
-        """Removes the folders of all files so far."""
+    def clear(self, *, but: Path | None = None) -> None:
+        """Removes the folders of all files so far, `but` one."""
         for folder in Path(self._folder.name).iterdir():
-            rmtree(folder, ignore_errors=True)
+            if folder != but:
+                rmtree(folder, ignore_errors=True)
 
     def convert(
         self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
