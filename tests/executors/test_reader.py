@@ -186,9 +186,10 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     report = board.take()
     sums, turns = report.counts, pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     files = [path for path in (Path(job.output) / "log").glob("[tok]*/*") if path.is_file()]
-    assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
-    assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
-    assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
+    asked = [turn for turn in turns if not turn["is_copy"]]  # the others had the prompt of another document
+    assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(asked))
+    assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in asked)
+    assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in asked)
     assert sums["log_bytes"] == sum(path.stat().st_size for path in files)
     assert sums["engine_restarts"] == 0
     (event,) = report.events
@@ -254,4 +255,6 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
     turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     assert [turn["path"] for turn in turns].count("update/0") == 3
     assert statuses_in(read_pending(job)) == ["ok", "ok"]
-    assert sorted(row["num_replayed_turns"] for row in outcomes_of(job)) == [0, 1, 1]
+    first, *later = sorted(row["num_replayed_turns"] for row in outcomes_of(job))
+    assert first == 0
+    assert all(number >= 1 for number in later), "the turns of the first run, and those with an equal prompt"
