@@ -23,7 +23,7 @@ COPIES_AHEAD = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCopy:
-    """A copy, or why there is none."""
+    """The copy of a file, or the error because of which there is none."""
 
     path: Path
     digest: str = ""
@@ -32,9 +32,9 @@ class FileCopy:
 
 
 def copy_files(places: Sequence[Location], *, endings: Sequence[str], folder: Path) -> Generator[FileCopy]:
-    """Yields a copy of each file in this order, each until the next one is asked for.
+    """Copies files to a folder, up to 16 ahead, and yields the copies in the order of the files.
 
-    If it is closed before its end, it returns at once; copies that are under way end in their threads.
+    A copy is deleted when the next one is taken. Closing the generator does not wait for copies in progress.
 
     Args:
         places: The files.
@@ -58,7 +58,7 @@ def copy_files(places: Sequence[Location], *, endings: Sequence[str], folder: Pa
 
 
 def _num_threads(places: Sequence[Location]) -> int:
-    """How many may copy at once: one where threads can't share the connection, such as FTP, or the file of a TAR."""
+    """Number of threads; one for file systems that threads can't share, such as FTP or the inside of a TAR file."""
     takes_many = all(place.is_local or place.fs.async_impl for place in places[:1])
     return COPIES_AHEAD if takes_many else 1
 
@@ -102,7 +102,11 @@ def _first_of(waiting: deque[Future[FileCopy]]) -> Iterator[FileCopy]:
 
 
 def copy_file(place: Location, path: Path) -> str:
-    """Copies a file; returns its SHA-256."""
+    """Copies a file to `path`; returns the SHA-256 of its content, 64 hex digits.
+
+    Raises:
+        InputError: the file can't be read.
+    """
     with input_errors(place.uri):
         place.copy_to(path)
     with path.open("rb") as copied:

@@ -190,7 +190,7 @@ class Location:
         return stream
 
     def copy_to(self, path: Path) -> None:
-        """Copies the file to a path of this machine; of S3 by one request, where `open` would ask for the size too."""
+        """Copies the file to a local path. From S3 that is one request; reading through `open` would be two."""
         if self.is_s3:
             self.fs.get_file(self.path, str(path))
             return
@@ -202,7 +202,7 @@ class Location:
         return bytes(self.fs.cat_file(self.path))
 
     def read_bytes_if_there(self) -> bytes | None:
-        """The whole file; None if there is none.
+        """The content of the file; None if there is no file.
 
         Raises:
             StorageError: it can't be read.

@@ -133,7 +133,15 @@ class Engine(ABC):
         await self.start()
 
     def advice(self, *, model: str, num_prompt_tokens: int, most_completion_tokens: int) -> str:
-        """What `memagent plan` should say of these settings for so many tokens, or nothing; asked before `open`."""
+        """Returns a sentence for `memagent plan` that advises to change a setting for a job of this size, or "".
+
+        Called before `open`.
+
+        Args:
+            model: Folder of the weights, or name of the model.
+            num_prompt_tokens: Tokens of the prompts that the job computes.
+            most_completion_tokens: Sum of the budgets of its completions.
+        """
         return ""
 
     async def describe_server(self) -> Mapping[str, JsonValue]:

@@ -192,7 +192,7 @@ class Reporter:
             self.send()
 
     def count_turn(self, prompt: Prompt, completion: Completion) -> None:
-        """Takes a turn; what was replayed cost the engine nothing."""
+        """Adds the tokens of a finished turn to the counts, unless the engine was not asked."""
         if completion.replayed:
             return
         cut = completion.finish_reason == FinishReason.LENGTH
@@ -293,7 +293,7 @@ class ReadingShare:
         self._num_turns = self._reported = 0
 
     def count_turn(self, prompt: Prompt, completion: Completion) -> None:
-        """Takes a turn; a replayed one counts as any other."""
+        """Counts a finished turn of the reading, also one that the engine was not asked."""
         self._reporter.count_turn(prompt, completion)
         if prompt.fingerprint is None:
             most = self._most_turns()

@@ -191,7 +191,7 @@ class EqualKey:
 
 
 class EqualTurns:
-    """The completions of greedy turns of a process, whatever document they were asked for."""
+    """Keeps completions at temperature 0 by their prompts, so that the readings of a process ask equal turns once."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[EqualKey, Completion] = OrderedDict()
@@ -206,15 +206,16 @@ class EqualTurns:
         return replace(self._kept[key], replayed=True)
 
     def under_way(self, key: EqualKey) -> asyncio.Future[None] | None:
-        """What is done once an equal turn that is being asked has ended, in whatever way; None if there is none."""
+        """A future that completes when the equal turn in progress ends or fails; None if none is in progress."""
         return self._under_way.get(key)
 
     async def ask(
         self, key: EqualKey, ask: Callable[[], Awaitable[Completion]], *, may_keep: Callable[[Completion], bool]
     ) -> Completion:
-        """What `ask` returns. Others can wait for it, and take it if `may_keep` says so.
+        """Calls `ask`, and keeps the completion for other readings if `may_keep` returns true for it.
 
-        If an equal turn is under way, it has no effect on it: it is for callers that waited for one that failed.
+        Callers that waited for an equal turn which failed call this at the same time. Only the first of them is in
+        progress for others; the rest just call `ask`.
         """
         if key in self._under_way:
             return await ask()

@@ -199,7 +199,7 @@ class ReadingTurns:
     suspects: Suspects = field(default_factory=Suspects)
     """The turns that are in flight."""
     equal: EqualTurns = field(default_factory=EqualTurns)
-    """Completions of turns of other readings, for greedy turns with the same prompt."""
+    """What other readings were answered to the same prompts, at temperature 0; they are not asked again."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
     document: int = 0
     """Number of the document among those that share the places; the lower one is served first."""

@@ -33,8 +33,8 @@ TICK_SECONDS, QUIET_TICKS = 0.5, 10
 seconds has not been quiet."""
 
 RECORD_DAYS = 30
-"""A record is removed after so many days, in which OpenAI and Anthropic remove what a batch has written; with it goes
-the file of its requests, which OpenAI keeps."""
+"""A record is removed after so many days, in which OpenAI and Anthropic remove what a batch has written. The file of
+its requests, which OpenAI keeps, is removed too if the endpoint answers."""
 
 Result = Response | Failure | MemagentError
 

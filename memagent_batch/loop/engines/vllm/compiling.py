@@ -1,4 +1,4 @@
-"""Whether compiling the model on CPU pays for the work that is left: a rule of thumb for `memagent plan`."""
+"""Estimates for `memagent plan` whether compiling the model on CPU saves time for the readings that are left."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,7 @@ SAVED_SHARE = 0.25
 
 
 def compiling_advice(settings: VllmConfig, *, model: str, num_prompt_tokens: int, most_completion_tokens: int) -> str:
-    """Advises to change `vllm.enforce_eager` for a job that has not begun; empty if it is right or nobody can tell.
+    """Returns a sentence that advises to change `vllm.enforce_eager`; empty if the setting suits the job, or on GPUs.
 
     Args:
         settings: Those of the job.
