@@ -179,7 +179,7 @@ def test_contracts_of_one_template_are_read_as_if_each_were_alone(text_model: st
     job = job_of(**settings, allow_code=True)
     answer(job)
     rows = {row["document_id"]: row for row in table_rows(job.output, "answers")}
-    assert sum(row["num_replayed_turns"] for row in rows.values()) > 10
+    num_alone = 0
     for name in texts:
         put_texts(tmp_path / f"in-{name}", {name: texts[name]})
         alone = job.model_copy(update={"documents": (str(tmp_path / f"in-{name}"),), "output": f"{job.output}-{name}"})
@@ -187,4 +187,5 @@ def test_contracts_of_one_template_are_read_as_if_each_were_alone(text_model: st
         (row,) = table_rows(alone.output, "answers")
         for column in ("answer", "response", "num_turns", "num_prompt_tokens", "num_completion_tokens"):
             assert row[column] == rows[name][column], column
-        assert row["num_replayed_turns"] < rows[name]["num_replayed_turns"] or name == "acme.txt"
+        num_alone += row["num_replayed_turns"]
+    assert num_alone + 10 < sum(row["num_replayed_turns"] for row in rows.values())
