@@ -9,7 +9,7 @@ from typing import Any
 
 MEASUREMENTS = {
     "ceiling": "How much of vLLM's own speed reaches the readings?",
-    "peers": "How fast is the job against datatrove, which runs the same loop?",
+    "peers": "How fast is the job against datatrove and a script of asyncio, which run the same loop?",
     "endpoint": "How much of the time that a chat server needs does a job take, and how many requests are given up?",
     "plan": "How long does `memagent plan` take, and how good is its estimate?",
     "tables": "What do nights cost the code of two checkouts in seconds, memory, requests and bytes?",

@@ -1,9 +1,10 @@
-"""The job against datatrove with the published memory loop: the same documents, chunks, questions and budgets.
+"""The job against datatrove and a script of asyncio, which run the published memory loop over the same chunks.
 
-Seconds are from the first request to the last result, without the start of an engine. datatrove asks a server of vLLM,
-started once, which forgets its prefix cache before each run. Runs alternate. With `--policy overwrite` both run the
-same loop; with another one the job asks less of the engine, so `right` is how many of the facts each has found. With
-`--questions` each document is asked for the facts of the next ones too, which it does not state.
+Documents, questions and budgets are the same too. Seconds are from the first request to the last result, without the
+start of an engine. The peers ask a server of vLLM, started once, which forgets its prefix cache before each run. Runs
+alternate. With `--policy overwrite` the job runs the same loop; with another one it asks less of the engine, so `right`
+is how many of the facts each has found. With `--questions` each document is asked for the facts of others too, which it
+does not state.
 """
 
 import argparse
@@ -46,8 +47,18 @@ class Mode(StrEnum):
     """Everyone's own defaults; only window and KV cache are set, which this machine and the model ask for."""
 
 
-PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
-"""Environment of datatrove, made by `make bench-peers`."""
+class Peer(StrEnum):
+    """Programs that the job is compared with."""
+
+    DATATROVE = "datatrove"
+    ASYNCIO = "asyncio"
+
+
+PEER_COMMANDS = {
+    Peer.DATATROVE: (str(ROOT / ".venv-peers" / "bin" / "python"), "-m", "benchmarks.peer_datatrove"),
+    Peer.ASYNCIO: (sys.executable, "-m", "benchmarks.peer_asyncio"),
+}
+"""How they are started; datatrove has its own environment, made by `make bench-peers`."""
 
 SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
@@ -71,7 +82,9 @@ NUM_LONGEST = 3
 MAX_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
 PUBLISHED_PROMPTS = "default"
-"""The prompt set of the peer's loop, whatever the job's policy."""
+"""The prompt set of the peers' loop, whatever the job's policy."""
+SHORT_TOKENS = 200
+"""Length of the documents that only lend their questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +100,7 @@ class PeerResult:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
+    parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
     parser.add_argument("--config", type=Path, default=TINY_JOB, help="the job's file of settings (default: tiny)")
     parser.add_argument("--policy", default="overwrite", help="the job's policy (default: overwrite)")
     parser.add_argument("--documents", type=int, default=400, help="(default: 400)")
@@ -103,19 +117,21 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         work, facts = make_corpus(corpus, counts=counts, num_questions=arguments.questions, agent=agent)
         num_turns = sum(len(document["chunks"]) + 1 for document in work["documents"])
         for mode in arguments.modes:
-            pairs = []
+            pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in arguments.peers}
             job = job_settings(mode, arguments)
+            in_flight = job.pool.readings_in_flight if mode == Mode.SAME else None
             with start_server(mode, job.agent, folder=Path(folder, f"server-{mode}")) as server:
                 for run in range(arguments.runs):
                     output = Path(folder, f"{mode}-{run}")
                     own = run_job(mode, arguments, corpus, output=output)
-                    in_flight = job.pool.readings_in_flight if mode == Mode.SAME else None
-                    pairs.append((own, run_peer(work, server=server, in_flight=in_flight, output=output / "peer.json")))
-            wrong = [peer.num_turns for _, peer in pairs if peer.num_turns != num_turns]
-            if wrong:
-                raise RuntimeError(f"the corpus takes {num_turns} turns, the peer's runs made {wrong}")
-            what = {"mode": mode, "model": job.agent.model, "policy": arguments.policy, "turns_of_peer": num_turns}
-            yield {**what, **summarise(pairs, facts=facts)}
+                    for peer in arguments.peers:
+                        other = run_peer(peer, work | {"in_flight": in_flight}, server=server, folder=output)
+                        if other.num_turns != num_turns:
+                            raise RuntimeError(f"the corpus takes {num_turns} turns, {peer} made {other.num_turns}")
+                        pairs[peer].append((own, other))
+            for peer, results in pairs.items():
+                what = {"mode": mode, "peer": peer, "model": job.agent.model, "policy": arguments.policy}
+                yield {**what, "turns_of_peer": num_turns, **summarise(results, facts=facts)}
 
 
 def job_words(mode: Mode, arguments: argparse.Namespace) -> list[str]:
@@ -149,18 +165,17 @@ def run_job(mode: Mode, arguments: argparse.Namespace, corpus: Path, *, output: 
     )
 
 
-def run_peer(work: Mapping[str, Any], *, server: VllmServer, in_flight: int | None, output: Path) -> PeerResult:
-    """Runs datatrove in its own process against the server, after its prefix cache is emptied."""
+def run_peer(peer: Peer, work: Mapping[str, Any], *, server: VllmServer, folder: Path) -> PeerResult:
+    """Runs a peer in its own process against the server, after the server's prefix cache is emptied."""
     server.forget()
-    work_file = output.with_name("work.json")
-    work_file.write_text(json.dumps({**work, "url": server.url, "model": server.model, "in_flight": in_flight}))
-    command = [str(PEERS_PYTHON), "-m", "benchmarks.peer_datatrove", str(work_file), str(output)]
-    _run(command, log=output.with_suffix(".log"))
-    return PeerResult(**json.loads(output.read_text()))
+    work_file, result_file = folder / f"{peer}-work.json", folder / f"{peer}-result.json"
+    work_file.write_text(json.dumps({**work, "url": server.url, "model": server.model}))
+    _run([*PEER_COMMANDS[peer], str(work_file), str(result_file)], log=result_file.with_suffix(".log"))
+    return PeerResult(**json.loads(result_file.read_text()))
 
 
 def start_server(mode: Mode, agent: AgentConfig, *, folder: Path) -> AbstractContextManager[VllmServer]:
-    """The peer's server, while the block lasts; its files go to the folder."""
+    """The server of the peers, while the block lasts; its files go to the folder."""
     arguments, environment = engine_of(agent)
     if mode == Mode.SHIPPED:
         kv_cache = agent.vllm.cpu_kv_cache_gib * GIB_BYTES
@@ -227,8 +242,13 @@ def make_corpus(
     """
     folder.mkdir()
     stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
-    tasks = make_tasks([count * stride - stride // 2 for count in counts], seed=SEED)  # some way into the last chunk
-    asked = [[tasks[(number + step) % len(tasks)] for step in range(num_questions)] for number in range(len(tasks))]
+    lengths = [count * stride - stride // 2 for count in counts]  # some way into the last chunk
+    num_more = max(0, num_questions - len(counts))  # so that all questions of a document differ
+    all_tasks = make_tasks([*lengths, *[SHORT_TOKENS] * num_more], seed=SEED)
+    tasks = all_tasks[: len(counts)]
+    asked = [
+        [all_tasks[(number + step) % len(all_tasks)] for step in range(num_questions)] for number in range(len(tasks))
+    ]
     rows = [
         {"document_id": f"d{number:04d}", "question_id": f"d{number:04d}-{step:02d}", "question": task.question}
         for number, others in enumerate(asked)

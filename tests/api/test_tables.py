@@ -111,7 +111,7 @@ def test_everything_works_after_the_sources_are_deleted(
         return capsys.readouterr().out
 
     assert json.loads(said("page", str(output)))["documents"] == 2
-    pages = [path.read_text() for path in output.glob("pages/build-*/documents/*/*.html")]
+    pages = [path.read_text() for path in output.glob("pages/documents/*/*.html")]
     assert len(pages) == 2
     assert all("<mark" in page for page in pages)
     assert "It is simulated" in said("show", str(output), "note.txt")

@@ -104,5 +104,5 @@ def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(
     assert [line.strip() for line in said[-3:-1]] == ["before: invalid", 'now:    {"price": 5}']
     assert said[0].startswith("1 answers changed, 0 are new, 0 are gone")
     assert cli.main(["page", output.uri]) == 0
-    [page] = Path(output.path).glob("pages/build-*/documents/*/*.html")
+    [page] = Path(output.path).glob("pages/documents/*/*.html")
     assert "<dt>value before</dt>" in page.read_text()

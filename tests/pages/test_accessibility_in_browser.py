@@ -51,7 +51,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def addresses(site: Path) -> dict[str, str]:
     """The pages of a site; of the documents, the first one with a passage."""
-    index, documents = (site / "index.html").as_uri(), sorted(site.glob("build-*/documents/*/*.html"))
+    index, documents = (site / "index.html").as_uri(), sorted(site.glob("documents/*/*.html"))
     document = next(each.as_uri() for each in documents if "<mark" in each.read_text(encoding="utf-8"))
     summary = (site / "summary.html").as_uri()
     return {"table": f"{index}#view=grid", "list": f"{index}#view=list", "document": f"{document}#", "summary": summary}

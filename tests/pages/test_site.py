@@ -21,7 +21,7 @@ from tests.documents.stored_documents import paged_row, store_documents, stored_
 from tests.pages.reviewed_run import LAST_NIGHT, TONIGHT, Scan, write_scan
 from tests.runs.written_runs import answer_row, questions_of, rewrite_answers, write_answers, write_run
 
-LATER = "20261123T010000.000Z.cccc"
+LATER, LATEST = "20261123T010000.000Z.cccc", "20261124T010000.000Z.dddd"
 
 
 def write(output: Location, *, context_chars: int = 2000) -> WrittenSite:
@@ -30,7 +30,7 @@ def write(output: Location, *, context_chars: int = 2000) -> WrittenSite:
 
 def pages_of(output: Location) -> dict[str, str]:
     """The pages of documents, by title."""
-    texts = [path.read_text(encoding="utf-8") for path in Path(output.path).glob("page/build-*/documents/*/*.html")]
+    texts = [path.read_text(encoding="utf-8") for path in Path(output.path).glob("page/documents/*/*.html")]
     return {unescape(text.partition("<title>")[2].partition("</title>")[0]): text for text in texts}
 
 
@@ -56,7 +56,7 @@ def test_site_shows_each_answer_with_its_sentence_and_place_in_the_text(scan: Lo
     shown = {name: unescape(re.sub("<[^>]+>", "", text.partition("<figure")[2])) for name, text in pages.items()}
     assert all(row["text"] in shown[row["document_id"]] for row in sentences)
     assert all("<mark" in text for text in pages.values())
-    (file,) = Path(scan.path).glob("page/build-*/rows/*.html")
+    (file,) = Path(scan.path).glob("page/rows/*/*.html")
     data = unescape(file.read_text().partition('<script type="application/json"')[2].partition("</script>")[0])
     listed = {(row[-2], row[-1]) for row in json.loads(data.partition(">")[2])["rows"]}
     places = {(row["text"], f"characters {row['char_start']:,} to {row['char_end']:,}") for row in sentences}
@@ -65,6 +65,21 @@ def test_site_shows_each_answer_with_its_sentence_and_place_in_the_text(scan: Lo
     write(scan, context_chars=0)  # the sentences, and not what is far from them
     assert all("governed by the laws" in text or "not stated" in text for text in pages_of(scan).values())
     assert not any("FRAMEWORK AGREEMENT" in text for text in pages_of(scan).values())
+
+
+def test_next_night_writes_only_pages_that_show_something_else(tmp_path: Path) -> None:
+    scan = write_scan(tmp_path, Scan(num_documents=8))
+    rewrite_answers(scan, LATER, lambda rows: rows)  # a night without changes
+    assert write(scan)["new_files"] == 8 + 1 + 4, "pages, rows, index and summary"
+    assert write(scan)["new_files"] == 4
+    files, document = {*tmp_path.rglob("documents/??/*.html")}, min(pages_of(scan))
+    rewrite_answers(
+        scan, LATEST, lambda rows: [row | ({"answer": "X"} if row["document_id"] == document else {}) for row in rows]
+    )
+    told = write(scan)
+    [page] = {*tmp_path.rglob("documents/??/*.html")} - files
+    assert f"<title>{document}</title>" in unescape(page.read_text())
+    assert (told["files"], told["new_files"]) == (8 + 1 + 4, 1 + 1 + 4)
 
 
 def test_site_shows_the_version_of_a_text_that_was_read(scan: Location) -> None:

@@ -167,14 +167,8 @@ class ReadingView:
 class Sheet:
     """The page of a document."""
 
-    number: int
     document_id: str
     readings: tuple[ReadingView, ...]
-
-    @property
-    def path(self) -> str:
-        """Its file, below the folder of the build; no folder holds more than a thousand."""
-        return f"documents/{self.number // 1000:04d}/{self.number:07d}.html"
 
 
 def view_reading(

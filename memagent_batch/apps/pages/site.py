@@ -1,6 +1,10 @@
 """The answers of a finished run as a site without a server: a table of all answers, and a page for each document.
 
-One pass over the tables of the run; held are the readings of some pages, and a note on every answer that changed.
+One pass over the tables of the run; held are the readings of some pages, the names of all files, and a note on every
+answer that changed.
+
+Pages and rows are files named by the hash of their content, which the index links to. So a build writes only what the
+site does not have yet. `builds/` has a record for each build, which lists its files; it is empty until all are there.
 """
 
 import uuid
@@ -11,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from itertools import count, groupby
+from hashlib import sha256
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypedDict, cast
 
@@ -70,18 +75,22 @@ SIGN_SHEET_COLUMNS = (
 PAGES_FOLDER = "pages"
 """Where an output has its site."""
 SITE_INDEX_FILE = "index.html"
-SHEET_TO_ROOT = "../../../"
+SHEET_TO_ROOT = "../../"
 SHEET_TO_INDEX = f"{SHEET_TO_ROOT}{SITE_INDEX_FILE}"
 TEXT_FILE = "summary.txt"
 """The summary as text; as HTML and JSON it lies beside it."""
 SITE_RECORD_FILE = "page.json"
 LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
-BUILD_PREFIX = "build-"
-"""Begins the name of the folder that holds a build's files, all but the index."""
+BUILDS_FOLDER = "builds"
+DOCUMENTS_FOLDER, ROWS_FOLDER = "documents", "rows"
+EARLIER_BUILDS = "build-"
+"""Begins the names of the folders in which earlier versions wrote their pages."""
+NAME_DIGITS = 32
+"""Digits of a SHA-256 that name a file."""
 _BUILD_TIME = "%Y%m%dT%H%M%S"
-ABANDONED_AFTER = timedelta(days=1)
-"""Age of a build that is not shown, and that nobody can be writing any more."""
+LONGEST_BUILD = timedelta(days=1)
+"""Age from which a build that has not ended is taken for dead."""
 _THREADS = 8
 """Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
 _WAITING_FILES = 4 * _THREADS
@@ -98,32 +107,71 @@ class WrittenSite(TypedDict):
     readings: int
     documents: int
     files: int
+    """Of the site."""
+    new_files: int
+    """Of these, files that the site before did not have."""
     bytes: int
+    """Of all files of the site."""
 
 
 class SiteFiles:
-    """Writes the files of one build; counts them."""
+    """The files of one build, each named by the hash of its content; writes those that the newest build lacks."""
 
     def __init__(self, target: Location, threads: ThreadPoolExecutor) -> None:
-        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_BUILD_TIME}}-{uuid.uuid4().hex[:6]}"
-        self.num_files = 0
+        """Begins a build, with a record that is empty.
+
+        Raises:
+            StorageError: the target can't be listed or written.
+        """
+        self.target = target
+        self.build = f"{datetime.now(UTC):{_BUILD_TIME}}-{uuid.uuid4().hex[:6]}"
+        self.record = target / f"{BUILDS_FOLDER}/{self.build}"
+        self.paths = set[str]()
+        """Files of the build, below the target."""
+        self.num_new = 0
         self.num_bytes = 0
-        self._folder = target / self.build
         self._threads = threads
         self._waiting: deque[Future[None]] = deque()
+        newest = next(filter(None, reversed(read_builds(target).values())), frozenset())
+        self._there = newest & {*files_of(target)}  # somebody may have removed files by hand
+        self.record.write_bytes(b"")
 
-    def write(self, path: str, data: bytes) -> None:
-        """Writes a file of the build; returns before it is there."""
-        self.num_files += 1
-        self.num_bytes += len(data)
-        self._waiting.append(self._threads.submit((self._folder / path).write_bytes, data))
+    def write(self, folder: str, data: bytes) -> str:
+        """Returns the path of a page below the target; it is there once `finish` returns."""
+        name = sha256(data).hexdigest()[:NAME_DIGITS]
+        path = f"{folder}/{name[:2]}/{name}.html"
+        if path not in self.paths:
+            self.paths.add(path)
+            self.num_bytes += len(data)
+            if path not in self._there:
+                self.num_new += 1
+                self._waiting.append(self._threads.submit((self.target / path).write_bytes, data))
         while len(self._waiting) > _WAITING_FILES:
             self._waiting.popleft().result()
+        return path
 
     def finish(self) -> None:
-        """Returns when all files are there."""
+        """Returns when all files are there, and the record lists them."""
         while self._waiting:
             self._waiting.popleft().result()
+        self.record.write_bytes("\n".join(sorted(self.paths)).encode())
+
+
+def files_of(target: Location) -> dict[str, str]:
+    """Paths of all files of a site as the file system lists them, by their paths below the target."""
+    root = f"{target.path.rstrip('/')}/"
+    return {path.removeprefix(root): path for path in target.files(temporary=True)}
+
+
+def read_builds(target: Location) -> dict[str, frozenset[str]]:
+    """Files of each build of a site, by the build's name, the oldest first; none of one that has not ended.
+
+    Raises:
+        StorageError: a record can't be read.
+    """
+    names = sorted(path.rsplit("/", 1)[-1] for path in (target / BUILDS_FOLDER).files())
+    records = {name: (target / f"{BUILDS_FOLDER}/{name}").read_bytes_if_there() for name in names}
+    return {name: frozenset(data.decode().split()) for name, data in records.items() if data is not None}
 
 
 class AnswerTable:
@@ -144,11 +192,11 @@ class AnswerTable:
         """The questions of a file, by their place in its list: id, text, type and unit."""
         self.summary = Summary()
 
-    def add(self, sheet: Sheet) -> None:
-        """Adds a row for each reading of a sheet."""
+    def add(self, sheet: Sheet, *, path: str) -> None:
+        """Adds a row for each reading of a sheet, whose page has this path."""
         self.num_documents += 1
         for place, view in enumerate(sheet.readings):
-            href = f"{self.files.build}/{sheet.path}#r-{place}"
+            href = f"{path}#r-{place}"
             self.summary.add(view, need=view.need, href=href)
             self._rows.append(self._row(view, href=href))
             self.outcomes[view.outcome] += 1
@@ -161,10 +209,8 @@ class AnswerTable:
         """Writes the rows that no file has yet."""
         if not self._rows:
             return
-        path = f"rows/{len(self.paths):05d}.html"
         data = {"questions": [list(question) for question in self._questions], "rows": self._rows}
-        self.files.write(path, frame_page(_page_templates(), data))
-        self.paths.append(f"{self.files.build}/{path}")
+        self.paths.append(self.files.write(ROWS_FOLDER, frame_page(_page_templates(), data)))
         self._rows, self._questions = [], {}
 
     def _row(self, view: ReadingView, *, href: str) -> list[Any]:
@@ -202,8 +248,8 @@ class _ShownRun:
     texts: DocumentTexts | None
     """None without evidence."""
 
-    def sheets(self, number: Iterator[int]) -> Iterator[Sheet]:
-        """The documents of the run, numbered."""
+    def sheets(self) -> Iterator[Sheet]:
+        """The documents of the run."""
         output = self.run.output
         view = partial(
             view_reading,
@@ -213,7 +259,7 @@ class _ShownRun:
             output=str(output).rstrip("/"),
         )
         for document_id, readings in groupby(stream_readings(self.run), key=attrgetter("document_id")):
-            yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, readings)))
+            yield Sheet(document_id=document_id, readings=tuple(map(view, readings)))
 
     def passages(self, sheets: Sequence[Sheet], *, context_chars: int) -> dict[str, list[list[Window]]]:
         """The passages round the evidence of each reading, by document; those without a text to show are left out."""
@@ -267,12 +313,12 @@ def _write_pages(
 ) -> WrittenSite:
     manifest = _joined_manifest([run.run.manifest for run in runs])
     changes = _joined_changes([run.changes for run in runs])
-    removed, number = [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED], count()
+    removed = [name for run in runs for name in run.changes.removed][:SHOWN_REMOVED]
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
         for run in runs:
             for sheets in into_batches(
-                run.sheets(number), size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS
+                run.sheets(), size=lambda sheet: len(sheet.readings), max_size=PAGE_BATCH_READINGS
             ):
                 passages = run.passages(sheets, context_chars=context_chars)
                 for sheet in sheets:
@@ -283,13 +329,13 @@ def _write_pages(
                         "root": SHEET_TO_ROOT,
                         "readings": [*map(_to_sign, sheet.readings)],
                     }
-                    files.write(sheet.path, render("document.html", values, scripts=("sign.js",)))
-                    table.add(sheet)
+                    page = render("document.html", values, scripts=("sign.js",))
+                    table.add(sheet, path=files.write(DOCUMENTS_FOLDER, page))
         table.write()
         values = _index_values(table, runs, manifest=manifest, changes=changes)
-        values |= {"build": files.build, "later_runs": later_runs, "removed": removed}
+        values |= {"documents_folder": DOCUMENTS_FOLDER, "later_runs": later_runs, "removed": removed}
         index = render("index.html", values, scripts=("sign.js", "grid.js"), frames=True)
-        publish_site(target, files, index)
+        publish_site(files, index)
     summary = table.summary.values(manifest, changes=changes, removed=removed) | {"later_runs": later_runs}
     text = _page_templates().get_template(TEXT_FILE).render(**summary)
     written = {
@@ -305,7 +351,8 @@ def _write_pages(
         run_id=manifest["run_id"],
         readings=table.outcomes.total(),
         documents=table.num_documents,
-        files=files.num_files + 1 + len(written),
+        files=len(files.paths) + 1 + len(written),
+        new_files=files.num_new + 1 + len(written),
         bytes=files.num_bytes + len(index) + sum(map(len, written.values())),
     )
 
@@ -387,7 +434,7 @@ def _to_sign(view: ReadingView) -> dict[str, Any]:
 
 @contextmanager
 def open_site(target: Location) -> Iterator[SiteFiles]:
-    """Opens a new build. If the block fails, its files go again, and the site that was there stays.
+    """Begins a new build. If the block fails, the site that was there stays; a later build removes what was written.
 
     The caller ends it with `publish_site`.
     """
@@ -399,29 +446,29 @@ def open_site(target: Location) -> Iterator[SiteFiles]:
             yield files
         except BaseException:
             threads.shutdown(wait=True, cancel_futures=True)
-            (target / files.build).delete()
+            files.record.delete()
             raise
 
 
-def publish_site(target: Location, files: SiteFiles, index: bytes) -> None:
-    """Shows the build: the one write of the index replaces the site that was there, whose files then go.
+def publish_site(files: SiteFiles, index: bytes) -> None:
+    """Shows the build, by the one write of the index, and removes files that no build needs any more.
 
-    Other builds may be written at the same time: their files stay until a build that ends a day later.
+    The files of a build stay until a later one is a day old: until then another build may be using them.
     """
     files.finish()
-    place = target / SITE_INDEX_FILE
-    before = place.read_bytes_if_there() or b""
-    place.write_bytes(index)
-    root = f"{target.path.rstrip('/')}/"
-    listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
-    abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_BUILD_TIME}}"
-    target.delete_files(
-        [
-            path
-            for path, top in listed
-            if top.startswith(BUILD_PREFIX) and top != files.build and (top.encode() in before or top < abandoned)
-        ]
-    )
+    target = files.target
+    (target / SITE_INDEX_FILE).write_bytes(index)
+    listed = files_of(target)
+    builds = read_builds(target)  # behind the list of files: the record of a build is there before its files are
+    long_ago = f"{datetime.now(UTC) - LONGEST_BUILD:{_BUILD_TIME}}"
+    newest_old = max((name for name, paths in builds.items() if paths and name < long_ago), default="")
+    dead = {name for name, paths in builds.items() if name < (newest_old if paths else long_ago)} - {files.build}
+    unneeded = {f"{BUILDS_FOLDER}/{name}" for name in dead}
+    if all(builds[name] for name in builds.keys() - dead):  # else one is being written: which files it has is not known
+        needed = frozenset[str]().union(*(builds[name] for name in builds.keys() - dead))
+        of_builds = (f"{DOCUMENTS_FOLDER}/", f"{ROWS_FOLDER}/", EARLIER_BUILDS)
+        unneeded |= {path for path in listed if path.startswith(of_builds) and path not in needed}
+    target.delete_files([listed[path] for path in unneeded if path in listed])
 
 
 def render(template: str, values: Mapping[str, Any], *, scripts: Sequence[str] = (), frames: bool = False) -> bytes:
