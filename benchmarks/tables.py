@@ -10,7 +10,8 @@ well: nothing of the package is imported here.
 
 With `--against`, `ratios` has each figure over that of the file. `seconds` and `cpu_seconds` are of the command,
 `anonymous_mib` is the most memory that only the driver could hold, from `/proc`, looked at every 20 ms. `load` is the
-number of processes that ran or waited on this machine in the minute before.
+number of processes that ran or waited on this machine in the minute before. `phases` has seconds and memory from one
+line of the command's log to the next.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,13 @@ JOB = {
     "window_tokens": 1024,
     "policy": {"chunk_tokens": 64, "question_tokens": 64, "memory_tokens": 64, "answer_tokens": 64},
 }
+PHASES = {
+    "start": b"checking inputs",
+    "list and ingest": b" documents from ",
+    "plan": b" readings asked",
+    "read": b"readings ",
+}
+"""What the command does in turn, and what the last line of its log that belongs to it holds. Behind them it writes."""
 RATIOS = ("seconds", "cpu_seconds", "anonymous_mib", "num_requests", "output_bytes", "output_files")
 
 
@@ -183,11 +191,14 @@ def run_night(job: Mapping[str, Any], folder: Path, *, code: Path) -> dict[str, 
     command = [sys.executable, "-m", "memagent_batch", "answer", "--config", str(folder / "job.yaml")]
     env = os.environ | {"PYTHONPATH": str(code.resolve())}
     load, began, most = os.getloadavg()[0], time.monotonic(), 0.0
-    with (folder / "log.txt").open("wb") as log:
+    phases = PhaseTimes(began)
+    with (folder / "log.txt").open("wb") as log, (folder / "log.txt").open("rb") as written:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
         usage = None
         while usage is None:
-            most = max(most, _anonymous_mib(process.pid))
+            memory = _anonymous_mib(process.pid)
+            most = max(most, memory)
+            phases.look(written.readlines(), memory=memory)
             pid, status, rusage = os.wait4(process.pid, os.WNOHANG)
             usage = rusage if pid else None
             time.sleep(0 if pid else LOOK_SECONDS)
@@ -199,7 +210,35 @@ def run_night(job: Mapping[str, Any], folder: Path, *, code: Path) -> dict[str, 
         "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
         "anonymous_mib": round(most),
         "load": round(load, 1),
+        "phases": phases.close(),
     }
+
+
+class PhaseTimes:
+    """Seconds and memory of what a command does in turn, told apart by the lines of its log."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._ends: dict[str, float] = {}
+        self._looks: list[tuple[float, float]] = []
+        """Times, and the memory that the command took at each, MiB."""
+
+    def look(self, lines: Sequence[bytes], *, memory: float) -> None:
+        """Notes which phases the new lines of the log end."""
+        now = time.monotonic()
+        self._looks.append((now, memory))
+        for phase, mark in PHASES.items():
+            if any(mark in line for line in lines) and (phase == "read" or phase not in self._ends):
+                self._ends[phase] = now  # that of reading is its last line
+
+    def close(self) -> dict[str, dict[str, float]]:
+        """Figures of each phase; a run that reads nothing has fewer."""
+        figures, last = {}, self._began
+        for phase, end in {**self._ends, "write": time.monotonic()}.items():
+            most = max((memory for when, memory in self._looks if last <= when < end), default=0.0)
+            figures[phase] = {"seconds": round(end - last, 1), "anonymous_mib": round(most)}
+            last = end
+        return figures
 
 
 def _anonymous_mib(pid: int) -> float:
