@@ -65,6 +65,7 @@ CHECKPOINT_SECONDS = 60.0
 CHECKPOINT_SHARE = 10
 """How many times as long as the last of these commits took the next one waits."""
 LOGGED_SOURCES = 5
+_IDS = pa.schema([pa.field("document_id", pa.large_string())])
 _SOURCE_NAMES = pa.schema([pa.field("source", pa.large_string())])
 
 log = logging.getLogger(__name__)
@@ -152,6 +153,8 @@ class _Ingest:
         """Files that this ingest has added to the table, or has written to `scratch`, and not removed again."""
         self._removed_files = set[str]()
         """Files of others that it has removed."""
+        self._rewritten: list[pa.Table] = []
+        """Column `document_id`: documents whose rows it has removed or written."""
         self._is_first = True
         """Whether this ingest has committed nothing to `documents` yet."""
         self._read_table()
@@ -330,14 +333,18 @@ class _Ingest:
         if not stored.num_rows:
             require_readable(seen, reported)
         removed = find_removed(seen, marked, root=self._root)
-        self._commit_documents(reported, removed, schema=schema)
+        self._commit_documents(reported, removed, seen=seen, schema=schema)
         return removed
 
     def _read_stored(self) -> pa.Table:
         """The documents of the table, `STORED`."""
         return read_stored(self._documents, self._version, settings=self._settings)
 
-    def _commit_documents(self, reported: pa.Table, removed: pa.Table, *, schema: pa.Schema) -> None:
+    def _commit_documents(self, reported: pa.Table, removed: pa.Table, *, seen: pa.Table, schema: pa.Schema) -> None:
+        self._rewritten += [
+            removed.select(["document_id"]).cast(_IDS),
+            filter_to_disk(seen.select(["document_id"]), seen["is_written"]).cast(_IDS),
+        ]
         new = [TableFile(**row) for row in pc.list_flatten(reported["files"]).to_pylist()]
         add, remove = rewrite_files(
             self._files,
@@ -446,7 +453,7 @@ class _Ingest:
             require_readable(seen, reported)
         removed = find_removed(seen, mark_by_id(stored, changes.affected()), root=self._root)
         files = pa.concat_tables(joined) if joined else REPORTS.empty_table()
-        self._commit_documents(files, removed, schema=schema)
+        self._commit_documents(files, removed, seen=seen, schema=schema)
         self._commit_sources(reported.select(REPORTS.names), moved=removed, is_last=True)
 
     def _ingested(self, *, columns: Sequence[StoredColumn], schema: pa.Schema) -> Ingested:
@@ -474,7 +481,7 @@ class _Ingest:
         if not self._removed_files:  # as on the first night, whose files need not be read for this
             return {"added": sum(file.num_rows for file in self._added_files.values()), "changed": 0, "removed": 0}
         removed, added = ([*map(self._file_place, paths)] for paths in (self._removed_files, self._added_files))
-        return count_changes(removed, added, schema=schema)
+        return count_changes(removed, added, rewritten=pa.concat_tables(self._rewritten), schema=schema)
 
     def _file_place(self, path: str) -> Location:
         """The place of a file of the table, or of `scratch`."""

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.data.documents import data_files, listing
-from memagent_batch.data.ingest import row_tasks
-from memagent_batch.data.ingest.changes import SMALL_FILES
+from memagent_batch.data.ingest import changes as changes_module
+from memagent_batch.data.ingest import document_files, row_tasks
+from memagent_batch.data.ingest.changes import FEW_DOCUMENTS, SMALL_FILES
 from memagent_batch.data.ingest.sources import compare_sources
 from memagent_batch.data.store.delta import OutputTable
 from memagent_batch.data.store.location import Location
@@ -310,11 +311,35 @@ def test_plan_commits_nothing_and_gives_the_files_that_a_run_would_commit(tmp_pa
     assert texts(output).keys() == {"a", "b"}
 
 
-@settings(max_examples=6)
-@given(seed=st.integers(0, 10**6))
-def test_any_nights_leave_what_one_ingest_of_the_last_would(
-    tmp_path_factory: pytest.TempPathFactory, seed: int
+def test_large_file_of_the_table_has_few_rows_so_that_a_changed_document_has_little_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(document_files, "FILE_ROWS", 4)
+    monkeypatch.setattr(document_files, "GROUP_ROWS", 2)
+    table = OutputTable(output=Location(uri=str(tmp_path / "out")), name="documents")
+    names = [f"d{number}" for number in range(10)]
+    put_jsonl(tmp_path / "in/a.jsonl", items(*names))
+    night(tmp_path / "in/*.jsonl", tmp_path / "out")
+    before = table.files()
+    assert sorted(file.num_rows for file in before.values()) == [2, 4, 4]
+    put_jsonl(tmp_path / "in/a.jsonl", [*items(*names[:-1]), *items(names[-1], mark="!")])
+    assert changes(night(tmp_path / "in/*.jsonl", tmp_path / "out")) == (0, 1, 0)
+    assert sorted(table.files()[path].num_rows for path in before.keys() & table.files().keys()) == [4, 4]
+
+
+def _columns_of(output: Path) -> dict[str, tuple[str | None, int]]:
+    return {name: (row["text"], row["pages"]) for name, row in by_id(output).items()}
+
+
+@pytest.mark.parametrize("few", [0, FEW_DOCUMENTS])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6))
+def test_any_nights_leave_what_one_ingest_of_the_last_would_and_count_what_they_changed(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, few: int, seed: int
+) -> None:
+    monkeypatch.setattr(changes_module, "FEW_DOCUMENTS", few)
+    monkeypatch.setattr(document_files, "FILE_ROWS", 3)
+    monkeypatch.setattr(document_files, "GROUP_ROWS", 2)
     random_of = random.Random(seed)
     folder = tmp_path_factory.mktemp("nights")
     place = folder / "in"
@@ -335,6 +360,10 @@ def test_any_nights_leave_what_one_ingest_of_the_last_would(
             else:
                 lines = [f"{each['document_id']},{each['text']},{each['pages']}\n" for each in found]
                 (place / name).write_text("".join(["document_id,text,pages\n", *lines]))
-        night(f"{place}/*.*", folder / "out", carry_columns=("pages",))
+        before = _columns_of(folder / "out") if (folder / "out").exists() else {}
+        report = night(f"{place}/*.*", folder / "out", carry_columns=("pages",))
+        after = _columns_of(folder / "out")
+        num_changed = sum(after[name] != before[name] for name in after.keys() & before.keys())
+        assert changes(report) == (len(after.keys() - before.keys()), num_changed, len(before.keys() - after.keys()))
     night(f"{place}/*.*", folder / "fresh", carry_columns=("pages",))
     assert content(folder / "out") == content(folder / "fresh")

@@ -17,6 +17,7 @@ from memagent_batch.data.documents.scope import WHERE_PREFIX, is_inside
 from memagent_batch.data.documents.source_listing import into_batches
 from memagent_batch.data.ingest.document_files import (
     FILE_BYTES,
+    FILE_ROWS,
     DocumentWriter,
     files_table,
     read_row_groups,
@@ -106,6 +107,8 @@ select marked.document_id, marked.source, marked.file
 from marked left join seen using (document_id)
 where may_change and if(seen.document_id is null, may_go and is_inside, is_written)
 """
+FEW_DOCUMENTS = 100_000
+"""Documents up to which rows of table files are looked for one by one; for more, all rows are compared."""
 SMALL_BYTES = 4 << 20
 """Size below which a file of `documents` is small."""
 SMALL_FILES = 16
@@ -195,7 +198,9 @@ def find_removed(seen: pa.Table, marked: pa.Table, *, root: Location) -> pa.Tabl
         return query_to_disk(database, _REMOVED)
 
 
-def count_changes(removed: Iterable[Location], added: Iterable[Location], *, schema: pa.Schema) -> dict[str, int]:
+def count_changes(
+    removed: Iterable[Location], added: Iterable[Location], *, rewritten: pa.Table, schema: pa.Schema
+) -> dict[str, int]:
     """Counts the documents that are `added`, `removed`, or `changed`: with another text or other columns of the input.
 
     A document whose row was only written again, such as one that moved to another data file, is none of them.
@@ -203,24 +208,35 @@ def count_changes(removed: Iterable[Location], added: Iterable[Location], *, sch
     Args:
         removed: The files that a run has removed from `documents`.
         added: The files that it has added.
+        rewritten: Column `document_id`: documents whose rows may differ between these files.
         schema: The schema of the table.
     """
+    ids = rewritten["document_id"] if rewritten.num_rows <= FEW_DOCUMENTS else None
     names = ["document_id", "text_hash", *(name for name in schema.names if name not in DOCUMENTS.names)]
     columns = pa.schema([schema.field(name) for name in names])
     sides = {
-        name: on_disk(_contents(files, columns), schema=_CONTENTS)
+        name: on_disk(_contents(files, columns, ids=ids), schema=_CONTENTS)
         for name, files in (("removed", removed), ("added", added))
     }
     (counts,) = run_query(_COUNTED, sides).to_pylist()
     return dict(counts)
 
 
-def _contents(files: Iterable[Location], columns: pa.Schema) -> Iterator[pa.Table]:
+def _contents(files: Iterable[Location], columns: pa.Schema, *, ids: pa.ChunkedArray | None) -> Iterator[pa.Table]:
+    """The documents of files, `_CONTENTS`: those with these ids, or all."""
     names = ["document_id", *(f"column{number}" for number in range(1, len(columns)))]  # an input may have any names
     for place in files:
-        for group in read_row_groups(place, columns=columns.names):
-            rows = with_schema(group, columns).rename_columns(names)
+        groups = None if ids is None else _groups_of(place, ids)
+        for group in read_row_groups(place, columns=columns.names, groups=groups):
+            found = group if ids is None else group.filter(pc.is_in(group["document_id"], value_set=ids))
+            rows = with_schema(found, columns).rename_columns(names)
             yield run_query("select document_id, hash(rows) as content from rows", {"rows": rows}).cast(_CONTENTS)
+
+
+def _groups_of(place: Location, ids: pa.ChunkedArray) -> list[int]:
+    """The row groups of a file that have rows of these documents."""
+    groups = enumerate(read_row_groups(place, columns=["document_id"]))
+    return [number for number, rows in groups if pc.any(pc.is_in(rows["document_id"], value_set=ids)).as_py()]
 
 
 def require_readable(seen: pa.Table, reported: pa.Table) -> None:
@@ -296,7 +312,7 @@ def rewrite_files(
     """
     rows = run_query(_REMOVED_OF_FILES, {"removed": removed})
     without = dict(zip(rows["file"].to_pylist(), map(tuple, rows["ids"].to_pylist()), strict=True))
-    small = [file for file in files.values() if file.num_bytes < SMALL_BYTES]
+    small = [file for file in files.values() if file.num_bytes < SMALL_BYTES and file.num_rows < FILE_ROWS]
     merged = small if merges and len(small) > SMALL_FILES and (new or without) else []
     changed = [(files[path], ids) for path, ids in without.items() if files[path] not in merged]
     items = [Rewriting(files=((file, ids),)) for file, ids in changed if file.num_rows > len(ids)]

@@ -15,8 +15,8 @@ from memagent_batch.data.store.errors import storage_errors
 from memagent_batch.data.store.location import Location
 from memagent_batch.data.store.parquet import open_parquet
 
-FILE_BYTES = 256 << 20
-"""Size from which a file takes no more rows, bytes."""
+FILE_BYTES, FILE_ROWS = 256 << 20, 1 << 20
+"""Size and rows from which a file takes no more rows: it is written again when one of its documents changes."""
 GROUP_BYTES = 4 << 20
 """Text of a row group from which it takes no more rows, bytes: one document is read with few others."""
 GROUP_ROWS = 8192
@@ -73,7 +73,7 @@ class DocumentWriter:
             self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         self._writer.write_table(rows, row_group_size=GROUP_ROWS)
         self._num_rows += rows.num_rows
-        if self._file.tell() >= FILE_BYTES:
+        if self._file.tell() >= FILE_BYTES or self._num_rows >= FILE_ROWS:
             self._complete()
 
     def _flush(self) -> None:
