@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos durations test-bridges metrics demo licences bench bench-peers docs lock
+.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos test-python durations test-bridges metrics demo licences bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -65,6 +65,12 @@ test-fast: setup
 
 test-all: tools namespaces setup
 	$(PYTEST) -m "not gpu" --hypothesis-profile all
+
+# The package without vLLM on another Python, whose program is OTHER: `make test-python OTHER=python3.13`.
+test-python: tools namespaces
+	$(UV) venv --quiet --clear --python $(OTHER) .venv-other
+	$(UV) pip install --quiet --python .venv-other/bin/python -c $(REQUIREMENTS) -e ".[convert,dev,lake,xlsx]"
+	PYTHONPATH=$(CURDIR) .venv-other/bin/python -m pytest -n 2 --ignore tests/infra/docs -m "not ray and not vllm and not slow and not gpu"
 
 # Whole jobs under faults alone, a part of test-all.
 test-chaos: tools namespaces setup

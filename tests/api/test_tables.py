@@ -84,6 +84,18 @@ def test_table_has_the_same_rows_for_every_reader_of_delta(scan: Path, name: str
     assert rows_hash(READERS[reader](str(scan / name)), names) == rows_hash(table, names)
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_duckdb_gives_all_columns_as_python_objects(scan: Path, name: str) -> None:
+    table = ma.table(scan, name)
+    with duckdb.connect() as database:
+        rows = database.register("rows", table).sql("from rows").fetchall()
+    assert len(rows) == table.num_rows > 0
+    times = [field.name for field in table.schema if str(field.type).startswith("timestamp")]
+    for column in times:  # which DuckDB has another package for
+        place = table.schema.names.index(column)
+        assert [row[place] for row in rows] == table[column].to_pylist()
+
+
 def test_earlier_run_is_the_version_that_it_left_for_every_reader(scan: Path) -> None:
     before = ma.table(scan, "answers", run_id="previous")
     assert set(before["document_id"].to_pylist()) == {"a", "b", "c", "null"}
