@@ -1,6 +1,7 @@
 """What the package imports is what it declares, so that an installation without extras runs the main path."""
 
 import ast
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -65,3 +66,34 @@ def test_every_import_is_a_dependency_or_in_a_file_of_its_extra() -> None:
             if not (found | {THROUGH.get(name, name) for name in found}) & allowed_in(file):
                 undeclared.add((file, package))
     assert not undeclared
+
+
+def test_every_file_can_be_imported_without_the_extras_that_it_does_not_need() -> None:
+    """A file that needs no extra may import none that does, through whatever files."""
+    extras = [name for extra in OF_EXTRA for name in names(PROJECT["optional-dependencies"][extra])]
+    packages = {
+        package
+        for package, found in packages_distributions().items()
+        if {*map(canonicalize_name, found)} & {*extras} - names(PROJECT["dependencies"])
+    }
+    assert {"olefile", "chardet", "xlsxwriter"} <= packages
+    needs_extra = tuple(file for files in OF_EXTRA.values() for file in files)
+    modules = [
+        ".".join(["memagent_batch", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not str(path.relative_to(PACKAGE)).startswith(needs_extra) and path.name != "__main__.py"
+    ]
+    assert len(modules) > 200
+    light = [
+        f"memagent_batch.data.ingest.readers.{name}"
+        for name in ("converter", "kinds", "metadata_values", "process.protocol", "process.sandbox", "process.worker")
+    ]
+    script = f"""
+import importlib, sys
+sys.modules |= dict.fromkeys({sorted(packages)})
+for module in {[*modules, *light]}:
+    importlib.import_module(module)
+print("all")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "all\n", done.stderr

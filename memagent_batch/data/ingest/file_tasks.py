@@ -19,7 +19,7 @@ from memagent_batch.data.ingest.files import KINDS_READER, ChosenConverter, File
 from memagent_batch.data.ingest.losses import FileDocument, FilePart, describe_losses, find_losses, sum_up_losses
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus, Severity, ending_of, make_converter
 from memagent_batch.data.ingest.readers.kinds import FileKind
-from memagent_batch.data.ingest.readers.metadata import TEXTS, TIMES, clean_text, parse_time
+from memagent_batch.data.ingest.readers.metadata_values import TEXTS, TIMES, clean_text, parse_time
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
 from memagent_batch.data.ingest.readers.process.worker import ConverterServer
 from memagent_batch.data.ingest.report import SourceReport, TaskContext, TaskReport, read_old_rows

@@ -11,8 +11,8 @@ from typing import Any
 from memagent_batch.data.ingest.losses import FileDocument, FilePart
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
 from memagent_batch.data.ingest.readers.kinds import KINDS_VERSION, FileKind
+from memagent_batch.data.ingest.readers.process.protocol import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
-from memagent_batch.data.ingest.readers.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.data.ingest.readers.process.worker import Converted, ConverterServer
 
 MAX_DEPTH = 8

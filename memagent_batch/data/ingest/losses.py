@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memagent_batch.data.ingest.readers.converter import NOTE, PartStatus, Severity
-from memagent_batch.data.ingest.readers.metadata import FAILURE, clean_text
+from memagent_batch.data.ingest.readers.metadata_values import FAILURE, clean_text
 from memagent_batch.data.ingest.tables import LossRow
 
 NAMED_PLACES = 5

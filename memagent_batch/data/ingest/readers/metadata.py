@@ -5,7 +5,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -25,23 +25,22 @@ from memagent_batch.data.ingest.readers.html import decode_page
 from memagent_batch.data.ingest.readers.kinds import FileKind
 from memagent_batch.data.ingest.readers.mail_text import POLICY, charset_label, decode_header, header_text
 from memagent_batch.data.ingest.readers.mailbox import repair_headers, split_mailbox, to_bytes_of_mail
+from memagent_batch.data.ingest.readers.metadata_values import (
+    FAILURE,
+    TEXTS,
+    TIMES,
+    clean_text,
+    parse_time,
+)
 from memagent_batch.data.ingest.readers.outlook import CHANGED, EPOCH, Losses, MapiItem, mail_headers, open_message
 from memagent_batch.data.ingest.readers.outlook_files import pst_messages, tnef_message
 from memagent_batch.data.ingest.readers.packages import Package
 from memagent_batch.data.ingest.readers.pdf_annotations import wide_text
 from memagent_batch.data.ingest.readers.rtf import rtf_parts
 
-TEXTS, TIMES = ("author", "message_id", "answers_id", "thread_id"), ("created_at", "modified_at")
-FAILURE = "failure"
-TEXT_CHARACTERS = 1000
-"""Longest text that is kept. A line of mail, and so an id of a message, has at most 998 characters."""
 DATE_CHARACTERS = 100
 READ_BYTES = 1 << 20
 """Bytes that are looked at: of a message or page from its start, or of a piece of another file."""
-YEARS = range(1971, 2100)
-"""Programs that know no date write the first day of 1601, 1900 or 1970."""
-UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
-"""Control characters, those that turn the direction of writing, and halves of characters."""
 DATE = re.compile(
     r"(?:D:)?(\d{4})-?(\d\d)-?(\d\d)(?:[T ]?(\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?)?"
     r"\s*(?:([+-])(\d\d):?'?(\d\d)?'?|Z(?:'|00'?00'?)?|UTC|GMT)?"
@@ -90,21 +89,6 @@ def read_metadata(kind: str, file: Path) -> dict[str, str]:
     texts = {name: clean_text(said.get(name)) for name in TEXTS}
     times = {name: parse_time(_iso_date(said.get(name) or "")) for name in TIMES}
     return {name: str(value) for name, value in (texts | times).items() if value}
-
-
-def clean_text(value: object) -> str | None:
-    """Returns a text on one line, cut at its longest length; None if it is no text, or a blank one."""
-    text = UNSEEN.sub(" ", value[: 2 * TEXT_CHARACTERS]) if isinstance(value, str) else ""
-    return " ".join(text.split())[:TEXT_CHARACTERS].rstrip() or None
-
-
-def parse_time(value: object) -> datetime | None:
-    """Parses a time in ISO 8601, without a zone as UTC; returns it in UTC, or None if it is no time within `YEARS`."""
-    with suppress(ValueError, OverflowError):
-        time = datetime.fromisoformat(value if isinstance(value, str) else "")
-        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-        return time if time.year in YEARS else None
-    return None
 
 
 def _iso_date(text: str) -> str:

@@ -36,31 +36,22 @@ from memagent_batch.data.ingest.readers.converter import (
 )
 from memagent_batch.data.ingest.readers.kinds import recognise
 from memagent_batch.data.ingest.readers.metadata import read_metadata
+from memagent_batch.data.ingest.readers.process.protocol import (
+    MAX_DOCUMENTS,
+    PARTS_FILE,
+    PICTURE,
+    RECORD_BYTES,
+    SOURCE_TIMES,
+    Request,
+)
 from memagent_batch.data.ingest.readers.process.sandbox import Limits, confine
 
-PARTS_FILE = "parts.jsonl"
-"""The kind of the file, what it says of itself, and what its converter gave: a JSON object a line, each attachment with
-the name of its file in the folder, None beyond `MAX_DOCUMENTS`; then what it did not give, and how many words the file
-has."""
-PICTURE = "picture-"
-"""Begins the names of files with pictures for OCR."""
 FAILURE_FILE = "failure.txt"
 REASON_CHARACTERS = 500
 """Longest reason that a row keeps."""
 DONE, FAILED = 0, 1
-SOURCE_TIMES = 2
-"""A file with all its attachments may unpack to this many times the limit of one process."""
 FIRST_OPENED = 3
 """Number from which the server's own files are open: the pipe of its answers is one."""
-RECORD_BYTES = 512
-"""What a part or attachment costs beside its content, bytes: its row."""
-MAX_DOCUMENTS = 1000
-"""Most documents from one file, attachments of attachments included. Of further attachments only the names are kept."""
-
-
-Request = Mapping[str, Any]
-"""What the owner asks: a `file` to convert into a `folder`, with the `limits` and the `output_bytes` that may still
-come out of it; the `converters` are import paths by kind or ending, the `settings` those that they may be made with."""
 
 
 def main() -> None:

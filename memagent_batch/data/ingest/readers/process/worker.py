@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Self
 
 from memagent_batch.data.ingest.readers.converter import Part, PartStatus
+from memagent_batch.data.ingest.readers.process.protocol import PARTS_FILE, PICTURE, RECORD_BYTES, Request
 from memagent_batch.data.ingest.readers.process.sandbox import Limits
-from memagent_batch.data.ingest.readers.process.server import PARTS_FILE, PICTURE, RECORD_BYTES, Request
 from memagent_batch.errors import RunFailedError
 
 SERVER_START_SECONDS = 120.0
